@@ -1,0 +1,124 @@
+"""Every error this package raises on purpose, as one tree.
+
+::
+
+    RocketLensError
+    ├── BadInput              what the caller gave cannot be used; says what, and what would do
+    ├── FormatError           bytes that are not what their format says
+    │   ├── RecordError       a commit log record (``reason``, ``physical_offset``)
+    │   ├── BodyError         a message body that cannot be decompressed, or is too large
+    │   ├── IndexFileError    an index file
+    │   ├── CheckpointError   a checkpoint
+    │   └── ConfigError       a config/*.json file, or an option taken from one
+    ├── StoreError            a store directory as a whole
+    │   ├── NotAStore         there is no commit log in it
+    │   ├── StoreLocked       another process owns it
+    │   └── StoreChanged      it changed under an operation that needed it to stand still
+    ├── MessageNotFound       everything was searched, and the message is not there
+    ├── AnswerIncomplete      not found, but something could not be searched (``answer``)
+    └── SparkUnavailable      no usable JDK or PySpark on this machine
+
+``MessageNotFound`` and ``AnswerIncomplete`` are kept apart on purpose: the first is a fact about
+the store, the second is not. Neither is a subclass of the other, so that code which handles "not
+there" never takes "could not look" for it.
+
+``code`` is the RocketMQ response code a broker would give for the error, where there is one, and
+``retriable`` says whether the same call can succeed later without anything being mended.
+"""
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from rocketlens.model.answer import Answer
+
+
+class RocketLensError(Exception):
+    """Base of all errors of this package. Its text is one line, fit for a user."""
+
+    code: ClassVar[int | None] = None
+    retriable: ClassVar[bool] = False
+
+
+class BadInput(RocketLensError, ValueError):
+    """An argument that cannot be used: the text names it and says what would do."""
+
+    code = 29
+
+
+class FormatError(RocketLensError, ValueError):
+    """Bytes that are not what their format says."""
+
+
+class RecordError(FormatError):
+    """A commit log record that cannot be believed.
+
+    ``reason`` is one of the words in :class:`rocketlens.formats.commitlog_record.Reason`;
+    ``physical_offset`` is where in the log it was looked for, when that is known.
+    """
+
+    code = 1
+
+    def __init__(self, reason: str, detail: str, physical_offset: int | None = None) -> None:
+        """Keep the parts, so that callers can tell a torn record from a corrupt one."""
+        where = "" if physical_offset is None else f" at physical offset {physical_offset}"
+        super().__init__(f"record{where}: {detail}")
+        self.reason = reason
+        self.physical_offset = physical_offset
+
+
+class BodyError(FormatError):
+    """A message body that cannot be decompressed, or would grow beyond its bound."""
+
+
+class IndexFileError(FormatError):
+    """An index file whose header, size or chains contradict each other or the log."""
+
+
+class CheckpointError(FormatError):
+    """A checkpoint too short to hold its fields."""
+
+
+class ConfigError(FormatError):
+    """A ``config/*.json`` file that is not JSON in either of RocketMQ's dialects."""
+
+
+class StoreError(RocketLensError):
+    """A store directory that cannot be used as a whole."""
+
+
+class NotAStore(StoreError):
+    """The directory holds no commit log."""
+
+
+class StoreLocked(StoreError):
+    """Another process, a broker or a job of ours, owns the store."""
+
+    retriable = True
+
+
+class StoreChanged(StoreError):
+    """The store changed under an operation that needed it to stand still."""
+
+    retriable = True
+
+
+class MessageNotFound(RocketLensError, LookupError):
+    """Everything that could hold the message was searched, and it is not there."""
+
+    code = 22
+
+
+class AnswerIncomplete(RocketLensError):
+    """The message was not found, but not everything could be searched.
+
+    ``answer.coverage`` names what failed.
+    """
+
+    def __init__(self, text: str, answer: "Answer") -> None:
+        """Keep the answer, whose coverage names what failed."""
+        super().__init__(text)
+        self.answer = answer
+
+
+class SparkUnavailable(RocketLensError):
+    """Spark cannot be started here; the text says what to install."""

@@ -1,0 +1,88 @@
+"""The body of a batch send: members one after another, each a small message of its own.
+
+The broker takes it apart and stores one ordinary record per member, so this is never on disk.
+All integers big endian and signed.
+
+======  =====  ================  ===========================================================
+offset  type   field             notes
+======  =====  ================  ===========================================================
+0       i32    total_size        of this member, these 4 bytes included
+4       i32    magic             0
+8       i32    body_crc          0: the broker computes it
+12      i32    flag              the producer's own
+16      i32+n  body              never compressed
+20      i16+n  properties        stored as they are, without the broker's additions
+======  =====  ================  ===========================================================
+
+Source: ``MessageDecoder.encodeMessage``.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from rocketlens.errors import FormatError
+
+HEAD: Final = struct.Struct(">iiiii")
+"""total_size .. body length: 20 bytes."""
+PROPERTIES_LENGTH: Final = struct.Struct(">h")
+SMALLEST_MEMBER: Final = HEAD.size + PROPERTIES_LENGTH.size
+
+
+class BatchMember(NamedTuple):
+    """One message of a batch; ``properties`` are raw UTF-8 bytes."""
+
+    flag: int
+    body: bytes
+    properties: bytes
+
+
+def encode(members: Iterable[BatchMember]) -> bytes:
+    """Write the members in order.
+
+    :raises FormatError: when a member's properties do not fit their 16-bit length.
+    """
+    parts: list[bytes] = []
+    for member in members:
+        size = SMALLEST_MEMBER + len(member.body) + len(member.properties)
+        try:
+            tail = PROPERTIES_LENGTH.pack(len(member.properties))
+        except struct.error as error:
+            message = f"batch member {len(parts)}: properties of {len(member.properties)} bytes"
+            raise FormatError(message) from error
+        parts.append(
+            HEAD.pack(size, 0, 0, member.flag, len(member.body))
+            + member.body
+            + tail
+            + member.properties
+        )
+    return b"".join(parts)
+
+
+def decode(body: bytes | memoryview) -> Iterator[BatchMember]:
+    """Read the members in order, lazily.
+
+    :raises FormatError: when a member is cut short, or its size is not the sum of its parts.
+    """
+    view = memoryview(body)
+    start = 0
+    while start < len(view):
+        left = len(view) - start
+        if left < SMALLEST_MEMBER:
+            message = f"batch ends inside a member at byte {start}"
+            raise FormatError(message)
+        total_size, _magic, _crc, flag, body_length = HEAD.unpack_from(view, start)
+        properties_length = total_size - SMALLEST_MEMBER - body_length
+        if not (0 <= body_length and 0 <= properties_length and total_size <= left):
+            message = f"batch member at byte {start}: sizes {total_size} and {body_length}"
+            raise FormatError(message)
+        body_end = start + HEAD.size + body_length
+        if PROPERTIES_LENGTH.unpack_from(view, body_end)[0] != properties_length:
+            message = f"batch member at byte {start}: its parts do not add up to {total_size}"
+            raise FormatError(message)
+        yield BatchMember(
+            flag,
+            bytes(view[start + HEAD.size : body_end]),
+            bytes(view[body_end + PROPERTIES_LENGTH.size : start + total_size]),
+        )
+        start += total_size

@@ -1,0 +1,51 @@
+"""The checkpoint file: how far the flushed store had come, in store times and offsets.
+
+4096 bytes, the fields first, zeros after. All integers big endian and signed; 0 where never set.
+
+======  =====  ========================  ======================================================
+offset  type   field                     notes
+======  =====  ========================  ======================================================
+0       i64    physic_msg_timestamp_ms   store time of the last flushed commit log record
+8       i64    logics_msg_timestamp_ms   the same for the consume queues
+16      i64    index_msg_timestamp_ms    end of the last full index file
+24      i64    master_flushed_offset     RocketMQ 5
+32      i64    confirm_physical_offset   RocketMQ 5
+40      i64    logics_physical_offset    RocketMQ 5
+======  =====  ========================  ======================================================
+
+Source: ``StoreCheckpoint``.
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+from rocketlens.errors import CheckpointError
+
+FIELDS: Final = struct.Struct(">qqqqqq")
+CHECKPOINT_BYTES: Final = 4096
+
+
+class Checkpoint(NamedTuple):
+    """The fields in file order; times in epoch milliseconds."""
+
+    physic_msg_timestamp_ms: int = 0
+    logics_msg_timestamp_ms: int = 0
+    index_msg_timestamp_ms: int = 0
+    master_flushed_offset: int = 0
+    confirm_physical_offset: int = 0
+    logics_physical_offset: int = 0
+
+    def encode(self) -> bytes:
+        """Write the whole file."""
+        return FIELDS.pack(*self).ljust(CHECKPOINT_BYTES, b"\0")
+
+
+def decode(content: bytes | memoryview) -> Checkpoint:
+    """Read the fields.
+
+    :raises CheckpointError: when there are fewer bytes than fields.
+    """
+    if len(content) < FIELDS.size:
+        message = f"checkpoint has {len(content)} bytes, its fields need {FIELDS.size}"
+        raise CheckpointError(message)
+    return Checkpoint(*FIELDS.unpack_from(content))

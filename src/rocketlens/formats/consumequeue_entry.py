@@ -1,0 +1,58 @@
+"""One entry of a consume queue: where message ``n`` of a queue is in the commit log.
+
+Entry ``n`` stands at byte ``n * 20`` of the queue; files of equal size are named by the byte
+offset of their first entry, as 20 decimal digits. All integers big endian and signed.
+
+======  =====  ================  ==============================================================
+offset  type   field             notes
+======  =====  ================  ==============================================================
+0       i64    physical_offset
+8       i32    store_size        0 and below: the queue ends before this entry
+12      i64    tags_code         Java hash of TAGS; in SCHEDULE_TOPIC_XXXX the delivery time, ms
+======  =====  ================  ==============================================================
+
+A file whose first entries were never written (the queue begins above them) is filled with
+``{0, 0x7FFFFFFF, 0}`` up to the first real entry.
+
+Drawbacks to know: no checksum; an entry can be checked only against the record it points to.
+Source: ``ConsumeQueue``.
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+ENTRY: Final = struct.Struct(">qiq")
+ENTRY_BYTES: Final = 20
+FILLER_SIZE: Final = 0x7FFFFFFF
+DEFAULT_FILE_BYTES: Final = 6_000_000
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+
+
+class QueueEntry(NamedTuple):
+    """Where a record is, how long it is, and the hash of its tags."""
+
+    physical_offset: int
+    store_size: int
+    tags_code: int
+
+    @property
+    def is_end(self) -> bool:
+        """Say whether nothing was written here."""
+        return self.store_size <= 0
+
+    @property
+    def is_filler(self) -> bool:
+        """Say whether this stands for an entry below the queue's first one."""
+        return self.physical_offset == 0 and self.store_size == FILLER_SIZE
+
+    def encode(self) -> bytes:
+        """Write the 20 bytes."""
+        return ENTRY.pack(*self)
+
+
+FILLER: Final = QueueEntry(0, FILLER_SIZE, 0)
+
+
+def decode(buffer: bytes | memoryview, position: int = 0) -> QueueEntry:
+    """Read the entry at byte ``position``; 20 bytes must be there."""
+    return QueueEntry(*ENTRY.unpack_from(buffer, position))

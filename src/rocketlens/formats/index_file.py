@@ -1,0 +1,200 @@
+"""An index file: a hash table on disk from ``topic#key`` to physical offsets.
+
+All integers big endian and signed. The file is a header, ``slot_count`` slots and
+``entry_count`` entries; none of the two counts is written in it.
+
+======  =====  ==================  ============================================================
+offset  type   field               notes
+======  =====  ==================  ============================================================
+0       i64    begin_timestamp_ms  store time of the first entry
+8       i64    end_timestamp_ms    store time of the last entry
+16      i64    begin_offset        physical offset of the first entry
+24      i64    end_offset          physical offset of the last entry
+32      i32    used_slot_count
+36      i32    next_entry          number that the next entry will get; 0 on disk reads as 1
+======  =====  ==================  ============================================================
+
+A slot is an i32: the number of the newest entry of its chain, 0 for none. Slot of a hash: hash mod
+slot_count. Entry ``n`` stands at ``40 + slot_count * 4 + n * 20``; entry 0 is never used, so a file
+holds entry_count - 1.
+
+======  =====  =================  =============================================================
+offset  type   field              notes
+======  =====  =================  =============================================================
+0       i32    key_hash           abs(Java hash of ``topic#key``), 0 for -2**31
+4       i64    physical_offset
+12      i32    seconds            store time less begin_timestamp_ms, in whole seconds
+16      i32    previous_entry     of the same chain, 0 at its end; always less than this entry
+======  =====  =================  =============================================================
+
+Files are named by their creation time, ``yyyyMMddHHmmssSSS`` in the broker's zone. A new file
+starts with the end time of the one before as its begin time until its first entry is in, so that
+entry's ``seconds`` count from there, and it seems to lie in the future.
+
+Drawbacks to know: no checksum; only hashes, so other keys and topics answer too; the end of a
+message's entries is not marked, and a file may fill up in the middle of one message.
+Source: ``IndexFile``, ``IndexHeader``.
+"""
+
+import re
+import struct
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rocketlens.errors import IndexFileError
+
+if TYPE_CHECKING:
+    from mmap import mmap
+
+    Searchable = bytes | bytearray | mmap
+
+HEADER: Final = struct.Struct(">qqqqii")
+ENTRY: Final = struct.Struct(">iqii")
+SLOT: Final = struct.Struct(">i")
+HEADER_BYTES: Final = 40
+SLOT_BYTES: Final = 4
+ENTRY_BYTES: Final = 20
+DEFAULT_SLOT_COUNT: Final = 5_000_000
+DEFAULT_ENTRY_COUNT: Final = 20_000_000
+
+
+class IndexHeader(NamedTuple):
+    """The header fields in file order; times in epoch milliseconds."""
+
+    begin_timestamp_ms: int
+    end_timestamp_ms: int
+    begin_offset: int
+    end_offset: int
+    used_slot_count: int
+    next_entry: int
+
+    def encode(self) -> bytes:
+        """Write the 40 bytes."""
+        return HEADER.pack(*self)
+
+    @property
+    def last_entry(self) -> int:
+        """The number of the newest entry, 0 when there is none."""
+        return max(self.next_entry, 1) - 1
+
+
+class IndexEntry(NamedTuple):
+    """One entry, fields in file order."""
+
+    key_hash: int
+    physical_offset: int
+    seconds: int
+    previous_entry: int
+
+    def encode(self) -> bytes:
+        """Write the 20 bytes."""
+        return ENTRY.pack(*self)
+
+
+class Geometry(NamedTuple):
+    """How many slots and entries an index file has room for (entry 0 counted)."""
+
+    slot_count: int
+    entry_count: int
+
+    @property
+    def file_bytes(self) -> int:
+        """Size of the whole file."""
+        return self.entry_position(self.entry_count)
+
+    def slot_position(self, slot: int) -> int:
+        """Byte position of a slot."""
+        return HEADER_BYTES + slot * SLOT_BYTES
+
+    def entry_position(self, entry: int) -> int:
+        """Byte position of an entry."""
+        return HEADER_BYTES + self.slot_count * SLOT_BYTES + entry * ENTRY_BYTES
+
+
+DEFAULT_GEOMETRY: Final = Geometry(DEFAULT_SLOT_COUNT, DEFAULT_ENTRY_COUNT)
+
+
+def decode_header(content: bytes | memoryview) -> IndexHeader:
+    """Read the header.
+
+    :raises IndexFileError: when there are fewer than 40 bytes, or a field is impossible.
+    """
+    if len(content) < HEADER_BYTES:
+        message = f"has {len(content)} bytes, its header alone needs {HEADER_BYTES}"
+        raise IndexFileError(message)
+    header = IndexHeader(*HEADER.unpack_from(content))
+    if min(header) < 0 or header.end_offset < header.begin_offset:
+        message = "its header has negative counts or offsets, or ends before it begins"
+        raise IndexFileError(message)
+    return header
+
+
+def decode_entry(content: "Searchable | memoryview", geometry: Geometry, entry: int) -> IndexEntry:
+    """Read entry ``entry``, which must be below ``geometry.entry_count``."""
+    return IndexEntry(*ENTRY.unpack_from(content, geometry.entry_position(entry)))
+
+
+def find_geometry(content: "Searchable", likely: Iterable[Geometry] = ()) -> Geometry:
+    """Find the slot and entry counts of a file that has at least one entry.
+
+    They are not written in it, so they are the counts with which its content makes sense: the
+    first and last entry have the header's offsets, and the newest hangs on the slot of its hash.
+    ``likely`` counts are tried first, then RocketMQ's defaults; the rest costs one search of the
+    file.
+
+    :raises IndexFileError: when no counts fit: the file is damaged, or is no index file.
+    """
+    header = decode_header(content[:HEADER_BYTES])
+    size = len(content)
+    for geometry in (*likely, DEFAULT_GEOMETRY):
+        if geometry.file_bytes == size and fits(content, header, geometry):
+            return geometry
+    for slot_count in _possible_slot_counts(content, header) if header.last_entry else ():
+        entry_count, odd_bytes = divmod(size - HEADER_BYTES - slot_count * SLOT_BYTES, ENTRY_BYTES)
+        geometry = Geometry(slot_count, entry_count)
+        if not odd_bytes and fits(content, header, geometry):
+            return geometry
+    message = "no slot and entry counts fit its content"
+    raise IndexFileError(message)
+
+
+def fits(content: "Searchable", header: IndexHeader, geometry: Geometry) -> bool:
+    """Say whether the first and last entry are where ``geometry`` puts them."""
+    last = header.last_entry
+    if geometry.slot_count < 1 or not 1 <= last < geometry.entry_count:
+        return False
+    first_entry = decode_entry(content, geometry, 1)
+    last_entry = decode_entry(content, geometry, last)
+    if min(first_entry.key_hash, last_entry.key_hash) < 0:
+        return False
+    head = geometry.slot_position(last_entry.key_hash % geometry.slot_count)
+    return (
+        first_entry.physical_offset == header.begin_offset
+        and first_entry.previous_entry == 0
+        and last_entry.physical_offset == header.end_offset
+        and SLOT.unpack_from(content, head)[0] == last
+    )
+
+
+def _possible_slot_counts(content: "Searchable", header: IndexHeader) -> Iterator[int]:
+    """Give the slot counts with which the header's end offset stands in the last entry.
+
+    When that offset is 0 the whole file belongs to the first record of the log, and the places
+    that are not zero are few: the first of them behind the slots is the first entry's hash.
+    """
+    if header.end_offset:
+        needle = header.end_offset.to_bytes(8, "big")
+        before = HEADER_BYTES + header.last_entry * ENTRY_BYTES + 4
+        position = content.find(needle, before)
+        while position >= 0:
+            slot_count, rest = divmod(position - before, SLOT_BYTES)
+            if not rest:
+                yield slot_count
+            position = content.find(needle, position + 1)
+        return
+    before = HEADER_BYTES + ENTRY_BYTES
+    for match in re.finditer(rb"[^\0]", content):
+        for start in range(match.start() - 3, match.start() + 1):
+            slot_count, rest = divmod(start - before, SLOT_BYTES)
+            if not rest and slot_count > 0:
+                yield slot_count

@@ -1,0 +1,164 @@
+"""The two identifiers that RocketMQ calls a message id.
+
+Offset message id, made by the broker: where the record is.
+
+======  ====  ==================================================
+offset  size  field (all big endian, the whole in upper-case hex)
+======  ====  ==================================================
+0       4/16  store host address, IPv4 or IPv6
+4/16    4     store host port
+8/20    8     physical offset
+======  ====  ==================================================
+
+Unique key, made by the producer (property ``UNIQ_KEY``): who sent it and when. It stays the same
+when a send is retried or a message is sent again, so several records can carry it.
+
+======  ====  ==================================================
+offset  size  field (all big endian, the whole in upper-case hex)
+======  ====  ==================================================
+0       4/16  producer host address, IPv4 or IPv6
+4/16    2     low 16 bits of the process id
+6/18    4     hash of the class loader, or any number per client
+10/22   4     milliseconds since the month began, unsigned
+14/26   2     counter
+======  ====  ==================================================
+
+Both are 32 characters with IPv4 and 56 with IPv6, so the text alone does not tell which it is.
+Source: ``MessageDecoder.createMessageId``, ``MessageClientIDSetter``.
+"""
+
+import binascii
+import struct
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Self
+
+from rocketlens.errors import BadInput
+from rocketlens.model.message import Host
+
+_OFFSET_TAIL = struct.Struct(">iq")
+_UNIQUE_TAIL = struct.Struct(">HIIH")
+_ADDRESS_BYTES = {32: 4, 56: 16}
+_MAX_PORT = 0xFFFF
+
+
+def pack_address(address: str) -> bytes:
+    """Give the 4 or 16 bytes of an IPv4 or IPv6 address.
+
+    :raises BadInput: when it is neither.
+    """
+    from ipaddress import ip_address  # noqa: PLC0415 - 10 ms that most look-ups need not pay
+
+    try:
+        return ip_address(address).packed
+    except ValueError as error:
+        message = f"{address!r} is not an IPv4 or IPv6 address"
+        raise BadInput(message) from error
+
+
+def address_text(packed: bytes) -> str:
+    """Give the usual text of 4 or 16 address bytes."""
+    if len(packed) == 4:  # noqa: PLR2004 - an IPv4 address has 4 bytes
+        return "{}.{}.{}.{}".format(*packed)
+    from ipaddress import IPv6Address  # noqa: PLC0415 - as above
+
+    return str(IPv6Address(packed))
+
+
+def _unhex(text: str, what: str) -> tuple[bytes, int]:
+    """Give the bytes of an id and the length of its address part."""
+    length = _ADDRESS_BYTES.get(len(text))
+    if length is None:
+        message = f"{text[:60]!r} is not {what}: it has 32 hex digits (IPv4) or 56 (IPv6)"
+        raise BadInput(message)
+    try:
+        return binascii.unhexlify(text), length
+    except (binascii.Error, ValueError) as error:
+        message = f"{text!r} is not {what}: it has characters that are no hex digits"
+        raise BadInput(message) from error
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetMessageId:
+    """A broker's store host and a physical offset in its commit log."""
+
+    store_host: Host
+    physical_offset: int
+
+    def encode(self) -> str:
+        """Give the upper-case hex form, 32 or 56 characters."""
+        packed = pack_address(self.store_host.address)
+        tail = _OFFSET_TAIL.pack(self.store_host.port, self.physical_offset)
+        return (packed + tail).hex().upper()
+
+    @classmethod
+    def decode(cls, text: str) -> Self:
+        """Read the hex form, either case.
+
+        :raises BadInput: unless it is 32 or 56 hex digits, with a port of at most 65535 and an
+            offset that is not negative. A unique key read this way nearly always has a port that
+            is too large.
+        """
+        raw, address_length = _unhex(text, "an offset message id")
+        port, physical_offset = _OFFSET_TAIL.unpack_from(raw, address_length)
+        if not 0 <= port <= _MAX_PORT:
+            message = f"{text!r} is not an offset message id: its port would be {port}"
+            raise BadInput(message)
+        if physical_offset < 0:
+            message = f"{text!r} is not an offset message id: its offset would be negative"
+            raise BadInput(message)
+        return cls(Host(address_text(raw[:address_length]), port), physical_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueKey:
+    """The parts of a producer-made unique key.
+
+    ``month_millis`` counts from the first day of the producer's month in the producer's zone,
+    modulo 2**32 (a month is shorter than that).
+    """
+
+    address: str
+    process_number: int
+    client_hash: int
+    month_millis: int
+    counter: int
+
+    def encode(self) -> str:
+        """Give the upper-case hex form, 32 or 56 characters."""
+        tail = _UNIQUE_TAIL.pack(
+            self.process_number, self.client_hash, self.month_millis, self.counter
+        )
+        return (pack_address(self.address) + tail).hex().upper()
+
+    @classmethod
+    def decode(cls, text: str) -> Self:
+        """Read the hex form, either case.
+
+        Any 32 or 56 hex digits are one; producers of other languages fill the parts differently.
+
+        :raises BadInput: for any other text.
+        """
+        raw, address_length = _unhex(text, "a unique key")
+        return cls(
+            address_text(raw[:address_length]), *_UNIQUE_TAIL.unpack_from(raw, address_length)
+        )
+
+    def nearly_time_ms(self, now_ms: int, zone: tzinfo = UTC) -> int:
+        """Guess when the key was made, in epoch milliseconds, as RocketMQ does.
+
+        The key counts from the start of a month without saying which, so this is the latest such
+        time before ``now_ms`` in months of ``zone``. It is wrong for keys more than a month old,
+        producers in another zone, and producers whose clock is ahead: it is shown to people, and
+        never narrows a search.
+        """
+        now = datetime.fromtimestamp(now_ms / 1000, zone)
+        month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        guess = self._after(month)
+        if guess >= now_ms:
+            last_month = (month - timedelta(days=1)).replace(day=1)
+            guess = self._after(last_month)
+        return guess
+
+    def _after(self, month: datetime) -> int:
+        return round(month.timestamp() * 1000) + self.month_millis

@@ -1,0 +1,62 @@
+"""Message properties: their string form, the system names, and keys.
+
+String form: name U+0001 value U+0002, repeated. The last separator is optional when reading
+(RocketMQ 4.9.1 to 5.1 leave it out, all others write it). A segment without a name or without a
+value is dropped; of two with the same name the last one counts.
+Source: ``MessageDecoder.string2messageProperties``.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+NAME_VALUE_SEPARATOR: Final = "\x01"
+PROPERTY_SEPARATOR: Final = "\x02"
+KEY_SEPARATOR: Final = " "
+
+KEYS: Final = "KEYS"
+TAGS: Final = "TAGS"
+UNIQUE_KEY: Final = "UNIQ_KEY"
+DELAY: Final = "DELAY"
+REAL_TOPIC: Final = "REAL_TOPIC"
+REAL_QUEUE_ID: Final = "REAL_QID"
+RETRY_TOPIC: Final = "RETRY_TOPIC"
+ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
+TRANSACTION_PREPARED: Final = "TRAN_MSG"
+PRODUCER_GROUP: Final = "PGROUP"
+CRC32: Final = "__CRC32#"
+
+
+def parse(text: str) -> dict[str, str]:
+    """Read the string form, in order of first appearance."""
+    properties: dict[str, str] = {}
+    start = 0
+    while start < len(text):
+        stop = text.find(PROPERTY_SEPARATOR, start)
+        if stop < 0:
+            stop = len(text)
+        between = text.find(NAME_VALUE_SEPARATOR, start)
+        if start < between < stop - 1:
+            properties[text[start:between]] = text[between + 1 : stop]
+        start = stop + 1
+    return properties
+
+
+def format_properties(properties: Mapping[str, str], *, trailing_separator: bool = True) -> str:
+    """Write the string form in the mapping's order; empty names and values are left out.
+
+    ``trailing_separator``: as RocketMQ up to 4.9.0 and from 5.2.0; without it, as 4.9.1 to 5.1.
+    """
+    text = PROPERTY_SEPARATOR.join(
+        f"{name}{NAME_VALUE_SEPARATOR}{value}"
+        for name, value in properties.items()
+        if name and value
+    )
+    return text + PROPERTY_SEPARATOR if text and trailing_separator else text
+
+
+def split_keys(text: str | None) -> tuple[str, ...]:
+    """Split the KEYS property at single spaces; empty tokens are none, nothing else is trimmed.
+
+    A key that stands in it twice is returned twice, as RocketMQ indexes it twice.
+    """
+    return tuple(key for key in (text or "").split(KEY_SEPARATOR) if key)
