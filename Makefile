@@ -1,0 +1,67 @@
+# Everything here works from a fresh checkout with make and Python alone: the first target that needs it
+# makes .venv from the locks. Spark and the real RocketMQ also need a JDK >= 17; what needs one says so.
+PYTHON ?= python3
+UV ?= uv
+BENCH_ARGS ?=
+PYTEST_ARGS ?=
+
+bin := .venv/bin
+locks := requirements/build.lock requirements/dev.lock
+pip := $(bin)/python -m pip --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-all check format bench lock clean
+
+help: ## Say what there is to make
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: .venv/ready ## Find messages in a store that a real broker wrote, after rebuilding its index with Spark
+	@$(bin)/rocketlens demo
+
+test: .venv/ready ## Run the tests, without the slow ones (add more with PYTEST_ARGS="-k name")
+	@$(bin)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+
+test-all: .venv/ready ## Run all tests, the slow ones too
+	@$(bin)/python -m pytest $(PYTEST_ARGS)
+
+check: .venv/ready ## Lint, formatting, types, and which room may import which
+	@$(bin)/ruff check .
+	@$(bin)/ruff format --check .
+	@$(bin)/mypy
+	@$(bin)/lint-imports --no-logo
+
+format: .venv/ready ## Format the code and mend what the linter can mend itself
+	@$(bin)/ruff check --fix-only .
+	@$(bin)/ruff format .
+
+bench: .venv/ready ## Measure against the real RocketMQ (BENCH_ARGS="--help" for what can be chosen)
+	@$(bin)/python -m bench $(BENCH_ARGS)
+
+lock: ## Pin the newest allowed version of every dependency again (needs uv; nothing else does)
+	@command -v $(UV) >/dev/null || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }
+	@set -e; compile="$(UV) pip compile --quiet --upgrade --universal --python-version 3.11 \
+		--generate-hashes --no-header --no-emit-index-url --no-emit-find-links"; \
+	$$compile --group build -o requirements/build.lock; \
+	$$compile --group dev --extra spark pyproject.toml -o requirements/dev.lock
+
+clean: ## Remove .venv and everything made while building and testing
+	rm -rf .venv build dist spark-warehouse metastore_db derby.log
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# All packages come from the locks, checked by hash. The build tools come first, because pyspark is
+# published as source only and must be built with a known setuptools.
+.venv/locked: $(locks)
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and \
+		"RocketLens needs Python 3.11 or newer, and $(PYTHON) is %d.%d: install a newer one, or name it: make PYTHON=python3.12" % v[:2])'
+	@echo "Making .venv from the locks; this takes a minute or two, once." >&2
+	@rm -rf .venv
+	@$(PYTHON) -m venv .venv
+	@$(pip) install --quiet --require-hashes -r requirements/build.lock
+	@$(pip) install --quiet --require-hashes --no-build-isolation -r requirements/dev.lock
+	@touch $@
+
+.venv/ready: .venv/locked pyproject.toml
+	@$(pip) install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
