@@ -1,0 +1,132 @@
+"""What tests share: stores that real brokers wrote, a Spark session, and the real RocketMQ.
+
+A fixture that cannot be had skips the test with a reason that says what to install. Using one
+of ``golden``, ``spark`` and ``peer`` sets the marker of the same name, so that
+``-m "not spark"`` works.
+"""
+
+import hashlib
+import json
+import tarfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import zstandard
+
+from tests.peer.rocketmq_peer import Jdk, PeerUnavailable, RocketMQPeer, find_jdk
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GOLDEN_ARCHIVES = Path(__file__).parent / "golden" / "stores"
+MARKED_BY_FIXTURE = ("golden", "spark", "peer")
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenStore:
+    """What one real broker wrote. Read only: shutil.copytree what a test wants to change."""
+
+    version: str
+    path: Path
+    sent: tuple[dict[str, Any], ...]
+    """One for each acknowledged message, in the order sent; see tests/golden/README.md."""
+
+    @property
+    def store(self) -> Path:
+        """The store after a clean shutdown."""
+        return self.path / "store"
+
+    @property
+    def crashed(self) -> Path:
+        """The same store copied while the broker ran: ``abort`` is there, files are not final."""
+        return self.path / "store-crashed"
+
+    @property
+    def mqadmin(self) -> Path:
+        """The directory of what the real tool printed; the first line of each is the command."""
+        return self.path / "mqadmin"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test by the costly fixtures it uses."""
+    for item in items:
+        for name in MARKED_BY_FIXTURE:
+            if name in getattr(item, "fixturenames", ()):
+                item.add_marker(name)
+
+
+def fingerprint(root: Path) -> dict[str, tuple[int, int, str]]:
+    """Give mode, modification time and SHA-256 of everything below ``root``."""
+    return {
+        str(path.relative_to(root)): (
+            path.lstat().st_mode,
+            path.lstat().st_mtime_ns,
+            hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "",
+        )
+        for path in sorted(root.rglob("*"))
+    }
+
+
+def unpack(version: str, directory: Path) -> GoldenStore:
+    """Unpack the archive of ``version`` into ``directory``."""
+    archive = GOLDEN_ARCHIVES / f"rocketmq-{version}.tar.zst"
+    with (
+        archive.open("rb") as packed,
+        zstandard.ZstdDecompressor().stream_reader(packed) as stream,
+        tarfile.open(fileobj=stream, mode="r|") as members,
+    ):
+        members.extractall(directory, filter="data")
+    path = directory / f"rocketmq-{version}"
+    lines = (path / "sent.jsonl").read_text(encoding="utf-8").splitlines()
+    return GoldenStore(version, path, tuple(json.loads(line) for line in lines))
+
+
+@pytest.fixture(scope="session")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], GoldenStore]]:
+    """Give the golden store of a version, ``"4.9.7"`` or ``"5.5.0"``.
+
+    Fails in the end if a test changed one.
+    """
+    unpacked: dict[str, tuple[GoldenStore, dict[str, tuple[int, int, str]]]] = {}
+
+    def of_version(version: str) -> GoldenStore:
+        if version not in unpacked:
+            golden_store = unpack(version, tmp_path_factory.mktemp("golden"))
+            unpacked[version] = golden_store, fingerprint(golden_store.path)
+        return unpacked[version][0]
+
+    yield of_version
+    for golden_store, before in unpacked.values():
+        assert fingerprint(golden_store.path) == before, f"a test changed {golden_store.path}"
+
+
+@pytest.fixture(scope="session")
+def jdk() -> Jdk:
+    """Give a JDK >= 17."""
+    try:
+        return find_jdk()
+    except PeerUnavailable as unavailable:
+        pytest.skip(str(unavailable))
+
+
+@pytest.fixture(scope="session")
+def peer(jdk: Jdk) -> RocketMQPeer:
+    """Give the real RocketMQ; its jars are fetched once, by Maven."""
+    try:
+        return RocketMQPeer()
+    except PeerUnavailable as unavailable:
+        pytest.skip(str(unavailable))
+
+
+@pytest.fixture(scope="session")
+def spark(jdk: Jdk) -> "Iterator[SparkSession]":
+    """Give one local session of two cores for all tests."""
+    pytest.importorskip("pyspark", reason="pyspark is not installed: pip install rocketlens[spark]")
+    from rocketlens.pipeline.session import spark_session
+
+    session = spark_session(master="local[2]")
+    yield session
+    session.stop()

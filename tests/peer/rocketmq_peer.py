@@ -1,0 +1,394 @@
+"""The real Apache RocketMQ as a judge: its broker, its mqadmin, and Java programs for its client.
+
+Everything runs on the loopback interface from the jars of Maven Central, which are fetched once
+for each version into ``$XDG_CACHE_HOME/rocketlens-peer/<version>`` (``~/.cache`` where that is
+unset). Tests reach it through the fixture ``peer``, the benchmark builds a `RocketMQPeer` itself.
+"""
+
+import json
+import os
+import re
+import shutil
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+NAMESRV_MAIN = "org.apache.rocketmq.namesrv.NamesrvStartup"
+BROKER_MAIN = "org.apache.rocketmq.broker.BrokerStartup"
+MQADMIN_MAIN = "org.apache.rocketmq.tools.command.MQAdminStartup"
+BROKER_NAME = "broker-a"
+
+MINIMUM_JDK = 17
+START_SECONDS = 60
+STOP_SECONDS = 30
+POLL_SECONDS = 0.05
+
+GET_BROKER_CLUSTER_INFO = 106
+
+# RocketMQ reaches into the JDK for memory-mapped buffers.
+JVM_OPENS = (
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/jdk.internal.misc=ALL-UNNAMED",
+    "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+)
+
+# 4.9 does not start without a logback file in its home.
+QUIET_LOGBACK = """\
+<configuration>
+  <appender name="N" class="ch.qos.logback.core.helpers.NOPAppender"/>
+  <root level="OFF"><appender-ref ref="N"/></root>
+</configuration>
+"""
+
+# What logback and the client print about themselves, between the lines that were asked for.
+LOGGING_CHATTER = re.compile(r"\|-INFO|\|-WARN|RocketmqRemoting")
+
+
+class PeerUnavailable(Exception):
+    """What is not installed; its text says what to install."""
+
+
+class PeerFailed(Exception):
+    """A process of the peer ended, or was too slow; the text has its last output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Jdk:
+    """A Java development kit and its feature version, such as 17."""
+
+    home: Path
+    feature_version: int
+
+    @property
+    def java(self) -> str:
+        """The launcher."""
+        return str(self.home / "bin" / "java")
+
+    @property
+    def javac(self) -> str:
+        """The compiler."""
+        return str(self.home / "bin" / "javac")
+
+
+def find_jdk() -> Jdk:
+    """Give the JDK of ``JAVA_HOME``, or else of the path; PeerUnavailable when it will not do."""
+    wanted = f"install a JDK >= {MINIMUM_JDK} (openjdk-17-jdk, or Temurin from adoptium.net)"
+    named = os.environ.get("JAVA_HOME")
+    launcher = str(Path(named, "bin", "java")) if named else shutil.which("java")
+    if launcher is None or not Path(launcher).exists():
+        raise PeerUnavailable(f"no java found; {wanted}")
+    settings = subprocess.run(
+        [launcher, "-XshowSettings:properties", "-version"],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stderr
+    version = re.search(r"java\.specification\.version = (?:1\.)?(\d+)", settings)
+    home = re.search(r"java\.home = (.+)", settings)
+    if version is None or home is None:
+        raise PeerUnavailable(f"{launcher} does not run; {wanted}")
+    if int(version[1]) < MINIMUM_JDK:
+        raise PeerUnavailable(f"{launcher} is Java {version[1]}; {wanted}")
+    return Jdk(Path(home[1].strip()), int(version[1]))
+
+
+def find_maven() -> str:
+    """Give the path of ``mvn``; PeerUnavailable when there is none."""
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise PeerUnavailable("no mvn found; install Apache Maven, which fetches RocketMQ's jars")
+    return maven
+
+
+def wait_until(
+    condition: Callable[[], bool], process: subprocess.Popen[bytes], seconds: float
+) -> None:
+    """Return once ``condition`` holds; PeerFailed if ``process`` ends or ``seconds`` pass first."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise PeerFailed(f"gave up after {seconds} s")
+        with suppress(subprocess.TimeoutExpired):
+            raise PeerFailed(f"ended with code {process.wait(timeout=POLL_SECONDS)}")
+
+
+def accepts_connections(port: int) -> bool:
+    """Say whether something listens on ``port`` of the loopback interface."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def free_ports(*offsets: int) -> int:
+    """Give a free port such that it plus each of ``offsets`` is free, too."""
+    for _ in range(100):
+        with ExitStack() as held:
+            first = held.enter_context(socket.socket())
+            first.bind(("", 0))
+            port = first.getsockname()[1]
+            try:
+                for offset in offsets:
+                    held.enter_context(socket.socket()).bind(("", port + offset))
+            except (OSError, OverflowError):
+                continue
+            return port
+    raise PeerFailed("found no free ports")
+
+
+def registered_brokers(namesrv_port: int) -> list[str]:
+    """Ask the name server which brokers it knows; none while it cannot be asked."""
+    header = json.dumps(
+        {"code": GET_BROKER_CLUSTER_INFO, "flag": 0, "language": "OTHER", "opaque": 1, "version": 0}
+    ).encode()
+    try:
+        with socket.create_connection(("127.0.0.1", namesrv_port), timeout=5) as connection:
+            connection.sendall(struct.pack(">ii", 4 + len(header), len(header)) + header)
+            with connection.makefile("rb") as stream:
+                (frame_size,) = struct.unpack(">i", stream.read(4))
+                frame = stream.read(frame_size)
+    except (OSError, struct.error):
+        return []
+    body = frame[4 + (struct.unpack_from(">i", frame)[0] & 0xFFFFFF) :]
+    # Broker numbers are bare keys in the dialect of 4.9, so this is not always JSON.
+    return re.findall(r'"brokerName"\s*:\s*"([^"]+)"', body.decode())
+
+
+def tail_of(log: Path, lines: int = 20) -> str:
+    """Give the last lines of a process's output."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else ""
+
+
+@dataclass(slots=True)
+class RunningBroker:
+    """A name server, and a broker that is registered with it."""
+
+    version: str
+    directory: Path
+    namesrv_port: int
+    broker_port: int
+    namesrv: subprocess.Popen[bytes]
+    broker: subprocess.Popen[bytes]
+
+    @property
+    def store(self) -> Path:
+        """The store directory."""
+        return self.directory / "store"
+
+    @property
+    def namesrv_address(self) -> str:
+        """What a client is given: host and port of the name server."""
+        return f"127.0.0.1:{self.namesrv_port}"
+
+    @property
+    def broker_address(self) -> str:
+        """Host and port of the broker."""
+        return f"127.0.0.1:{self.broker_port}"
+
+    def stop(self) -> None:
+        """End both cleanly: files are flushed, ``abort`` is gone. No effect the second time."""
+        end(self.broker)
+        end(self.namesrv)
+
+    def kill(self) -> None:
+        """Kill the broker with SIGKILL, as a crash does, and end the name server cleanly."""
+        self.broker.kill()
+        self.broker.wait()
+        end(self.namesrv)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Terminate ``process`` and wait; PeerFailed when it must be killed after STOP_SECONDS."""
+    process.terminate()
+    try:
+        process.wait(timeout=STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        raise PeerFailed(
+            f"{process.args!r} did not end in {STOP_SECONDS} s and was killed"
+        ) from None
+
+
+class RocketMQPeer:
+    """Starts the real RocketMQ. PeerUnavailable at once when there is no JDK or Maven."""
+
+    def __init__(self, heap: str = "-Xmx1g") -> None:
+        self.jdk = find_jdk()
+        self.maven = find_maven()
+        self.heap = heap
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        self.cache = Path(cache, "rocketlens-peer")
+
+    def jars(self, version: str) -> Path:
+        """Give the directory of all jars of ``version``; fetches them (50 MB) the first time."""
+        jars = self.cache / version
+        if jars.exists():
+            return jars
+        self.cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self.cache) as scratch:
+            fetched = Path(scratch, "jars")
+            pom = Path(__file__).with_name("pom.xml")
+            command = [self.maven, "-q", "-B", "-f", str(pom), f"-Drocketmq={version}"]
+            command += ["dependency:copy-dependencies", f"-DoutputDirectory={fetched}"]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                raise PeerFailed(
+                    f"Maven could not fetch RocketMQ {version}:\n{done.stdout[-2000:]}"
+                )
+            # Whole or not at all; another process may have been first.
+            with suppress(OSError):
+                fetched.rename(jars)
+        return jars
+
+    def command(
+        self, version: str, home: Path, *program: str, classes: Path | None = None
+    ) -> list[str]:
+        """Give the command line of a Java program with the jars, and ``home`` as user's home."""
+        conf = home / "conf"
+        conf.mkdir(parents=True, exist_ok=True)
+        for name in ("namesrv", "broker", "tools"):
+            (conf / f"logback_{name}.xml").write_text(QUIET_LOGBACK)
+        class_path = f"{self.jars(version)}/*"
+        return [
+            self.jdk.java,
+            "-Xms256m",
+            self.heap,
+            f"-Duser.home={home}",
+            "-Duser.timezone=UTC",
+            f"-Drocketmq.home.dir={home}",
+            f"-Drocketmq.client.logRoot={home}/log",
+            *JVM_OPENS,
+            "-cp",
+            f"{classes}:{class_path}" if classes else class_path,
+            *program,
+        ]
+
+    def launch(
+        self, version: str, directory: Path, main: str, conf: dict[str, object]
+    ) -> subprocess.Popen[bytes]:
+        """Start one server with ``conf`` as its file; its output goes to a log beside it."""
+        name = main.split(".")[3]
+        conf_file = directory / f"{name}.conf"
+        conf_file.write_text(properties(conf))
+        command = self.command(version, directory / "home", main, "-c", str(conf_file))
+        with (directory / f"{name}.log").open("wb") as log:
+            return subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=directory
+            )
+
+    @contextmanager
+    def start(
+        self, version: str, directory: Path, **settings: str | int | bool
+    ) -> Iterator[RunningBroker]:
+        """Run a name server and a broker: ready inside the ``with``, stopped cleanly after it.
+
+        ``directory/store`` may hold a store already. ``settings`` go into the broker's file as
+        they are (``mappedFileSizeCommitLog=262144``). PeerFailed when either does not start,
+        with what it printed.
+        """
+        directory.mkdir(parents=True, exist_ok=True)
+        namesrv_port = free_ports()
+        # The broker listens on its port, two below (the fast one) and one above (replication).
+        broker_port = free_ports(-2, 1)
+        namesrv_conf = {
+            "listenPort": namesrv_port,
+            "kvConfigPath": directory / "kv.json",
+            "configStorePath": directory / "namesrv.properties",
+        }
+        broker_conf = {
+            "brokerClusterName": "DefaultCluster",
+            "brokerName": BROKER_NAME,
+            "brokerId": 0,
+            "brokerIP1": "127.0.0.1",
+            "listenPort": broker_port,
+            "namesrvAddr": f"127.0.0.1:{namesrv_port}",
+            "storePathRootDir": directory / "store",
+            "storePathCommitLog": directory / "store" / "commitlog",
+            "diskMaxUsedSpaceRatio": 95,
+        } | settings
+        namesrv = self.launch(version, directory, NAMESRV_MAIN, namesrv_conf)
+        with ExitStack() as running:
+            running.callback(reap, namesrv)
+            with explained(f"the name server of RocketMQ {version}", directory / "namesrv.log"):
+                wait_until(lambda: accepts_connections(namesrv_port), namesrv, START_SECONDS)
+            broker = self.launch(version, directory, BROKER_MAIN, broker_conf)
+            running.callback(reap, broker)
+            with explained(f"the broker of RocketMQ {version}", directory / "broker.log"):
+                wait_until(lambda: accepts_connections(broker_port), broker, START_SECONDS)
+                wait_until(
+                    lambda: BROKER_NAME in registered_brokers(namesrv_port), broker, START_SECONDS
+                )
+            started = RunningBroker(version, directory, namesrv_port, broker_port, namesrv, broker)
+            yield started
+            started.stop()
+
+    def mqadmin(self, version: str, *arguments: str, timeout: float = 120) -> str:
+        """Run the real tool and give all it printed: it exits with 0 even when it fails."""
+        with tempfile.TemporaryDirectory(prefix="mqadmin-") as home:
+            return printed(self.command(version, Path(home), MQADMIN_MAIN, *arguments), timeout)
+
+    def java(self, version: str, source: Path, *arguments: str, timeout: float = 300) -> str:
+        """Compile one Java file, run the class of its name, and give what it printed.
+
+        PeerFailed when it does not compile, or ends with a code other than 0.
+        """
+        with tempfile.TemporaryDirectory(prefix="java-") as scratch:
+            classes = Path(scratch, "classes")
+            compiler = [self.jdk.javac, "-nowarn", "-encoding", "UTF-8", "-d", str(classes)]
+            compiler += ["-cp", f"{self.jars(version)}/*", str(source)]
+            compiled = subprocess.run(compiler, capture_output=True, text=True, check=False)
+            if compiled.returncode != 0:
+                raise PeerFailed(f"{source} does not compile:\n{compiled.stderr}")
+            command = self.command(version, Path(scratch), source.stem, *arguments, classes=classes)
+            return printed(command, timeout)
+
+
+def printed(command: list[str], timeout: float) -> str:
+    """Run ``command`` to its end and give its output without the chatter of its logging."""
+    done = subprocess.run(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    lines = [line for line in done.stdout.splitlines() if not LOGGING_CHATTER.search(line)]
+    if done.returncode != 0:
+        raise PeerFailed(
+            f"{command[-1]} ended with code {done.returncode}:\n" + "\n".join(lines[-20:])
+        )
+    return "\n".join(lines) + "\n"
+
+
+def properties(values: dict[str, object]) -> str:
+    """Write a Java properties file; booleans the way Java reads them."""
+    lines = []
+    for key, value in values.items():
+        text = str(value).lower() if isinstance(value, bool) else value
+        lines.append(f"{key}={text}\n")
+    return "".join(lines)
+
+
+def reap(process: subprocess.Popen[bytes]) -> None:
+    """Leave nothing running, whatever went wrong before."""
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def explained(who: str, log: Path) -> Iterator[None]:
+    """Say whose failure it was, and the last it printed."""
+    try:
+        yield
+    except PeerFailed as failure:
+        raise PeerFailed(f"{who}: {failure}\n{tail_of(log)}") from failure
