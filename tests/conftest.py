@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import zstandard
 
+from rocketlens.errors import SparkUnavailable
+from rocketlens.pipeline.session import start
 from tests.peer.rocketmq_peer import Jdk, PeerUnavailable, RocketMQPeer, find_jdk
 
 if TYPE_CHECKING:
@@ -122,11 +124,11 @@ def peer(jdk: Jdk) -> RocketMQPeer:
 
 
 @pytest.fixture(scope="session")
-def spark(jdk: Jdk) -> "Iterator[SparkSession]":
+def spark() -> "Iterator[SparkSession]":
     """Give one local session of two cores for all tests."""
-    pytest.importorskip("pyspark", reason="pyspark is not installed: pip install rocketlens[spark]")
-    from rocketlens.pipeline.session import spark_session
-
-    session = spark_session(master="local[2]")
+    try:
+        session = start("local[2]", config={"spark.sql.shuffle.partitions": "2"})
+    except SparkUnavailable as unavailable:
+        pytest.skip(str(unavailable))
     yield session
     session.stop()

@@ -19,12 +19,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from rocketlens.errors import SparkUnavailable
+from rocketlens.pipeline.session import INSTALL_JDK, OLDEST_JDK, find_java
+
 NAMESRV_MAIN = "org.apache.rocketmq.namesrv.NamesrvStartup"
 BROKER_MAIN = "org.apache.rocketmq.broker.BrokerStartup"
 MQADMIN_MAIN = "org.apache.rocketmq.tools.command.MQAdminStartup"
 BROKER_NAME = "broker-a"
 
-MINIMUM_JDK = 17
 START_SECONDS = 60
 STOP_SECONDS = 30
 POLL_SECONDS = 0.05
@@ -63,42 +65,29 @@ class PeerFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Jdk:
-    """A Java development kit and its feature version, such as 17."""
+    """A Java development kit and its major version, such as 17."""
 
-    home: Path
-    feature_version: int
-
-    @property
-    def java(self) -> str:
-        """The launcher."""
-        return str(self.home / "bin" / "java")
+    java: Path
+    major_version: int
 
     @property
-    def javac(self) -> str:
+    def javac(self) -> Path:
         """The compiler."""
-        return str(self.home / "bin" / "javac")
+        return self.java.with_name("javac")
 
 
 def find_jdk() -> Jdk:
-    """Give the JDK of ``JAVA_HOME``, or else of the path; PeerUnavailable when it will not do."""
-    wanted = f"install a JDK >= {MINIMUM_JDK} (openjdk-17-jdk, or Temurin from adoptium.net)"
-    named = os.environ.get("JAVA_HOME")
-    launcher = str(Path(named, "bin", "java")) if named else shutil.which("java")
-    if launcher is None or not Path(launcher).exists():
-        raise PeerUnavailable(f"no java found; {wanted}")
-    settings = subprocess.run(
-        [launcher, "-XshowSettings:properties", "-version"],
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stderr
-    version = re.search(r"java\.specification\.version = (?:1\.)?(\d+)", settings)
-    home = re.search(r"java\.home = (.+)", settings)
-    if version is None or home is None:
-        raise PeerUnavailable(f"{launcher} does not run; {wanted}")
-    if int(version[1]) < MINIMUM_JDK:
-        raise PeerUnavailable(f"{launcher} is Java {version[1]}; {wanted}")
-    return Jdk(Path(home[1].strip()), int(version[1]))
+    """Give the JDK that Spark would use; PeerUnavailable when it will not do."""
+    try:
+        java, major_version = find_java()
+    except SparkUnavailable as unavailable:
+        raise PeerUnavailable(str(unavailable)) from unavailable
+    jdk = Jdk(java.resolve(), major_version)
+    if major_version < OLDEST_JDK:
+        raise PeerUnavailable(f"{java} is Java {major_version}, too old: {INSTALL_JDK}")
+    if not jdk.javac.exists():
+        raise PeerUnavailable(f"{java} has no javac beside it, so it is no JDK: {INSTALL_JDK}")
+    return jdk
 
 
 def find_maven() -> str:
@@ -258,7 +247,7 @@ class RocketMQPeer:
             (conf / f"logback_{name}.xml").write_text(QUIET_LOGBACK)
         class_path = f"{self.jars(version)}/*"
         return [
-            self.jdk.java,
+            str(self.jdk.java),
             "-Xms256m",
             self.heap,
             f"-Duser.home={home}",
@@ -342,7 +331,7 @@ class RocketMQPeer:
         """
         with tempfile.TemporaryDirectory(prefix="java-") as scratch:
             classes = Path(scratch, "classes")
-            compiler = [self.jdk.javac, "-nowarn", "-encoding", "UTF-8", "-d", str(classes)]
+            compiler = [str(self.jdk.javac), "-nowarn", "-encoding", "UTF-8", "-d", str(classes)]
             compiler += ["-cp", f"{self.jars(version)}/*", str(source)]
             compiled = subprocess.run(compiler, capture_output=True, text=True, check=False)
             if compiled.returncode != 0:
