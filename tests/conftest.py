@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import zstandard
 
-from rocketlens.errors import SparkUnavailable
-from rocketlens.pipeline.session import start
 from tests.peer.rocketmq_peer import Jdk, PeerUnavailable, RocketMQPeer, find_jdk
 
 if TYPE_CHECKING:
@@ -126,6 +124,9 @@ def peer(jdk: Jdk) -> RocketMQPeer:
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
     """Give one local session of two cores for all tests."""
+    from rocketlens.errors import SparkUnavailable
+    from rocketlens.pipeline.session import start
+
     try:
         session = start("local[2]", config={"spark.sql.shuffle.partitions": "2"})
     except SparkUnavailable as unavailable:

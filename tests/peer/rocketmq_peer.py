@@ -19,9 +19,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from rocketlens.errors import SparkUnavailable
-from rocketlens.pipeline.session import INSTALL_JDK, OLDEST_JDK, find_java
-
 NAMESRV_MAIN = "org.apache.rocketmq.namesrv.NamesrvStartup"
 BROKER_MAIN = "org.apache.rocketmq.broker.BrokerStartup"
 MQADMIN_MAIN = "org.apache.rocketmq.tools.command.MQAdminStartup"
@@ -78,6 +75,10 @@ class Jdk:
 
 def find_jdk() -> Jdk:
     """Give the JDK that Spark would use; PeerUnavailable when it will not do."""
+    # Late, here and in conftest.py: what is wrong in the pipeline must not stop all other tests.
+    from rocketlens.errors import SparkUnavailable
+    from rocketlens.pipeline.session import INSTALL_JDK, OLDEST_JDK, find_java
+
     try:
         java, major_version = find_java()
     except SparkUnavailable as unavailable:
