@@ -26,10 +26,10 @@ test-all: .venv/ready ## Run all tests, the slow ones too
 	@$(bin)/python -m pytest $(PYTEST_ARGS)
 
 check: .venv/ready ## Lint, formatting, types, and which room may import which
-	@$(bin)/ruff check .
-	@$(bin)/ruff format --check .
-	@$(bin)/mypy
-	@$(bin)/lint-imports --no-logo
+	@failed=0; \
+	for tool in "ruff check" "ruff format --check" mypy "lint-imports --no-logo"; do \
+		echo "== $$tool" >&2; $(bin)/$$tool || failed=1; \
+	done; exit $$failed
 
 format: .venv/ready ## Format the code and mend what the linter can mend itself
 	@$(bin)/ruff check --fix-only .
