@@ -49,3 +49,18 @@ CHAIN_WITNESSES: Final = 16
 
 DAMAGE_REPORTS: Final = 1_000
 """Damaged places named one by one in an answer or report; the rest are counted."""
+
+UNWRITTEN_SEARCH_BYTES: Final = 8 * 1024 * 1024
+"""How far behind unwritten bytes a lost record is looked for, in bytes.
+
+Twice RocketMQ's largest record; farther only where the file system knows of written bytes.
+"""
+
+INTERPRETED_SCAN_BYTES: Final = 256 * 1024
+"""Log up to this long is walked without the compiled kernels, which take 0.3 s to load."""
+
+TAIL_ENTRIES: Final = 32_000_000
+"""Index entries that are kept in memory for log that no index file covers (12 bytes each).
+
+What is beyond is read again by each query. RocketMQ answers nothing for such log.
+"""

@@ -73,7 +73,7 @@ def decode(body: bytes | memoryview) -> Iterator[BatchMember]:
             raise FormatError(message)
         total_size, _magic, _crc, flag, body_length = HEAD.unpack_from(view, start)
         properties_length = total_size - SMALLEST_MEMBER - body_length
-        if not (0 <= body_length and 0 <= properties_length and total_size <= left):
+        if not (body_length >= 0 and properties_length >= 0 and total_size <= left):
             message = f"batch member at byte {start}: sizes {total_size} and {body_length}"
             raise FormatError(message)
         body_end = start + HEAD.size + body_length

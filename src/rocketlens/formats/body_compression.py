@@ -57,11 +57,11 @@ def compress(body: bytes, sys_flag: int, level: int = 5) -> bytes:
         return body
     kind = sys_flag & TYPE_MASK
     if kind == LZ4:
-        import lz4.frame  # noqa: PLC0415 - only where bodies use it
+        import lz4.frame
 
         return bytes(lz4.frame.compress(body, compression_level=level))
     if kind == ZSTD:
-        import zstandard  # noqa: PLC0415 - only where bodies use it
+        import zstandard
 
         return zstandard.ZstdCompressor(level=level).compress(body)
     if kind in (0, ZLIB):
@@ -90,7 +90,7 @@ def _decompress_zlib(body: bytes, limit: int) -> bytes:
 
 
 def _decompress_lz4(body: bytes, limit: int) -> bytes:
-    import lz4.frame  # noqa: PLC0415 - only where bodies use it
+    import lz4.frame
 
     decompressor = lz4.frame.LZ4FrameDecompressor()
     parts: list[bytes] = []
@@ -114,7 +114,7 @@ def _decompress_lz4(body: bytes, limit: int) -> bytes:
 
 
 def _decompress_zstd(body: bytes, limit: int) -> bytes:
-    import zstandard  # noqa: PLC0415 - only where bodies use it
+    import zstandard
 
     decompressor = zstandard.ZstdDecompressor().decompressobj()
     parts: list[bytes] = []

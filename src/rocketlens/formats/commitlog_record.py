@@ -7,7 +7,7 @@ for IPv4 hosts.
 offset  type     field                           notes
 ======  =======  ==============================  ===================================================
 0       i32      total_size                      the whole record, these 4 bytes included
-4       i32      magic                           V1 0xDAA320A7, V2 0xDAA320AB (two-byte topic length)
+4       i32      magic                           V1 0xDAA320A7; V2 0xDAA320AB: topic length i16
 8       i32      body_crc                        CRC-32 of the stored body & 0x7FFFFFFF
 12      i32      queue_id
 16      i32      flag                            the producer's own
@@ -171,17 +171,23 @@ def decode(
     if check_crc:
         _check_crc(record, head[2], body, properties, physical_offset)
     return Record(
-        total_size,
-        magic,
-        *head[2:9],
-        born_host,
-        store_timestamp_ms,
-        store_host,
-        reconsume_times,
-        prepared_offset,
-        bytes(body),
-        decode_utf8(bytes(topic)),
-        bytes(properties),
+        total_size=total_size,
+        magic=magic,
+        body_crc=head[2],
+        queue_id=head[3],
+        flag=head[4],
+        queue_offset=head[5],
+        physical_offset=head[6],
+        sys_flag=sys_flag,
+        born_timestamp_ms=head[8],
+        born_host=born_host,
+        store_timestamp_ms=store_timestamp_ms,
+        store_host=store_host,
+        reconsume_times=reconsume_times,
+        prepared_transaction_offset=prepared_offset,
+        body=bytes(body),
+        topic=decode_utf8(bytes(topic)),
+        properties=bytes(properties),
     )
 
 
@@ -213,7 +219,7 @@ def _host(
     if end > len(record) - RETRY.size:
         raise RecordError(Reason.SIZE, "too short for its hosts", physical_offset)
     (port,) = PORT.unpack_from(record, cursor + length)
-    if not 0 <= port <= 0xFFFF:  # noqa: PLR2004 - ports have 16 bits
+    if not 0 <= port <= 0xFFFF:
         raise RecordError(Reason.HOST, f"names port {port}", physical_offset)
     return Host(address_text(bytes(record[cursor : cursor + length])), port), end
 
@@ -267,8 +273,8 @@ def encode(record: Record, *, append_crc: bool = False) -> bytes:
     """
     born, store = pack_address(record.born_host.address), pack_address(record.store_host.address)
     sys_flag = record.sys_flag & ~(SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6)
-    sys_flag |= SYS_FLAG_BORN_HOST_V6 if len(born) > 4 else 0  # noqa: PLR2004 - IPv4 bytes
-    sys_flag |= SYS_FLAG_STORE_HOST_V6 if len(store) > 4 else 0  # noqa: PLR2004 - IPv4 bytes
+    sys_flag |= SYS_FLAG_BORN_HOST_V6 if len(born) > 4 else 0
+    sys_flag |= SYS_FLAG_STORE_HOST_V6 if len(store) > 4 else 0
     topic = record.topic.encode()
     topic_length = TOPIC_LENGTH_V2 if record.magic == MAGIC_V2 else TOPIC_LENGTH_V1
     properties = record.properties

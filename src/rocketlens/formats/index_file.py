@@ -114,7 +114,7 @@ class Geometry(NamedTuple):
 DEFAULT_GEOMETRY: Final = Geometry(DEFAULT_SLOT_COUNT, DEFAULT_ENTRY_COUNT)
 
 
-def decode_header(content: bytes | memoryview) -> IndexHeader:
+def decode_header(content: bytes | bytearray | memoryview) -> IndexHeader:
     """Read the header.
 
     :raises IndexFileError: when there are fewer than 40 bytes, or a field is impossible.

@@ -47,7 +47,7 @@ def pack_address(address: str) -> bytes:
 
     :raises BadInput: when it is neither.
     """
-    from ipaddress import ip_address  # noqa: PLC0415 - 10 ms that most look-ups need not pay
+    from ipaddress import ip_address
 
     try:
         return ip_address(address).packed
@@ -58,9 +58,9 @@ def pack_address(address: str) -> bytes:
 
 def address_text(packed: bytes) -> str:
     """Give the usual text of 4 or 16 address bytes."""
-    if len(packed) == 4:  # noqa: PLR2004 - an IPv4 address has 4 bytes
+    if len(packed) == 4:
         return "{}.{}.{}.{}".format(*packed)
-    from ipaddress import IPv6Address  # noqa: PLC0415 - as above
+    from ipaddress import IPv6Address
 
     return str(IPv6Address(packed))
 

@@ -1,0 +1,178 @@
+"""Finds messages by key or unique key: index files and memory first, then the log decides."""
+
+from collections.abc import Collection, Iterator
+
+from rocketlens import limits
+from rocketlens.errors import BadInput, BodyError, IndexFileError, RecordError
+from rocketlens.formats.commitlog_record import Reason, message_of
+from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+from rocketlens.model.java import index_hash
+from rocketlens.model.message import Message
+from rocketlens.query.source import COMMIT_LOG, INDEX, StoreSource
+from rocketlens.query.verify import Wanted
+from rocketlens.store.index import IndexFile
+
+_Evidence = tuple[IndexFile, int] | None
+"""The index file and entry that led to an offset; None when the memory did."""
+
+
+def check_key(key: str) -> None:
+    """Refuse what can be no key.
+
+    :raises BadInput: when it is empty, or longer than a record's properties can be.
+    """
+    if not key:
+        message = "the key is empty: give the order number or id the message was sent with"
+        raise BadInput(message)
+    size = len(key.encode("utf-8", "surrogatepass"))
+    if size > limits.KEY_BYTES:
+        message = f"the key has {size} bytes; a message can hold keys of {limits.KEY_BYTES} at most"
+        raise BadInput(message)
+
+
+def query_by_key(
+    source: StoreSource, query: str, wanted: Wanted, max_num: int | None = None
+) -> Answer:
+    """Give the messages that have the wanted key or unique key.
+
+    With no topic wanted, every topic that the store knows is searched. With more than ``max_num``
+    of them the newest are given. An index file that turns out to be damaged on the way is left,
+    and its part of the log read instead.
+
+    :raises BadInput: when the key can be none, or ``max_num`` is negative.
+    """
+    text = wanted.key if wanted.key is not None else wanted.unique_key
+    check_key(text or "")
+    if max_num is not None and max_num < 0:
+        message = f"max_num is {max_num}; give how many messages you want, or nothing for all"
+        raise BadInput(message)
+    while True:
+        topics = [wanted.topic] if wanted.topic is not None else source.topics()
+        hashes = {index_hash(f"{topic}#{text}") for topic in topics}
+        try:
+            return _Search(source, wanted, max_num).answer(query, hashes)
+        except _Rejected as rejected:
+            source.reject_index_file(rejected.file, rejected.error)
+
+
+class _Rejected(Exception):
+    """An index file contradicted itself or the log."""
+
+    def __init__(self, file: IndexFile, error: IndexFileError) -> None:
+        super().__init__(str(error))
+        self.file = file
+        self.error = error
+
+
+class _Search:
+    """One attempt: candidates by hash, each verified, newest first, cut once."""
+
+    def __init__(self, source: StoreSource, wanted: Wanted, max_num: int | None) -> None:
+        self._source = source
+        self._wanted = wanted
+        self._max_num = max_num
+        self._failures: list[str] = []
+        self._truncated = False
+
+    def answer(self, query: str, hashes: Collection[int]) -> Answer:
+        messages = self._messages(self._candidates(hashes))
+        coverage = (*_coverage(self._source), *self._source.log_failures(self._failures))
+        return Answer(
+            query,
+            tuple(reversed(messages)),
+            complete=all(c.state is not SourceState.FAILED for c in coverage),
+            coverage=coverage,
+            truncated=self._truncated,
+            index_last_update_timestamp_ms=max((c.indexed_to_ms or 0 for c in coverage), default=0),
+        )
+
+    def _candidates(self, hashes: Collection[int]) -> dict[int, _Evidence]:
+        """Give the physical offset of each entry with one of the hashes, and where it stands."""
+        found: dict[int, _Evidence] = dict.fromkeys(self._source.tail.find(hashes))
+        for file in self._source.index.sound:
+            try:
+                found.update(self._in_file(file, hashes))
+            except IndexFileError as error:
+                raise _Rejected(file, error) from error
+        return found
+
+    def _in_file(self, file: IndexFile, hashes: Collection[int]) -> Iterator[tuple[int, _Evidence]]:
+        witnesses = limits.CHAIN_WITNESSES if file.hides_flipped_bits() else 0
+        for key_hash in hashes:
+            for number, entry in file.chain(key_hash):
+                if entry.key_hash == key_hash:
+                    yield entry.physical_offset, (file, number)
+                elif witnesses:
+                    witnesses -= 1
+                    file.check_entry(self._source.log, number)
+
+    def _messages(self, candidates: dict[int, _Evidence]) -> list[Message]:
+        messages: list[Message] = []
+        body_bytes = 0
+        for offset in sorted(candidates, reverse=True):
+            if offset < self._source.log.min_offset:
+                continue
+            message = self._read(offset, candidates[offset])
+            if message is None:
+                continue
+            body_bytes += len(message.body)
+            if len(messages) == self._max_num or body_bytes > limits.ANSWER_BYTES:
+                self._truncated = True
+                break
+            messages.append(message)
+        return messages
+
+    def _read(self, offset: int, evidence: _Evidence) -> Message | None:
+        """Give the message at an offset if it is wanted; account for one that is damaged."""
+        try:
+            record = self._source.log.record_at(offset)
+        except RecordError as error:
+            if error.reason != Reason.CRC:
+                self._check(evidence)
+                self._failures.append(str(error))
+            elif self._wanted.matches(self._source.log.record_at(offset, check_crc=False)):
+                self._failures.append(str(error))
+            return None
+        if not self._wanted.matches(record):
+            self._check(evidence)
+            return None
+        try:
+            return message_of(record)
+        except BodyError as error:
+            self._failures.append(f"record at physical offset {offset}: {error}")
+            return None
+
+    def _check(self, evidence: _Evidence) -> None:
+        """Make sure that an entry which led to nothing wanted is that of another key."""
+        if evidence is None:
+            return
+        file, number = evidence
+        try:
+            file.check_entry(self._source.log, number)
+        except IndexFileError as error:
+            raise _Rejected(file, error) from error
+
+
+def _coverage(source: StoreSource) -> Iterator[Coverage]:
+    """Give what answers key look-ups in this store, file by file, then the part in memory."""
+    for state in source.index.states:
+        name = f"{INDEX}/{state.path.name}"
+        if state.file is None:
+            yield Coverage(name, SourceKind.INDEX_FILE, SourceState.DAMAGED, None, state.error)
+        elif state.file.header.last_entry:
+            indexed_to_ms = state.file.header.end_timestamp_ms
+            yield Coverage(name, SourceKind.INDEX_FILE, SourceState.SEARCHED, indexed_to_ms)
+    tail = source.tail
+    closed = [(start, stop) for start, stop in tail.ranges if stop is not None]
+    opened = [(start, stop) for start, stop in tail.ranges if stop is None]
+    if closed:
+        name = f"{COMMIT_LOG}: {len(closed)} stretches without index entries"
+        yield Coverage(name, SourceKind.TAIL, SourceState.SEARCHED)
+    for start, _ in opened:
+        name = f"{COMMIT_LOG}: from physical offset {start} to its end"
+        newest_ms = tail.last_timestamp_ms or None
+        yield Coverage(name, SourceKind.TAIL, SourceState.SEARCHED, newest_ms)
+    if tail.torn_at is not None:
+        error = f"torn tail: the bytes from physical offset {tail.torn_at} are no whole record"
+        yield Coverage(COMMIT_LOG, SourceKind.COMMIT_LOG, SourceState.DAMAGED, None, error)
+    yield from source.log_failures(map(str, tail.damage))

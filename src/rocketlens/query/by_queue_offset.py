@@ -1,0 +1,170 @@
+"""Finds the message at one place of one queue: by its consume queue, or by reading the log."""
+
+from rocketlens.errors import (
+    AnswerIncomplete,
+    BadInput,
+    BodyError,
+    MessageNotFound,
+    RecordError,
+)
+from rocketlens.formats.commitlog_record import (
+    SYS_FLAG_PREPARED,
+    SYS_FLAG_ROLLBACK,
+    SYS_FLAG_TRANSACTION_MASK,
+    Record,
+    message_of,
+)
+from rocketlens.formats.consumequeue_entry import QueueEntry
+from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+from rocketlens.model.message import Message
+from rocketlens.query.by_time import QueuePlace, Scan
+from rocketlens.query.source import CONSUME_QUEUE, StoreSource
+from rocketlens.query.verify import Wanted
+from rocketlens.store.consumequeue import ConsumeQueue, is_topic_name
+
+
+def query_by_queue_offset(
+    source: StoreSource, topic: str, queue_id: int, queue_offset: int
+) -> Answer:
+    """Give the message at a queue offset, as an answer of one or none.
+
+    A consume queue that has no entry there, or a wrong one, is not believed: the stretch of log
+    that could hold the message is read.
+
+    :raises BadInput: when the topic can be none, or a number is negative.
+    """
+    if not is_topic_name(topic):
+        message = f"{topic[:80]!r} is no topic: RocketMQ allows letters, digits, % | _ and -"
+        raise BadInput(message)
+    if queue_id < 0 or queue_offset < 0:
+        message = f"queue {queue_id}, offset {queue_offset}: both begin at 0"
+        raise BadInput(message)
+    query = f"{topic}/{queue_id}/{queue_offset}"
+    queue = source.queues.queue(topic, queue_id)
+    name = f"{CONSUME_QUEUE}/{topic}/{queue_id}"
+    entry = queue.entry(queue_offset) if queue else None
+    if entry is None:
+        state = Coverage(name, SourceKind.CONSUME_QUEUE, SourceState.SEARCHED)
+    elif entry.physical_offset < source.log.min_offset and entry.physical_offset >= 0:
+        return _deleted(source, query, name, entry)
+    else:
+        record, error = _record_of(source, entry, (topic, queue_id, queue_offset))
+        if record is not None:
+            return _found(source, query, name, record)
+        state = Coverage(name, SourceKind.CONSUME_QUEUE, SourceState.DAMAGED, None, error)
+    return _read_log(source, query, state, QueuePlace(queue_id, queue_offset))
+
+
+def message_of_answer(answer: Answer) -> Message:
+    """Give the one message of an answer.
+
+    :raises MessageNotFound: when there is none, and everything was searched.
+    :raises AnswerIncomplete: when there is none, and something could not be searched.
+    """
+    if answer.messages:
+        return answer.messages[0]
+    if answer.complete:
+        reasons = [c.error for c in answer.coverage if c.error]
+        detail = f": {reasons[0]}" if reasons else ""
+        raise MessageNotFound(f"{answer.query} is not in this store{detail}")
+    errors = "; ".join(str(c.error) for c in answer.failures[:3])
+    raise AnswerIncomplete(f"{answer.query} was not found, but: {errors}", answer)
+
+
+def _deleted(source: StoreSource, query: str, name: str, entry: QueueEntry) -> Answer:
+    error = (
+        f"it was at physical offset {entry.physical_offset}; the log now begins at "
+        f"{source.log.min_offset}"
+    )
+    coverage = Coverage(name, SourceKind.CONSUME_QUEUE, SourceState.SEARCHED, None, error)
+    return Answer(query, (), complete=True, coverage=(coverage,))
+
+
+def _record_of(
+    source: StoreSource, entry: QueueEntry, place: tuple[str, int, int]
+) -> tuple[Record | None, str | None]:
+    """Read the record an entry points to, if it is the one of this place; else say why not."""
+    try:
+        record = source.log.record_at(entry.physical_offset)
+    except RecordError as error:
+        return None, f"its entry {place[2]} leads to a bad {error}"
+    if (record.topic, record.queue_id, record.queue_offset) != place:
+        return None, f"its entry {place[2]} leads to {record.topic}/{record.queue_id}"
+    return record, None
+
+
+def _found(source: StoreSource, query: str, name: str, record: Record) -> Answer:
+    try:
+        messages = (message_of(record),)
+    except BodyError as error:
+        detail = f"record at physical offset {record.physical_offset}: {error}"
+        return Answer(query, (), complete=False, coverage=tuple(source.log_failures([detail])))
+    coverage = Coverage(
+        name, SourceKind.CONSUME_QUEUE, SourceState.SEARCHED, record.store_timestamp_ms
+    )
+    return Answer(
+        query,
+        messages,
+        complete=True,
+        coverage=(coverage,),
+        index_last_update_timestamp_ms=record.store_timestamp_ms,
+    )
+
+
+def _read_log(source: StoreSource, query: str, queue: Coverage, place: QueuePlace) -> Answer:
+    topic = query.rsplit("/", 2)[0]
+    start, stop = _stretch(source, source.queues.queue(topic, place.queue_id), place.queue_offset)
+    scan = Scan(source, Wanted(topic=topic), place, start=start, stop=stop)
+    messages = [
+        message
+        for message in scan
+        if message.sys_flag & SYS_FLAG_TRANSACTION_MASK
+        not in (SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK)
+    ]
+    failures = tuple(source.log_failures(scan.failures))
+    tail = Coverage(
+        f"commitlog/{start}..{'' if stop is None else stop}",
+        SourceKind.TAIL,
+        SourceState.SEARCHED,
+        scan.last_timestamp_ms or None,
+    )
+    return Answer(
+        query,
+        tuple(messages[:1]),
+        complete=bool(messages) or not failures,
+        coverage=(queue, tail, *failures),
+        index_last_update_timestamp_ms=scan.last_timestamp_ms,
+    )
+
+
+def _stretch(
+    source: StoreSource, queue: ConsumeQueue | None, queue_offset: int
+) -> tuple[int, int | None]:
+    """Give the part of the log that a queue's message must be in, by its readable neighbours."""
+    start, stop = source.log.min_offset, None
+    if queue is None:
+        return start, stop
+    before = _believed(source, queue, range(queue_offset - 1, queue_offset - 9, -1))
+    after = _believed(source, queue, range(queue_offset + 1, queue_offset + 9))
+    if before is None and queue_offset >= queue.max_offset:
+        before = _believed(source, queue, range(queue.max_offset - 1, queue.max_offset - 9, -1))
+    if before is not None and before.physical_offset >= start:
+        start = before.physical_offset
+    if after is not None:
+        stop = after.physical_offset
+    return start, stop
+
+
+def _believed(source: StoreSource, queue: ConsumeQueue, queue_offsets: range) -> QueueEntry | None:
+    """Give the first entry of some that its own record confirms."""
+    for queue_offset in queue_offsets:
+        entry = queue.entry(queue_offset) if queue_offset >= 0 else None
+        if entry is None:
+            continue
+        try:
+            record = source.log.record_at(entry.physical_offset, check_crc=False)
+        except RecordError:
+            continue
+        if record.queue_offset == queue_offset and record.total_size == entry.store_size:
+            return entry
+    return None

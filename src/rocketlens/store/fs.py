@@ -1,0 +1,204 @@
+"""The file system, as much of it as a store needs.
+
+Every other module asks this one, so that a test can see or fail each operation in one place.
+"""
+
+import ctypes
+import ctypes.util
+import errno
+import mmap
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_RENAME_EXCHANGE: Final = 2
+_AT_FDCWD: Final = -100
+
+
+class MappedFile:
+    """A whole file mapped into memory for reading.
+
+    The mapping stays valid when the file is deleted. ``content`` has ``find``, slicing and
+    ``len`` like bytes; an empty file is empty bytes. Cost of opening: O(1) in the file's size.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Map ``path``.
+
+        :raises OSError: as ``open`` does.
+        """
+        self.path = path
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            self.content: bytes | mmap.mmap = (
+                mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else b""
+            )
+        self.view = memoryview(self.content)
+
+    def __len__(self) -> int:
+        """Give the size in bytes when the file was mapped."""
+        return len(self.content)
+
+    def array(self) -> "npt.NDArray[np.uint8]":
+        """Give the content as a read-only array of bytes, without copying."""
+        import numpy as np
+
+        return np.frombuffer(self.content, dtype=np.uint8)
+
+    def will_scan(self) -> None:
+        """Tell the kernel that the file will be read from front to back."""
+        if isinstance(self.content, mmap.mmap):
+            self.content.madvise(mmap.MADV_SEQUENTIAL)
+
+    def close(self) -> None:
+        """Unmap, unless someone still holds a view: then the mapping goes with the last view."""
+        try:
+            self.view.release()
+            if isinstance(self.content, mmap.mmap):
+                self.content.close()
+        except BufferError:
+            pass
+
+    def __enter__(self) -> Self:
+        """Give the mapping."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Unmap."""
+        self.close()
+
+
+def next_written(path: Path, start: int) -> int | None:
+    """Give the first position at or after ``start`` that is not in a hole of the file.
+
+    None when only a hole follows. Where the file system cannot tell, that is ``start`` itself.
+    """
+    with path.open("rb") as file:
+        try:
+            return os.lseek(file.fileno(), start, os.SEEK_DATA)
+        except OSError as error:
+            return None if error.errno == errno.ENXIO else start
+
+
+def entries(directory: Path) -> Iterator[os.DirEntry[str]]:
+    """Give what is in a directory by name; nothing when there is no such directory.
+
+    :raises OSError: when it cannot be read for another reason.
+    """
+    try:
+        with os.scandir(directory) as found:
+            yield from sorted(found, key=lambda entry: entry.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+
+
+def read_bytes(path: Path, limit: int) -> bytes | None:
+    """Read at most ``limit`` bytes of a small file; None when it is not there."""
+    try:
+        with path.open("rb") as file:
+            return file.read(limit)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+
+
+def write_file_durably(path: Path, content: bytes) -> None:
+    """Write a file beside ``path``, sync it, and put it in its place in one step."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
+    with beside.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    sync_directory(path.parent)
+
+
+def allocate_file(path: Path, size: int) -> None:
+    """Make a file of ``size`` zero bytes whose blocks are reserved.
+
+    Reserving them makes a full disk an error here, and not a SIGBUS when a mapping is written.
+
+    :raises OSError: when the disk is full, with no file left behind.
+    """
+    with path.open("wb") as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, size)
+        except OSError:
+            path.unlink()
+            raise
+
+
+def map_for_writing(path: Path) -> "npt.NDArray[np.uint8]":
+    """Map an existing file for writing, shared with all other mappings of it."""
+    import numpy as np
+
+    return np.memmap(path, dtype=np.uint8, mode="r+")
+
+
+def sync_file(path: Path) -> None:
+    """Wait until a file's bytes are on the disk, whichever process wrote them."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_directory(directory: Path) -> None:
+    """Wait until the names in a directory are on the disk."""
+    sync_file(directory)
+
+
+def sync_tree(directory: Path) -> None:
+    """Wait until everything below a directory is on the disk, its own name excepted."""
+    for parent, _, names in os.walk(directory):
+        for name in names:
+            sync_file(Path(parent, name))
+        sync_directory(Path(parent))
+
+
+def exchange_directories(new: Path, current: Path) -> None:
+    """Put directory ``new`` at ``current`` in one step; what was there is then at ``new``.
+
+    Where ``current`` does not exist this is a rename. Elsewhere it is one atomic exchange on
+    Linux; on systems without one, two renames.
+
+    :raises OSError: with nothing changed.
+    """
+    if not current.exists():
+        new.rename(current)
+    elif not _exchange(new, current):
+        aside = current.with_name(f"{current.name}.{os.getpid()}.old")
+        current.rename(aside)
+        new.rename(current)
+        aside.rename(new)
+    sync_directory(current.parent)
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Swap two names atomically; False where the system cannot."""
+    libc = ctypes.CDLL(ctypes.util.find_library("c"), use_errno=True)
+    if not hasattr(libc, "renameat2"):
+        return False
+    result = libc.renameat2(
+        _AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE
+    )
+    if result == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in (errno.ENOSYS, errno.EINVAL):
+        return False
+    raise OSError(number, os.strerror(number), str(first), None, str(second))
+
+
+def remove_tree(directory: Path) -> None:
+    """Delete a directory and everything below it; nothing when it is not there."""
+    try:
+        shutil.rmtree(directory)
+    except FileNotFoundError:
+        return
