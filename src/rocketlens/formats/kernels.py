@@ -19,9 +19,10 @@ columns (Arrow layout)          :func:`part_slices`, :func:`gather`, :func:`key_
                                 :func:`property_slices`
 ==============================  ===================================================================
 
-Importing this module loads numba and the machine code (cached on disk, see
-:func:`rocketlens.formats.kernels_device.kernel`): most of a second. Whoever has only a few hundred
-records to read is faster with :func:`rocketlens.formats.commitlog_record.decode`.
+Importing this module loads numba, and a kernel's first call its machine code (made on the very first
+call, which takes seconds, and cached on disk; see :func:`rocketlens.formats.kernels_device.kernel`):
+a third of a second together. Whoever has fewer than some ten thousand records to read is faster with
+:func:`rocketlens.formats.commitlog_record.decode`.
 """
 
 from enum import IntEnum

@@ -15,7 +15,8 @@ takes in: see ``INLINED`` there.
 """
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from functools import wraps
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 from llvmlite import ir
@@ -68,26 +69,38 @@ def device(function: _Function) -> _Function:
     return compiled
 
 
-def kernel(*signature: Any) -> Callable[[_Function], _Function]:
-    """Compile for these types: result type, then argument types, as numba types.
+def kernel(result: Any, *arguments: Any) -> Callable[[_Function], _Function]:
+    """Compile for these numba types on the first call, or load what was compiled before.
 
     The machine code is cached beside the source, or in numba's per-user directory where that
     can't be written, or in ``NUMBA_CACHE_DIR``; with none of them writable each process compiles
     anew, which takes seconds. Several processes may do so at once: files are replaced whole.
+    The types are fixed, so there is one machine code for each kernel whatever it is called with;
+    anything else is a ``TypeError``.
     """
-    result, *arguments = signature
 
-    def compile_kernel(function: _Function) -> _Function:
-        typed = result(*arguments)
-        compiled: _Function
-        try:
-            compiled = njit(typed, cache=True, nogil=True, boundscheck=CHECKED)(function)
-        except RuntimeError:
-            # numba's only word for "no directory to cache in".
-            compiled = njit(typed, nogil=True, boundscheck=CHECKED)(function)
-        return compiled
+    def wrap(function: _Function) -> _Function:
+        compiled: list[_Function] = []
 
-    return compile_kernel
+        @wraps(function)
+        def call(*values: Any) -> Any:
+            if not compiled:
+                compiled.append(_compile(function, result(*arguments)))
+            return compiled[0](*values)
+
+        return cast("_Function", call)
+
+    return wrap
+
+
+def _compile(function: _Function, signature: Any) -> _Function:
+    compiled: _Function
+    try:
+        compiled = njit(signature, cache=True, nogil=True, boundscheck=CHECKED)(function)
+    except RuntimeError:
+        # numba's only word for "no directory to cache in".
+        compiled = njit(signature, nogil=True, boundscheck=CHECKED)(function)
+    return compiled
 
 
 def _check(buffer: ByteArray, position: int, length: int) -> None:
