@@ -1,0 +1,151 @@
+"""How long each delay level lasts, which is the broker's configuration and not in its store.
+
+A consume queue entry of ``SCHEDULE_TOPIC_XXXX`` holds the delivery time: store time plus the
+delay of the message's level. Asked in this order, level by level: what the caller says; the
+store's own consume queues of that topic; messages that were delivered, whose copy in the real
+topic has the same unique key and came that much later; RocketMQ's default levels.
+"""
+
+import heapq
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from rocketlens.formats import commitlog_record
+from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
+from rocketlens.model import java
+from rocketlens.model import properties as props
+from rocketlens.pipeline import jobs
+from rocketlens.pipeline.ranges import LogRange, RangeReader, open_range
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULT_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+"""RocketMQ's own notation (``messageDelayLevel``); the first is level 1."""
+
+ARGUMENT: Final = "argument"
+QUEUES: Final = "consume queues"
+COPIES: Final = "delivered copies"
+DEFAULTS: Final = "RocketMQ's defaults"
+
+_UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SAMPLES_PER_RANGE: Final = 400
+
+
+class DelayLevels(NamedTuple):
+    """``delays_ms[n]`` is the delay of level n (0 is unused); where each used level came from."""
+
+    delays_ms: tuple[int, ...]
+    sources: dict[int, str]
+
+    @property
+    def source(self) -> str:
+        """Say in one line where the levels in use came from."""
+        return ", ".join(sorted(set(self.sources.values())))
+
+
+def parse_levels(text: str) -> tuple[int, ...]:
+    """Read ``1s 5s 10s`` as (0, 1000, 5000, 10000).
+
+    :raises ValueError: when a word is not a number and one of s, m, h, d.
+    """
+    delays = [0]
+    for word in text.split():
+        if word[-1] not in _UNIT_MS or not word[:-1].isdigit():
+            raise ValueError(f"{word!r} is no delay: give numbers with s, m, h or d")
+        delays.append(int(word[:-1]) * _UNIT_MS[word[-1]])
+    return tuple(delays)
+
+
+def settle(
+    used: set[int], argument: Sequence[int] | None, learned: dict[int, int], copies: dict[int, int]
+) -> DelayLevels:
+    """Give the delay of every level, taking each from the best source that has it."""
+    if argument is not None:
+        return DelayLevels(tuple(argument), dict.fromkeys(sorted(used), ARGUMENT))
+    delays = list(parse_levels(DEFAULT_LEVELS))
+    sources = {}
+    for level in sorted(used | set(learned) | set(copies)):
+        if level >= 1 << 16:
+            continue
+        delays += [delays[-1]] * (level + 1 - len(delays))
+        if level in learned:
+            delays[level], source = learned[level], QUEUES
+        elif level in copies:
+            delays[level], source = copies[level], COPIES
+        else:
+            source = DEFAULTS
+        if level in used:
+            sources[level] = source
+    return DelayLevels(tuple(delays), sources)
+
+
+class _Sighting(NamedTuple):
+    """A delayed message, waiting or delivered."""
+
+    rank: int
+    """Hash of the unique key: every range keeps those of lowest rank, so the same messages."""
+    unique_key: bytes
+    level: int
+    store_timestamp_ms: int
+    is_waiting: bool
+
+
+def delays_of_copies(
+    spark: "SparkSession", ranges: Sequence[LogRange], progress: jobs.Progress
+) -> dict[int, int]:
+    """Learn levels from delivered messages, by reading the log once.
+
+    Delivery is never early and seldom late by a second, so the least difference in whole seconds
+    is the delay.
+    """
+    sightings = jobs.run(spark, "delays", ranges, _sightings, progress)
+    waiting = {s.unique_key: s for found in sightings for s in found if s.is_waiting}
+    delays: dict[int, int] = {}
+    for found in sightings:
+        for copy in found:
+            sent = waiting.get(copy.unique_key)
+            if sent is None or copy.is_waiting or copy.level != sent.level:
+                continue
+            late_ms = copy.store_timestamp_ms - sent.store_timestamp_ms
+            if late_ms >= 0:
+                delay = late_ms // 1000 * 1000
+                delays[sent.level] = min(delay, delays.get(sent.level, delay))
+    return delays
+
+
+def _sightings(log_range: LogRange) -> list[_Sighting]:
+    """Find delayed messages in a range, a bounded number of each level and state."""
+    mapped, content = open_range(log_range)
+    kept: dict[tuple[int, bool], list[Any]] = {}
+    with mapped:
+        for rows in RangeReader(log_range, content):
+            delayed = rows[(rows["delay_level"] > 0) & (rows["unique_key_length"] > 0)]
+            for offset in delayed["physical_offset"].tolist():
+                sighting = _sighting(mapped.view, offset - log_range.base_offset)
+                if sighting is None:
+                    continue
+                heap = kept.setdefault((sighting.level, sighting.is_waiting), [])
+                item = (-sighting.rank, sighting)
+                if len(heap) < _SAMPLES_PER_RANGE:
+                    heapq.heappush(heap, item)
+                else:
+                    heapq.heappushpop(heap, item)
+        del content
+    return [sighting for heap in kept.values() for _, sighting in heap]
+
+
+def _sighting(content: memoryview, position: int) -> _Sighting | None:
+    record = commitlog_record.decode(content, position, check_crc=False)
+    properties = props.parse(java.decode_utf8(record.properties))
+    unique_key = properties[props.UNIQUE_KEY]
+    is_waiting = record.topic == SCHEDULE_TOPIC
+    if not is_waiting and properties.get(props.REAL_TOPIC) != record.topic:
+        return None
+    return _Sighting(
+        java.string_hash(unique_key) & 0xFFFFFFFF,
+        unique_key.encode("utf-8", "surrogatepass"),
+        int(properties[props.DELAY]),
+        record.store_timestamp_ms,
+        is_waiting,
+    )

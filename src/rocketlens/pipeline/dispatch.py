@@ -1,0 +1,292 @@
+"""Build index files and consume queues from the log alone, in parallel, as RocketMQ would.
+
+1. *read*: each range of the log becomes parts: its index entries, and its consume queue entries by
+   queue (``extract``). The driver stitches the ranges (``ranges``), and counts.
+2. *build*: each index file is cut out of the row of all parts, each queue file out of those of its
+   queue (``index_build``, ``queue_build``).
+3. *sync*, *swap*: what was built beside is synced and put in place of the old directories, each in
+   one step. Whatever ends the job before that leaves them as they were; between the two steps each
+   of them is whole, the old one or the new one.
+
+The driver sees ranges, parts and files, never entries.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketlens.errors import BadInput
+from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, SCHEDULE_TOPIC
+from rocketlens.formats.index_file import Geometry
+from rocketlens.pipeline import delay_levels, existing, index_build, jobs, queue_build
+from rocketlens.pipeline.delay_levels import DelayLevels
+from rocketlens.pipeline.extract import Extracted, ExtractTask, QueuePart, extract
+from rocketlens.pipeline.output import Workspace
+from rocketlens.pipeline.ranges import RANGE_BYTES, Damage, LogRange, cut, stitch
+from rocketlens.store import fs
+from rocketlens.store.commitlog import CommitLog
+from rocketlens.store.consumequeue import ConsumeQueues
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LARGEST_INDEX_FILE: Final = 2**31 - 1
+_RANGES_PER_CORE: Final = 4
+
+
+@dataclass(slots=True)
+class DispatchResult:
+    """What a dispatch made of a log."""
+
+    out: Path
+    geometry: Geometry
+    tag_index: bool
+    records: int = 0
+    log_end_offset: int = 0
+    index_files: int = 0
+    index_entries: int = 0
+    queues: int = 0
+    queue_files: int = 0
+    queue_entries: int = 0
+    bytes_written: int = 0
+    """Size of all files together; they are sparse where nothing is written yet."""
+    delay_levels: DelayLevels | None = None
+    """None when there are no delayed messages, or no queues were asked for."""
+    damage: list[Damage] = field(default_factory=list)
+    """Bytes of the log without a readable record, at most ``limits.DAMAGE_REPORTS`` of them."""
+    damage_count: int = 0
+    torn: Damage | None = None
+    """An unfinished write behind the last record."""
+    notes: list[str] = field(default_factory=list)
+    """What else a person should know, a sentence each."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Wall time of each phase."""
+
+
+def dispatch(
+    spark: "SparkSession",
+    store_path: str | Path,
+    *,
+    out: str | Path | None = None,
+    slot_count: int | None = None,
+    entry_count: int | None = None,
+    tag_index: bool | None = None,
+    queues: bool = False,
+    queue_file_size: int | None = None,
+    delays_ms: Sequence[int] | None = None,
+    range_bytes: int = RANGE_BYTES,
+    progress: jobs.Progress = jobs.no_progress,
+) -> DispatchResult:
+    """Build ``index/``, and with ``queues`` also ``consumequeue/``, from ``commitlog/``.
+
+    They replace those of the store, or go to the directory ``out``. What isn't given is found out:
+    ``slot_count`` and ``entry_count`` from the store's index files, else RocketMQ's defaults;
+    ``tag_index`` (entries for tags, as 5.5 writes) from its index files, else from whether it is a
+    store of 5.5; ``queue_file_size`` in bytes from its consume queues, else 6,000,000;
+    ``delays_ms[level]`` (element 0 unused) as :mod:`rocketlens.pipeline.delay_levels` says.
+
+    Damaged bytes of the log cost the records in them and no others; the result names them. The
+    directory that is written to is locked as RocketMQ locks its store. The result of a log is the
+    same bytes however it is cut and wherever it runs, except for the names of index files, which
+    follow the local time zone.
+
+    :raises StoreLocked: when a broker or another job runs in the directory to be written.
+    :raises NotAStore: when there is no commit log.
+    :raises BadInput: when a count or size is impossible.
+    :raises StoreError: when a task failed, for example because the disk is full.
+    """
+    store = Path(store_path)
+    log = CommitLog(store / "commitlog")
+    with Workspace(Path(out) if out else store) as workspace:
+        log.refresh()
+        geometry = _geometry(store, slot_count, entry_count)
+        with_tags = (
+            existing.has_tag_entries(store, log, geometry) if tag_index is None else tag_index
+        )
+        result = DispatchResult(workspace.root, geometry, with_tags)
+        job = _Dispatch(spark, store, log, workspace, result, progress)
+        with job.timed("read"):
+            stitched = job.read(range_bytes, with_queues=queues)
+        index_directory = workspace.new("index")
+        with job.timed("build"):
+            work = job.plan_index(stitched, index_directory)
+            if queues:
+                file_bytes = queue_file_size or existing.queue_file_bytes(store)
+                work += job.plan_queues(
+                    stitched, workspace.new("consumequeue"), file_bytes, delays_ms
+                )
+            job.build(work)
+        names = ["consumequeue", "index"] if queues else ["index"]
+        job.publish(names)
+    log.close()
+    return result
+
+
+def _geometry(store: Path, slot_count: int | None, entry_count: int | None) -> Geometry:
+    """Give the counts asked for, the rest from the store."""
+    if slot_count is None or entry_count is None:
+        own = existing.index_geometry(store)
+    else:
+        own = Geometry(slot_count, entry_count)
+    geometry = Geometry(slot_count or own.slot_count, entry_count or own.entry_count)
+    if geometry.slot_count < 1 or geometry.entry_count < 2:
+        raise BadInput("an index file needs at least 1 slot and 2 entries")
+    if geometry.file_bytes > _LARGEST_INDEX_FILE:
+        raise BadInput(f"an index file of {geometry.file_bytes} bytes is more than RocketMQ maps")
+    return geometry
+
+
+@dataclass(slots=True)
+class _Dispatch:
+    """One run: what its phases share."""
+
+    spark: "SparkSession"
+    store: Path
+    log: CommitLog
+    workspace: Workspace
+    result: DispatchResult
+    progress: jobs.Progress
+
+    @property
+    def parallelism(self) -> int:
+        """Tasks that Spark can run at once."""
+        return self.spark.sparkContext.defaultParallelism
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Note the wall time of a phase."""
+        begin = time.perf_counter()
+        yield
+        self.result.seconds[phase] = time.perf_counter() - begin
+
+    def read(self, range_bytes: int, *, with_queues: bool) -> list[Extracted]:
+        """Read the whole log into parts; give those that count, in log order."""
+
+        def task_of(log_range: LogRange) -> ExtractTask:
+            return ExtractTask(
+                log_range,
+                str(self.workspace.parts),
+                with_index=True,
+                with_tags=self.result.tag_index,
+                with_queues=with_queues,
+            )
+
+        def again(log_range: LogRange) -> Extracted:
+            return jobs.run(self.spark, "read", [task_of(log_range)], extract)[0]
+
+        ranges = cut(self.log, range_bytes, self.parallelism * _RANGES_PER_CORE)
+        extracted = jobs.run(
+            self.spark, "read", [task_of(one) for one in ranges], extract, self.progress
+        )
+        stitched = stitch(extracted, again)
+        kept = stitched.results
+        result = self.result
+        result.damage, result.damage_count = stitched.damage, stitched.damage_count
+        result.torn, result.log_end_offset = stitched.torn, stitched.end_offset
+        result.records = sum(one.walked.record_count for one in kept)
+        inner_batches = sum(one.inner_batches for one in kept)
+        if inner_batches and with_queues:
+            result.notes.append(
+                f"{inner_batches} batches stored as one record have no entry in consumequeue/"
+            )
+        return kept
+
+    def plan_index(self, extracted: Sequence[Extracted], directory: Path) -> list[Any]:
+        """Make the index files and give the tasks that fill them."""
+        parts = [one.index for one in extracted]
+        plans = index_build.plan_files(parts, self.result.geometry)
+        self.result.index_files = len(plans)
+        self.result.index_entries = sum(plan.header.last_entry for plan in plans)
+        self.result.bytes_written += len(plans) * self.result.geometry.file_bytes
+        geometry = self.result.geometry
+        return list(index_build.tasks_of(plans, directory, geometry, self.parallelism))
+
+    def plan_queues(
+        self,
+        extracted: Sequence[Extracted],
+        directory: Path,
+        file_bytes: int,
+        delays_ms: Sequence[int] | None,
+    ) -> list[Any]:
+        """Give the tasks that write the queue files."""
+        if file_bytes < ENTRY_BYTES or file_bytes % ENTRY_BYTES:
+            raise BadInput(f"a queue file of {file_bytes} bytes does not hold whole entries of 20")
+        parts = [part for one in extracted for part in one.queues]
+        delays = self._delays(parts, delays_ms)
+        file_entries = file_bytes // ENTRY_BYTES
+        units, queue_count, unsafe = queue_build.plan_queues(parts, directory, file_entries)
+        self.result.queues = queue_count
+        if unsafe:
+            self.result.notes.append(
+                f"{len(unsafe)} topics whose name is unfit for a path get no queue: {unsafe[:10]}"
+            )
+        self._note_lost_queues({(part.topic, part.queue_id) for part in parts})
+        return list(queue_build.tasks_of(units, file_entries, delays, self.parallelism))
+
+    def _note_lost_queues(self, built: set[tuple[str, int]]) -> None:
+        """Say which queues of the store begin anew because the log has nothing of theirs."""
+        queues = ConsumeQueues(self.store / "consumequeue")
+        lost = [name for name in queues.names() if tuple(name) not in built]
+        if lost:
+            named = ", ".join(f"{name.topic}/{name.queue_id}" for name in lost[:10])
+            self.result.notes.append(
+                f"{len(lost)} queues have no record left in the log, so no files: {named}"
+            )
+
+    def _delays(
+        self, parts: Sequence[QueuePart], delays_ms: Sequence[int] | None
+    ) -> tuple[int, ...]:
+        """Settle how long the delay levels in use last."""
+        used = {part.queue_id + 1 for part in parts if part.topic == SCHEDULE_TOPIC}
+        if not used:
+            return (0,)
+        learned: dict[int, int] = {}
+        copies: dict[int, int] = {}
+        if delays_ms is None:
+            learned = existing.delays_in_queues(self.store, self.log, SCHEDULE_TOPIC)
+            if not used <= learned.keys():
+                ranges = cut(self.log, RANGE_BYTES, self.parallelism)
+                copies = delay_levels.delays_of_copies(self.spark, ranges, self.progress)
+        self.result.delay_levels = delay_levels.settle(used, delays_ms, learned, copies)
+        return self.result.delay_levels.delays_ms
+
+    def build(self, work: Sequence[Any]) -> None:
+        """Write all files."""
+        results = jobs.run(self.spark, "build", work, _build, self.progress)
+        index_tasks = [task for task in work if isinstance(task, index_build.BuildTask)]
+        index_build.finish(index_tasks, results[: len(index_tasks)])
+        repeated = impossible = 0
+        for done, task in zip(results, work, strict=True):
+            if isinstance(task, queue_build.QueueTask):
+                self.result.queue_files += done.files
+                self.result.queue_entries += done.entries
+                self.result.bytes_written += done.files * task.file_entries * ENTRY_BYTES
+                repeated += done.repeated
+                impossible += done.impossible
+        if repeated:
+            self.result.notes.append(f"{repeated} records claim a queue offset already taken")
+        if impossible:
+            self.result.notes.append(f"{impossible} records claim a queue offset that can't be")
+
+    def publish(self, names: Sequence[str]) -> None:
+        """Sync what was built, and swap it in."""
+        with self.timed("sync"):
+            for done, name in enumerate(names):
+                self.progress("sync", done, len(names))
+                fs.sync_tree(self.workspace.new_path(name))
+            self.progress("sync", len(names), len(names))
+        with self.timed("swap"):
+            for done, name in enumerate(names):
+                self.progress("swap", done, len(names))
+                self.workspace.swap_in(name)
+            self.progress("swap", len(names), len(names))
+
+
+def _build(task: Any) -> Any:
+    """Do one task of the build phase; runs in an executor."""
+    if isinstance(task, index_build.BuildTask):
+        return index_build.build(task)
+    return queue_build.build(task)

@@ -1,0 +1,134 @@
+"""What a store's own files say about how its broker writes them."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+from rocketlens.errors import IndexFileError, RecordError
+from rocketlens.formats import index_file
+from rocketlens.formats.commitlog_record import Record
+from rocketlens.formats.consumequeue_entry import DEFAULT_FILE_BYTES, ENTRY_BYTES
+from rocketlens.formats.index_file import DEFAULT_GEOMETRY, Geometry
+from rocketlens.model import java
+from rocketlens.model import properties as props
+from rocketlens.store import fs
+from rocketlens.store.commitlog import CommitLog
+from rocketlens.store.consumequeue import ConsumeQueues
+
+NAME_DIGITS: Final = 17
+_ENTRIES_LOOKED_AT: Final = 20_000
+_RECORDS_LOOKED_AT: Final = 500
+_QUEUE_FILES_LOOKED_AT: Final = 100
+_CONFIG_BYTES: Final = 64 << 20
+_TOPIC_OF_5_5: Final = b"RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
+
+
+def index_paths(store: Path) -> list[Path]:
+    """Give the index files by name, which is by creation time."""
+    return [
+        Path(entry.path)
+        for entry in fs.entries(store / "index")
+        if len(entry.name) == NAME_DIGITS and entry.name.isdigit() and entry.is_file()
+    ]
+
+
+def index_geometry(store: Path) -> Geometry:
+    """Give the slot and entry counts of the newest sound index file, else RocketMQ's defaults."""
+    for path in reversed(index_paths(store)):
+        with fs.MappedFile(path) as mapped:
+            try:
+                return index_file.find_geometry(mapped.content)
+            except IndexFileError:
+                continue
+    return DEFAULT_GEOMETRY
+
+
+def has_tag_entries(store: Path, log: CommitLog, geometry: Geometry) -> bool:
+    """Say whether the store's broker indexes tags, as RocketMQ does since 5.5.
+
+    If there are index entries of records with tags, they tell. Otherwise it is a store of 5.5 if
+    it has that version's ``rocksdbstore`` directory, or that version's system topics.
+    """
+    for path in reversed(index_paths(store)):
+        with fs.MappedFile(path) as mapped:
+            told = _entries_have_tags(mapped, log, geometry)
+        if told is not None:
+            return told
+    topics = fs.read_bytes(store / "config" / "topics.json", _CONFIG_BYTES) or b""
+    return (store / "rocksdbstore").is_dir() or _TOPIC_OF_5_5 in topics
+
+
+def _entries_have_tags(mapped: fs.MappedFile, log: CommitLog, geometry: Geometry) -> bool | None:
+    """Say whether the entries of one file are with tags; None when that can't be told."""
+    try:
+        header = index_file.decode_header(mapped.view[: index_file.HEADER_BYTES])
+        if len(mapped) != geometry.file_bytes:
+            geometry = index_file.find_geometry(mapped.content)
+    except IndexFileError:
+        return None
+    hashes: dict[int, set[int]] = {}
+    last = min(header.last_entry, geometry.entry_count - 1, _ENTRIES_LOOKED_AT)
+    for number in range(1, last + 1):
+        entry = index_file.decode_entry(mapped.view, geometry, number)
+        hashes.setdefault(entry.physical_offset, set()).add(entry.key_hash)
+    # The file may end in the middle of its last record.
+    found = None
+    for offset in sorted(hashes)[:-1][:_RECORDS_LOOKED_AT]:
+        try:
+            record = log.record_at(offset)
+        except RecordError:
+            continue
+        tags = _properties(record).get(props.TAGS)
+        if tags:
+            found = java.index_hash(f"{record.topic}#T#{tags}") in hashes[offset]
+            if found:
+                break
+    return found
+
+
+def queue_file_bytes(store: Path) -> int:
+    """Give the size of the store's consume queue files, else RocketMQ's default."""
+    sizes: Counter[int] = Counter()
+    for topic in fs.entries(store / "consumequeue"):
+        for queue in fs.entries(Path(topic.path)):
+            for file in fs.entries(Path(queue.path)):
+                size = file.stat().st_size
+                if size and size % ENTRY_BYTES == 0:
+                    sizes[size] += 1
+        if sizes.total() > _QUEUE_FILES_LOOKED_AT:
+            break
+    return sizes.most_common(1)[0][0] if sizes else DEFAULT_FILE_BYTES
+
+
+def delays_in_queues(store: Path, log: CommitLog, topic: str) -> dict[int, int]:
+    """Learn the delay of each level, in milliseconds, from the consume queues of ``topic``.
+
+    An entry there has the delivery time, and its record the store time and the level.
+    """
+    delays: dict[int, Counter[int]] = {}
+    queues = ConsumeQueues(store / "consumequeue")
+    try:
+        for name in queues.names():
+            queue = queues.queue(*name) if name.topic == topic else None
+            for number, (_, entry) in enumerate(queue.entries() if queue else ()):
+                if number == _RECORDS_LOOKED_AT:
+                    break
+                try:
+                    record = log.record_at(entry.physical_offset)
+                except RecordError:
+                    continue
+                level = _properties(record).get(props.DELAY, "")
+                if record.topic == topic and level.isascii() and level.isdigit():
+                    delay = entry.tags_code - record.store_timestamp_ms
+                    delays.setdefault(int(level), Counter())[delay] += 1
+    finally:
+        queues.close()
+    return {
+        level: counts.most_common(1)[0][0]
+        for level, counts in delays.items()
+        if counts.most_common(1)[0][0] >= 0
+    }
+
+
+def _properties(record: Record) -> dict[str, str]:
+    return props.parse(java.decode_utf8(record.properties))

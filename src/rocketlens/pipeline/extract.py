@@ -1,0 +1,234 @@
+"""First phase of dispatch: turn a range of the log into entries, in files of the work directory.
+
+Index part, in log order, native byte order, one array after the other:
+
+===========  ========  ==================================
+type         count     field
+===========  ========  ==================================
+i32          n         key_hash
+i64          n         physical_offset
+i64          n         store_timestamp_ms
+===========  ========  ==================================
+
+Queue part, grouped by queue and in log order within each:
+
+===========  ========  ==================================================================
+type         count     field
+===========  ========  ==================================================================
+20 bytes     n         consume queue entries as RocketMQ writes them, big endian; those with a
+                       delay level have their store timestamp as tags_code
+i64          n         queue_offset, native
+i32          n         delay level, native, 0 where tags_code is final; only set
+                       in SCHEDULE_TOPIC_XXXX
+===========  ========  ==================================================================
+"""
+
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from rocketlens.formats import commitlog_record
+from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, SCHEDULE_TOPIC
+from rocketlens.pipeline.ranges import LogRange, RangeReader, Walked, open_range
+
+if TYPE_CHECKING:
+    from rocketlens.pipeline.ranges import Bytes
+
+ENTRIES_AT_ONCE: Final = 1 << 16
+INNER_BATCH: Final = 0x80
+"""sys_flag of a batch kept as one record: its entries are not in ``consumequeue``."""
+
+
+class ExtractTask(NamedTuple):
+    """Which range to read, what to make of it, and where to put that."""
+
+    log_range: LogRange
+    directory: str
+    with_index: bool
+    with_tags: bool
+    with_queues: bool
+
+
+class IndexPart(NamedTuple):
+    """The index entries of one range."""
+
+    path: str
+    entry_count: int
+
+
+class QueuePart(NamedTuple):
+    """The entries of one queue in one range: ``row_count`` rows of a file from row ``start`` on."""
+
+    topic: str
+    queue_id: int
+    path: str
+    file_rows: int
+    start: int
+    row_count: int
+    first_queue_offset: int
+    last_queue_offset: int
+    is_consecutive: bool
+    """The queue offsets rise by one from row to row."""
+
+
+@dataclass(slots=True)
+class Extracted:
+    """What one range gave."""
+
+    walked: Walked
+    index: IndexPart
+    queues: list[QueuePart] = field(default_factory=list)
+    inner_batches: int = 0
+
+
+def extract(task: ExtractTask) -> Extracted:
+    """Read one range and write its parts; runs in an executor."""
+    from rocketlens.formats import kernels
+
+    mapped, content = open_range(task.log_range)
+    with mapped:
+        entries = None
+        if task.with_index:
+            room = max(ENTRIES_AT_ONCE, kernels.MOST_ENTRIES_OF_A_RECORD)
+            entries = kernels.EntryArrays.allocate(room)
+        reader = RangeReader(task.log_range, content, entries, with_tags=task.with_tags)
+        pieces: list[tuple[Any, Any, Any]] = []
+        queues = _QueueRows(content, task.log_range.base_offset)
+        for rows in reader:
+            if entries is not None and reader.entry_count:
+                hashes, offsets, timestamps = entries.part(0, reader.entry_count)
+                pieces.append((hashes.copy(), offsets.copy(), timestamps.copy()))
+            if task.with_queues:
+                queues.add(rows)
+        stem = Path(task.directory, uuid.uuid4().hex)
+        result = Extracted(reader.walked, _write_index(stem.with_suffix(".index"), pieces))
+        result.queues = queues.write(stem.with_suffix(".queue"))
+        result.inner_batches = queues.inner_batches
+        return result
+
+
+def _write_index(path: Path, pieces: list[tuple[Any, Any, Any]]) -> IndexPart:
+    count = sum(len(hashes) for hashes, _, _ in pieces)
+    if count:
+        with path.open("wb") as file:
+            for column in range(3):
+                for piece in pieces:
+                    file.write(piece[column])
+    return IndexPart(str(path), count)
+
+
+class _Chunk(NamedTuple):
+    """Columns of some records, in log order. ``times`` and ``levels``: None where no DELAY is."""
+
+    group: Any
+    queue_offsets: Any
+    entries: Any
+    levels: Any
+    times: Any
+
+
+class _QueueRows:
+    """Collects what consume queue entries are made of."""
+
+    def __init__(self, content: "Bytes", base_offset: int) -> None:
+        self._content = content
+        self._base = base_offset
+        self._chunks: list[_Chunk] = []
+        self._groups: dict[tuple[str, int], int] = {}
+        self.inner_batches = 0
+
+    def add(self, rows: Any) -> None:
+        """Keep the columns of the records that have an entry."""
+        import numpy as np
+
+        from rocketlens.formats import kernels
+
+        flags = rows["sys_flag"]
+        # Of the transaction states prepared (4) and rollback (12) have this bit.
+        is_queued = (flags & commitlog_record.SYS_FLAG_PREPARED) == 0
+        is_batch = (flags & INNER_BATCH) != 0
+        self.inner_batches += int(np.count_nonzero(is_batch & is_queued))
+        is_queued &= ~is_batch
+        if not is_queued.all():
+            rows = rows[is_queued]
+        groups = kernels.group_rows(self._content, self._base, rows, by_queue=True)
+        own = [self._group(int(offset)) for offset in rows["physical_offset"][groups.first_rows]]
+        levels = rows["delay_level"]
+        has_levels = bool(levels.any())
+        queue_offsets = rows["queue_offset"].copy()
+        places = np.arange(len(rows))
+        entries = np.empty(len(rows) * ENTRY_BYTES, np.uint8)
+        # The kernel puts an entry where its queue offset says: here, in log order.
+        rows["queue_offset"] = places
+        kernels.consume_queue_entries(rows, places, entries, first_queue_offset=0)
+        self._chunks.append(
+            _Chunk(
+                np.array(own, np.int32)[groups.group_of_row],
+                queue_offsets,
+                entries.view(f"V{ENTRY_BYTES}"),
+                levels.copy() if has_levels else None,
+                rows["store_timestamp_ms"].copy() if has_levels else None,
+            )
+        )
+
+    def _group(self, physical_offset: int) -> int:
+        """Number the queue of a record."""
+        position = physical_offset - self._base
+        record = commitlog_record.decode(self._content.data, position, check_crc=False)
+        return self._groups.setdefault((record.topic, record.queue_id), len(self._groups))
+
+    def write(self, path: Path) -> list[QueuePart]:
+        """Group by queue, write, and tell where each queue's rows are."""
+        import numpy as np
+
+        if not self._groups:
+            return []
+        group = np.concatenate([chunk.group for chunk in self._chunks])
+        if len(self._groups) <= 1 << 16:
+            group = group.astype(np.uint16)  # which a stable sort sorts by radix
+        order = np.argsort(group, kind="stable")
+        edges = np.concatenate(([0], np.cumsum(np.bincount(group)))).tolist()
+        queue_offsets = np.concatenate([chunk.queue_offsets for chunk in self._chunks])[order]
+        entries = np.concatenate([chunk.entries for chunk in self._chunks])[order]
+        levels = np.zeros(len(order), np.int32)
+        parts: list[QueuePart] = []
+        for (topic, queue_id), start, stop in zip(self._groups, edges, edges[1:], strict=False):
+            if topic == SCHEDULE_TOPIC:
+                self._delay(order[start:stop], entries[start:stop], levels[start:stop])
+            steps = np.diff(queue_offsets[start:stop])
+            parts.append(
+                QueuePart(
+                    topic=topic,
+                    queue_id=queue_id,
+                    path=str(path),
+                    file_rows=len(order),
+                    start=start,
+                    row_count=stop - start,
+                    first_queue_offset=int(queue_offsets[start]),
+                    last_queue_offset=int(queue_offsets[stop - 1]),
+                    is_consecutive=bool((steps == 1).all()),
+                )
+            )
+        with path.open("wb") as file:
+            for column in (entries, queue_offsets, levels):
+                column.tofile(file)
+        return parts
+
+    def _delay(self, chosen: Any, entries: Any, levels: Any) -> None:
+        """Put store time and delay level of the chosen rows where they have a level."""
+        import numpy as np
+
+        def column(name: str, kind: Any) -> Any:
+            pieces = [getattr(chunk, name) for chunk in self._chunks]
+            return np.concatenate(
+                [
+                    np.zeros(len(chunk.group), kind) if piece is None else piece
+                    for piece, chunk in zip(pieces, self._chunks, strict=True)
+                ]
+            )[chosen]
+
+        levels[:] = np.maximum(column("levels", np.int32), 0)
+        is_delayed = levels > 0
+        times = column("times", np.int64).astype(">i8").view(np.uint8).reshape(-1, 8)
+        entries.view(np.uint8).reshape(-1, ENTRY_BYTES)[is_delayed, 12:] = times[is_delayed]

@@ -1,0 +1,178 @@
+"""Second phase of dispatch: index files from index parts, several tasks writing one file.
+
+Slots are empty in every new file, so files are independent; within one file a chain never leaves
+its slot, so tasks that own different slots of a file write different bytes of it.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from rocketlens.formats.index_file import HEADER_BYTES, SLOT_BYTES, Geometry, IndexHeader
+from rocketlens.pipeline.extract import IndexPart
+from rocketlens.store import fs
+
+if TYPE_CHECKING:
+    from rocketlens.formats.kernels import EntryArrays
+
+_NAME_FORMAT: Final = "%Y%m%d%H%M%S"
+_LATEST_NAMED_MS: Final = 253_370_764_800_000
+"""Store times from the year 9999 on are damage; the file is named as if it were then."""
+
+
+class IndexSlice(NamedTuple):
+    """``entry_count`` entries of a part from entry ``start`` on."""
+
+    part: IndexPart
+    start: int
+    entry_count: int
+
+
+class IndexPlan(NamedTuple):
+    """One index file to be made. ``since_timestamp_ms``: the end of the file before it, or 0."""
+
+    name: str
+    slices: tuple[IndexSlice, ...]
+    header: IndexHeader
+    since_timestamp_ms: int
+
+
+class BuildTask(NamedTuple):
+    """Write the entries of slots ``slot_low .. slot_high - 1`` into a file of the right size."""
+
+    path: str
+    plan: IndexPlan
+    slot_count: int
+    slot_low: int
+    slot_high: int
+
+
+def plan_files(parts: Sequence[IndexPart], geometry: Geometry) -> list[IndexPlan]:
+    """Cut the entries of all parts, in log order, into files of ``geometry``."""
+    room = geometry.entry_count - 1
+    cuts: list[list[IndexSlice]] = []
+    left = 0
+    for part in parts:
+        start = 0
+        while start < part.entry_count:
+            if not left:
+                cuts.append([])
+                left = room
+            count = min(left, part.entry_count - start)
+            cuts[-1].append(IndexSlice(part, start, count))
+            start += count
+            left -= count
+    plans: list[IndexPlan] = []
+    for slices in cuts:
+        first_offset, first_timestamp_ms = _entry(slices[0], 0)
+        last_offset, last_timestamp_ms = _entry(slices[-1], slices[-1].entry_count - 1)
+        header = IndexHeader(
+            begin_timestamp_ms=first_timestamp_ms,
+            end_timestamp_ms=last_timestamp_ms,
+            begin_offset=first_offset,
+            end_offset=last_offset,
+            used_slot_count=0,
+            next_entry=sum(piece.entry_count for piece in slices) + 1,
+        )
+        before = plans[-1] if plans else None
+        name = file_name(first_timestamp_ms, before.name if before else "")
+        since_ms = before.header.end_timestamp_ms if before else 0
+        plans.append(IndexPlan(name, tuple(slices), header, since_ms))
+    return plans
+
+
+def file_name(timestamp_ms: int, before: str) -> str:
+    """Name a file by a time in the local zone, but later than the name ``before``."""
+    seconds, milliseconds = divmod(min(max(timestamp_ms, 0), _LATEST_NAMED_MS), 1000)
+    moment = datetime.fromtimestamp(seconds, UTC).astimezone().replace(tzinfo=None)
+    name = f"{moment:{_NAME_FORMAT}}{milliseconds:03}"
+    if name > before:
+        return name
+    before_moment = datetime.strptime(before[:-3], _NAME_FORMAT)  # noqa: DTZ007 - has no zone
+    moment = before_moment + timedelta(milliseconds=int(before[-3:]) + 1)
+    return f"{moment:{_NAME_FORMAT}}{moment.microsecond // 1000:03}"
+
+
+def tasks_of(
+    plans: Sequence[IndexPlan], directory: Path, geometry: Geometry, parallelism: int
+) -> list[BuildTask]:
+    """Make the files, all zeros, and give the tasks that fill them.
+
+    Each task looks at all entries of its file, so files are only split as far as that many tasks
+    can run at once.
+    """
+    splits = min(-(-parallelism // max(len(plans), 1)), geometry.slot_count)
+    tasks = []
+    for plan in plans:
+        path = directory / plan.name
+        fs.allocate_file(path, geometry.file_bytes)
+        edges = [geometry.slot_count * number // splits for number in range(splits + 1)]
+        tasks += [
+            BuildTask(str(path), plan, geometry.slot_count, low, high)
+            for low, high in pairwise(edges)
+        ]
+    return tasks
+
+
+def build(task: BuildTask) -> int:
+    """Write the task's entries and slots; how many slots they use. Runs in an executor."""
+    from rocketlens.formats import kernels
+
+    content = fs.map_for_writing(Path(task.path))
+    entries_start = HEADER_BYTES + task.slot_count * SLOT_BYTES
+    slots, entries = content[HEADER_BYTES:entries_start], content[entries_start:]
+    used = 0
+    first_entry = 1
+    for piece in task.plan.slices:
+        new = _read(piece)
+        is_first = first_entry == 1
+        header = task.plan.header
+        used += kernels.build_index_file(
+            new,
+            slots,
+            entries,
+            slot_count=task.slot_count,
+            begin_timestamp_ms=task.plan.since_timestamp_ms
+            if is_first
+            else header.begin_timestamp_ms,
+            first_entry=first_entry,
+            slot_range=(task.slot_low, task.slot_high),
+        )
+        first_entry += piece.entry_count
+    return used
+
+
+def finish(tasks: Sequence[BuildTask], used: Sequence[int]) -> None:
+    """Write the headers, which need the slots used by all tasks of a file."""
+    slots_used: dict[str, int] = {}
+    for task, count in zip(tasks, used, strict=True):
+        slots_used[task.path] = slots_used.get(task.path, 0) + count
+    for task in {task.path: task for task in tasks}.values():
+        header = task.plan.header._replace(used_slot_count=slots_used[task.path])
+        with Path(task.path).open("r+b") as file:
+            file.write(header.encode())
+
+
+def _read(piece: IndexSlice) -> "EntryArrays":
+    import numpy as np
+
+    from rocketlens.formats.kernels import EntryArrays
+
+    path, count = piece.part
+    with Path(path).open("rb") as file:
+
+        def column(kind: Any, base: int) -> Any:
+            file.seek(base + piece.start * np.dtype(kind).itemsize)
+            return np.fromfile(file, kind, piece.entry_count)
+
+        return EntryArrays(
+            column(np.int32, 0), column(np.int64, count * 4), column(np.int64, count * 12)
+        )
+
+
+def _entry(piece: IndexSlice, number: int) -> tuple[int, int]:
+    """Give physical offset and store timestamp of one entry of a slice."""
+    one = _read(IndexSlice(piece.part, piece.start + number, 1))
+    return int(one.offsets[0]), int(one.timestamps[0])

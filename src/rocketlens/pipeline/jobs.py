@@ -1,0 +1,100 @@
+"""Run one phase of a job: a list of independent tasks, on whatever Spark has, with its progress.
+
+Tasks and results are small and picklable; what is large goes through files of a work directory
+that driver and executors both see.
+"""
+
+import re
+import uuid
+from collections.abc import Callable, Sequence
+from threading import Thread
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from rocketlens.errors import StoreError
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+Progress = Callable[[str, int, int], None]
+"""Called with the name of a phase, its tasks done, and its tasks in all."""
+
+_POLL_S: Final = 0.1
+_PYTHON_ERROR: Final = re.compile(
+    r"^(?:[\w.]+\.)?(\w+(?:Error|Exception|Changed)): (.*)$", re.MULTILINE
+)
+
+
+def no_progress(_phase: str, _done: int, _total: int) -> None:
+    """Show nothing."""
+
+
+def run(
+    spark: "SparkSession",
+    phase: str,
+    tasks: Sequence[Task],
+    function: Callable[[Task], Result],
+    progress: Progress = no_progress,
+) -> list[Result]:
+    """Give ``function(task)`` for every task, in the order of the tasks.
+
+    Each task is a Spark task of its own. An interrupt (Ctrl-C) cancels the Spark job.
+
+    :raises StoreError: when a task failed for good, with the last line of its traceback.
+    """
+    if not tasks:
+        return []
+    progress(phase, 0, len(tasks))
+    context = spark.sparkContext
+    group = f"rocketlens {phase} {uuid.uuid4()}"
+    results: list[Result] = []
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            context.setJobGroup(group, f"rocketlens: {phase}")
+            distributed = context.parallelize(tasks, len(tasks))
+            results.extend(distributed.map(function).collect())
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+            failures.append(error)
+
+    # Job groups belong to threads, and the caller's thread must stay free for Ctrl-C.
+    thread = Thread(target=work, name=group, daemon=True)
+    thread.start()
+    try:
+        shown = 0
+        while thread.is_alive():
+            thread.join(_POLL_S)
+            done = _tasks_done(context, group)
+            if shown < done < len(tasks):
+                shown = done
+                progress(phase, done, len(tasks))
+    except BaseException:
+        context.cancelJobGroup(group)
+        raise
+    if failures:
+        raise StoreError(f"{phase} failed: {reason_of(failures[0])}") from failures[0]
+    progress(phase, len(tasks), len(tasks))
+    return results
+
+
+def reason_of(error: BaseException) -> str:
+    """Give the one line of a Spark failure that says why: the worker's own error, if any."""
+    found = _PYTHON_ERROR.findall(str(error))
+    if found:
+        kind, text = found[-1]
+        return f"{kind}: {text}"
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def _tasks_done(context: "SparkContext", group: str) -> int:
+    tracker = context.statusTracker()
+    done = 0
+    for job in tracker.getJobIdsForGroup(group):
+        job_info = tracker.getJobInfo(job)
+        for stage in job_info.stageIds if job_info else ():
+            stage_info = tracker.getStageInfo(stage)
+            done += stage_info.numCompletedTasks if stage_info else 0
+    return done

@@ -1,0 +1,267 @@
+"""Second phase of dispatch: consume queue files from queue parts.
+
+An entry's place is its queue offset, so files are independent. In a healthy log the queue offsets
+of a queue rise by one from record to record, and its files are slices of the parts, one after the
+other. Where they don't (records lost, or dispatched twice), the whole queue is settled by one task.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from rocketlens.formats.commitlog_record import SMALLEST_RECORD
+from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, FILLER
+from rocketlens.pipeline.extract import QueuePart
+from rocketlens.store.consumequeue import is_topic_name
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Entries = npt.NDArray[np.uint8]
+    Numbers = npt.NDArray[np.int64]
+
+ENTRIES_PER_TASK: Final = 1_000_000
+MAX_QUEUE_OFFSET: Final = 2**58
+"""A queue offset above this has no byte position in 63 bits."""
+_MOST_SINGLE_CORRECTIONS: Final = 1_000
+_WITNESSES: Final = 3
+"""Records in a row that outvote the first of a queue."""
+
+
+class QueueUnit(NamedTuple):
+    """Work that one task can do alone: one file of a regular queue, or an irregular queue.
+
+    ``queue_offset``: of the first row of ``parts``, when the queue is regular.
+    """
+
+    directory: str
+    parts: tuple[QueuePart, ...]
+    queue_offset: int | None
+    entry_count: int
+
+
+class QueueTask(NamedTuple):
+    """Units to write. ``delays_ms[level]`` is added to the store time of delayed messages."""
+
+    units: tuple[QueueUnit, ...]
+    file_entries: int
+    delays_ms: tuple[int, ...]
+
+
+class QueueResult(NamedTuple):
+    """What a task wrote. ``repeated`` records claim an offset that an earlier one has."""
+
+    files: int
+    entries: int
+    repeated: int
+    impossible: int
+
+
+def plan_queues(
+    parts: Sequence[QueuePart], directory: Path, file_entries: int
+) -> tuple[list[QueueUnit], int, list[str]]:
+    """Give the units of work, the number of queues, and topics whose name is not safe in a path.
+
+    ``parts`` are in log order.
+    """
+    queues: dict[tuple[str, int], list[QueuePart]] = {}
+    unsafe: set[str] = set()
+    for part in parts:
+        if is_topic_name(part.topic) and part.queue_id >= 0:
+            queues.setdefault((part.topic, part.queue_id), []).append(part)
+        else:
+            unsafe.add(part.topic)
+    units: list[QueueUnit] = []
+    for (topic, queue_id), own in queues.items():
+        path = directory / topic / str(queue_id)
+        if is_regular(own):
+            units += _file_units(str(path), own, file_entries)
+        else:
+            units.append(
+                QueueUnit(str(path), tuple(own), None, sum(part.row_count for part in own))
+            )
+    return units, len(queues), sorted(unsafe)
+
+
+def is_regular(parts: Sequence[QueuePart]) -> bool:
+    """Say whether the queue offsets rise by one through all parts of a queue."""
+    if not 0 <= parts[0].first_queue_offset <= MAX_QUEUE_OFFSET:
+        return False
+    return all(part.is_consecutive for part in parts) and all(
+        after.first_queue_offset == before.last_queue_offset + 1
+        for before, after in pairwise(parts)
+    )
+
+
+def _file_units(
+    directory: str, parts: Sequence[QueuePart], file_entries: int
+) -> Iterator[QueueUnit]:
+    """Cut a regular queue at its file edges."""
+    taken: list[QueuePart] = []
+    queue_offset = parts[0].first_queue_offset
+    for part in parts:
+        rest = part
+        while rest.row_count:
+            edge = (rest.first_queue_offset // file_entries + 1) * file_entries
+            count = min(rest.row_count, edge - rest.first_queue_offset)
+            taken.append(rest._replace(row_count=count))
+            rest = rest._replace(
+                start=rest.start + count,
+                row_count=rest.row_count - count,
+                first_queue_offset=rest.first_queue_offset + count,
+            )
+            if rest.first_queue_offset == edge:
+                yield QueueUnit(directory, tuple(taken), queue_offset, edge - queue_offset)
+                taken, queue_offset = [], edge
+    if taken:
+        yield QueueUnit(directory, tuple(taken), queue_offset, sum(p.row_count for p in taken))
+
+
+def tasks_of(
+    units: Sequence[QueueUnit], file_entries: int, delays_ms: Sequence[int], parallelism: int
+) -> list[QueueTask]:
+    """Make the directories, and give tasks of about equal work."""
+    for directory in {unit.directory for unit in units}:
+        Path(directory).mkdir(parents=True)
+    total = sum(unit.entry_count + 1 for unit in units)
+    share = min(-(-total // max(2 * parallelism, 1)), ENTRIES_PER_TASK)
+    tasks: list[QueueTask] = []
+    batch: list[QueueUnit] = []
+    size = 0
+    for unit in units:
+        batch.append(unit)
+        size += unit.entry_count + 1
+        if size >= share:
+            tasks.append(QueueTask(tuple(batch), file_entries, tuple(delays_ms)))
+            batch, size = [], 0
+    if batch:
+        tasks.append(QueueTask(tuple(batch), file_entries, tuple(delays_ms)))
+    return tasks
+
+
+def build(task: QueueTask) -> QueueResult:
+    """Write the files of the task's units; runs in an executor."""
+    files = entries = repeated = impossible = 0
+    for unit in task.units:
+        if unit.queue_offset is None:
+            result = _build_irregular(unit, task)
+        else:
+            result = _build_file(unit, unit.queue_offset, task)
+        files += result.files
+        entries += result.entries
+        repeated += result.repeated
+        impossible += result.impossible
+    return QueueResult(files, entries, repeated, impossible)
+
+
+def _build_file(unit: QueueUnit, queue_offset: int, task: QueueTask) -> QueueResult:
+    """Write one file of a regular queue."""
+    first, fillers = divmod(queue_offset, task.file_entries)
+    with _create(unit.directory, first, task.file_entries) as file:
+        file.write(FILLER.encode() * fillers)
+        for part in unit.parts:
+            file.write(read_entries(part, task.delays_ms))
+        file.truncate(task.file_entries * ENTRY_BYTES)
+    return QueueResult(1, unit.entry_count, 0, 0)
+
+
+def _build_irregular(unit: QueueUnit, task: QueueTask) -> QueueResult:
+    """Write all files of a queue with holes or repetitions, which are filled and left out."""
+    import numpy as np
+
+    entries = np.concatenate([read_entries(part, task.delays_ms) for part in unit.parts])
+    queue_offsets = np.concatenate([read_queue_offsets(part) for part in unit.parts])
+    offsets = np.ascontiguousarray(entries[:, :8]).view(">i8").ravel().astype(np.int64)
+    is_kept, is_impossible = settle(queue_offsets, offsets)
+    entries, kept = entries[is_kept], queue_offsets[is_kept]
+    filler = np.frombuffer(FILLER.encode(), np.uint8)
+    files = 0
+    if len(kept):
+        for number in range(kept[0] // task.file_entries, kept[-1] // task.file_entries + 1):
+            base = number * task.file_entries
+            low, high = np.searchsorted(kept, [base, base + task.file_entries])
+            is_last = bool(high == len(kept))
+            length = int(kept[-1]) + 1 - base if is_last else task.file_entries
+            content = np.tile(filler, (length, 1))
+            content[kept[low:high] - base] = entries[low:high]
+            with _create(unit.directory, number, task.file_entries) as file:
+                file.write(content.tobytes())
+                file.truncate(task.file_entries * ENTRY_BYTES)
+            files += 1
+    impossible = int(np.count_nonzero(is_impossible))
+    return QueueResult(files, len(kept), len(queue_offsets) - len(kept) - impossible, impossible)
+
+
+def settle(queue_offsets: "Numbers", offsets: "Numbers") -> "tuple[Any, Any]":
+    """Say which records get the place they claim, and whose claim is impossible.
+
+    Both arguments in log order. As in RocketMQ the first record that claims a place has it, and a
+    claim below the end of the queue is a repetition. Between two records of a queue there can't
+    be more others than fit between them in the log; a claim further up is damage.
+    """
+    import numpy as np
+
+    is_impossible = (queue_offsets < 0) | (queue_offsets > MAX_QUEUE_OFFSET)
+    kept = np.flatnonzero(~is_impossible)
+    for correction in range(_MOST_SINGLE_CORRECTIONS + 1):
+        possible = np.flatnonzero(~is_impossible)
+        claims = queue_offsets[possible]
+        end = np.maximum.accumulate(np.concatenate((np.full(1, -1, np.int64), claims[:-1])))
+        kept = possible[claims > end]
+        if not correction and _is_first_odd(claims):
+            is_impossible[possible[0]] = True
+            continue
+        room = 1 + np.diff(offsets[kept]) // SMALLEST_RECORD
+        jumps = np.flatnonzero(np.diff(queue_offsets[kept]) > room) + 1
+        if not len(jumps):
+            break
+        once = correction < _MOST_SINGLE_CORRECTIONS
+        is_impossible[kept[jumps[:1] if once else jumps]] = True
+    is_kept = np.zeros(len(queue_offsets), np.bool_)
+    is_kept[kept] = True
+    return is_kept, is_impossible
+
+
+def _is_first_odd(claims: "Numbers") -> bool:
+    """Say whether the first claim, which no other stands before, contradicts those after it.
+
+    A first claim that is too high would make repetitions of all others.
+    """
+    if len(claims) < _WITNESSES + 1:
+        return False
+    after = claims[1 : _WITNESSES + 1]
+    return bool(claims[0] > after[0] and (after[1:] == after[:-1] + 1).all())
+
+
+def read_entries(part: QueuePart, delays_ms: Sequence[int]) -> "Entries":
+    """Give the entries of a part, 20 bytes each, those of delayed messages completed."""
+    import numpy as np
+
+    with Path(part.path).open("rb") as file:
+        file.seek(part.start * ENTRY_BYTES)
+        entries = np.fromfile(file, np.uint8, part.row_count * ENTRY_BYTES).reshape(-1, ENTRY_BYTES)
+        file.seek(part.file_rows * (ENTRY_BYTES + 8) + part.start * 4)
+        levels = np.fromfile(file, np.int32, part.row_count)
+    if levels.any():
+        delayed = np.flatnonzero(levels)
+        times = np.ascontiguousarray(entries[delayed, 12:]).view(">i8").ravel()
+        delays = np.array(delays_ms, np.int64)
+        due = times + delays[np.minimum(levels[delayed], len(delays) - 1)]
+        entries[delayed, 12:] = due.astype(">i8").view(np.uint8).reshape(-1, 8)
+    return entries
+
+
+def read_queue_offsets(part: QueuePart) -> "Numbers":
+    """Give the queue offsets of a part."""
+    import numpy as np
+
+    with Path(part.path).open("rb") as file:
+        file.seek(part.file_rows * ENTRY_BYTES + part.start * 8)
+        return np.fromfile(file, np.int64, part.row_count)
+
+
+def _create(directory: str, number: int, file_entries: int) -> Any:
+    name = f"{number * file_entries * ENTRY_BYTES:020}"
+    return Path(directory, name).open("wb")

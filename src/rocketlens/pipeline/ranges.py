@@ -1,0 +1,393 @@
+"""Read the log in parallel: segments cut into ranges, walked apart, then stitched.
+
+A range is cut at any byte. Its task looks for the first place in it where a record seems to begin,
+and walks from there. What seems to begin there may be a forgery inside a body, so the driver trusts
+no such place: :func:`stitch` follows the records from the segment's first byte through all its
+ranges, and a range that did not begin where the one before it ended is read again from there.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
+
+from rocketlens import limits
+from rocketlens.formats.commitlog_record import MAGIC_BLANK, SIZE_AND_MAGIC
+from rocketlens.store import fs
+from rocketlens.store.commitlog import CommitLog, Segment
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from rocketlens.formats.kernels import EntryArrays
+
+    Bytes = npt.NDArray[np.uint8]
+    Rows = npt.NDArray[np.void]
+
+RANGE_BYTES: Final = 64 << 20
+"""Bytes of log that one task reads unless asked otherwise: about a tenth of a second of work."""
+LEAST_RANGE_BYTES: Final = 1 << 16
+NOTHING_WRITTEN: Final = "nothing was written here"
+ROWS_AT_ONCE: Final = 16_384
+"""Records held as rows at a time: 2 MiB, which stays in the processor's cache."""
+
+
+class LogRange(NamedTuple):
+    """Bytes ``start`` to ``stop`` of one segment; a record belongs to where it begins.
+
+    ``known``: a record, or the end of the log, is known to be at ``start``; otherwise the first
+    record is looked for.
+    """
+
+    path: str
+    base_offset: int
+    size: int
+    start: int
+    stop: int
+    known: bool
+
+
+class Damage(NamedTuple):
+    """Bytes of the log that hold no readable record, by physical offset, and why."""
+
+    start_offset: int
+    stop_offset: int
+    reason: str
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        count = self.stop_offset - self.start_offset
+        return f"{count} bytes at physical offset {self.start_offset}: {self.reason}"
+
+
+class Ending(StrEnum):
+    """How the walk through a range ended."""
+
+    RECORD = "record"
+    """At a record that begins at or after the range's stop: the next range begins there."""
+    CLOSED = "closed"
+    """At the filler that closes the segment."""
+    OPEN = "open"
+    """At bytes that are no record, with no record after them in this range."""
+
+
+@dataclass(slots=True)
+class Walked:
+    """What the walk through one range met. Positions count from the segment's first byte."""
+
+    log_range: LogRange
+    first: int | None = None
+    """Where the first record begins; None when there is none."""
+    ending: Ending = Ending.OPEN
+    next_position: int = 0
+    """The next record, or the first byte that belongs to none."""
+    reason: str = ""
+    """Why there is no record at ``next_position``, when ``ending`` is OPEN."""
+    damage: list[Damage] = field(default_factory=list)
+    damage_count: int = 0
+    record_count: int = 0
+
+
+def cut(log: CommitLog, range_bytes: int = RANGE_BYTES, least_count: int = 1) -> list[LogRange]:
+    """Cut every segment into ranges of about equal size, at most ``range_bytes`` each.
+
+    At least ``least_count`` ranges are made if the log is large enough for that. What the file
+    system knows to be a hole at the end of a segment belongs to no range.
+    """
+    written = [_written_bytes(segment) for segment in log.segments]
+    range_bytes = max(min(range_bytes, -(-sum(written) // least_count)), LEAST_RANGE_BYTES)
+    ranges: list[LogRange] = []
+    for segment, size in zip(log.segments, written, strict=True):
+        count = max(-(-size // range_bytes), 1)
+        edges = [size * number // count for number in range(count + 1)]
+        ranges += [
+            LogRange(str(segment.path), segment.base_offset, segment.size, start, stop, start == 0)
+            for start, stop in pairwise(edges)
+        ]
+    return ranges
+
+
+def _written_bytes(segment: Segment) -> int:
+    """Give a position behind which the segment is one hole."""
+    low = 0
+    step = 1 << 20
+    high = segment.size
+    if fs.next_written(segment.path, max(high - step, 0)) is not None:
+        return high
+    while high - low > step:
+        middle = (low + high) // 2
+        if fs.next_written(segment.path, middle) is None:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+class RangeReader:
+    """Walks one range; iterate for its records as rows, then look at ``walked``.
+
+    With ``entries`` these arrays hold the ``entry_count`` index entries of the rows last given.
+    """
+
+    def __init__(
+        self,
+        log_range: LogRange,
+        content: "Bytes",
+        entries: "EntryArrays | None" = None,
+        *,
+        with_tags: bool = False,
+    ) -> None:
+        """Prepare to walk ``log_range`` of the segment whose bytes are ``content``."""
+        self.walked = Walked(log_range)
+        self.entry_count = 0
+        self._content = content
+        self._base = log_range.base_offset
+        self._entries = entries
+        self._with_tags = with_tags
+
+    def __iter__(self) -> "Iterator[Rows]":
+        """Give arrays of RECORD_DTYPE, in log order; each is overwritten by the next."""
+        import numpy as np
+
+        from rocketlens.formats import kernels
+
+        walked, content, stop = self.walked, self._content, self.walked.log_range.stop
+        rows = np.empty(ROWS_AT_ONCE, kernels.RECORD_DTYPE)
+        position = self._begin()
+        while position < stop:
+            if self._entries is None:
+                ended = kernels.scan_records(content, self._base, position, stop, rows)
+                end = kernels.EntryScanEnd(ended.count, 0, ended.next_position, ended.reason)
+            else:
+                end = kernels.scan_entries(
+                    content,
+                    self._base,
+                    position,
+                    stop,
+                    rows,
+                    self._entries,
+                    with_tags=self._with_tags,
+                )
+                self.entry_count = end.entry_count
+            if end.count:
+                if walked.first is None:
+                    walked.first = position
+                walked.record_count += end.count
+                yield rows[: end.count]
+            position = end.next_position
+            if end.reason == kernels.ScanReason.FULL:
+                continue
+            if end.reason == kernels.ScanReason.STOP:
+                break
+            following = self._after(position, stop)
+            if following is None:
+                return
+            position = following
+        self._end(position)
+
+    def _begin(self) -> int:
+        """Give the first position to read; ``stop`` when no record is in the range."""
+        log_range = self.walked.log_range
+        if log_range.known:
+            return log_range.start
+        found = _find(self._content, self._base, log_range.start, log_range.stop)
+        return log_range.stop if found is None else found
+
+    def _end(self, position: int) -> None:
+        """Note what is at the position where the range ends."""
+        walked = self.walked
+        if walked.first is None and not walked.log_range.known:
+            walked.next_position = walked.log_range.start
+            walked.reason = "no record begins here"
+        elif _is_record(self._content, self._base, position):
+            walked.next_position, walked.ending = position, Ending.RECORD
+        else:
+            self._after(position, position)
+
+    def _after(self, position: int, stop: int) -> int | None:
+        """Give the next record behind bad bytes at ``position``; None ends the range.
+
+        Where the size word of the bad record still leads to a record, that is the next one; a
+        record embedded in the bad one's body is then not taken for real.
+        """
+        walked = self.walked
+        size, magic = _size_and_magic(self._content, position)
+        if magic == MAGIC_BLANK and size == len(self._content) - position:
+            walked.next_position, walked.ending = position, Ending.CLOSED
+            return None
+        reason = _reason(self._content, position, size, magic)
+        after = position + size
+        if size > 0 and _is_sound(self._content, self._base, after):
+            following: int | None = after
+        else:
+            following = _find(self._content, self._base, position + 1, stop)
+        if following is None:
+            walked.next_position, walked.ending, walked.reason = position, Ending.OPEN, reason
+            return None
+        self._note(position, following, reason)
+        if following >= stop:
+            self._end(following)
+            return None
+        return following
+
+    def _note(self, start: int, stop: int, reason: str) -> None:
+        self.walked.damage_count += 1
+        if len(self.walked.damage) < limits.DAMAGE_REPORTS:
+            self.walked.damage.append(Damage(self._base + start, self._base + stop, reason))
+
+
+def _size_and_magic(content: "Bytes", position: int) -> tuple[int, int]:
+    word = bytes(content[position : position + SIZE_AND_MAGIC.size])
+    size, magic = SIZE_AND_MAGIC.unpack(word.ljust(SIZE_AND_MAGIC.size, b"\0"))
+    return size, magic
+
+
+def _reason(content: "Bytes", position: int, size: int, magic: int) -> str:
+    from rocketlens.errors import RecordError
+    from rocketlens.formats import commitlog_record
+
+    if size == 0 and magic == 0:
+        return NOTHING_WRITTEN
+    try:
+        commitlog_record.decode(content.data, position, check_crc=False)
+    except RecordError as error:
+        return str(error).removeprefix("record: ")
+    return "claims to belong elsewhere in the log"
+
+
+def _find(content: "Bytes", base_offset: int, start: int, stop: int) -> int | None:
+    from rocketlens.formats import kernels
+
+    if start >= len(content):
+        return None
+    found = int(kernels.find_record(content, base_offset, start, stop))
+    return found if 0 <= found < stop else None
+
+
+def _is_record(content: "Bytes", base_offset: int, position: int) -> bool:
+    return _find(content, base_offset, position, position + 1) == position
+
+
+def _is_sound(content: "Bytes", base_offset: int, position: int) -> bool:
+    """Say whether a record or the segment's closing filler is at ``position``."""
+    left = len(content) - position
+    if left < SIZE_AND_MAGIC.size:
+        return False
+    return _size_and_magic(content, position) == (left, MAGIC_BLANK) or _is_record(
+        content, base_offset, position
+    )
+
+
+class HasWalked(Protocol):
+    """What a task that read a range gives: at least what the walk met."""
+
+    @property
+    def walked(self) -> Walked:
+        """The walk through the range."""
+        ...
+
+
+Result = TypeVar("Result", bound=HasWalked)
+
+
+@dataclass(slots=True)
+class Stitched(Generic[Result]):
+    """The log as one: the results that count, in log order, and what is wrong with the whole."""
+
+    results: list[Result] = field(default_factory=list)
+    damage: list[Damage] = field(default_factory=list)
+    damage_count: int = 0
+    end_offset: int = 0
+    """Where the log ends: behind its last record."""
+    torn: Damage | None = None
+    """Bytes behind the last record that are neither a record nor zeros: an unfinished write."""
+
+    def note(self, damage: Damage) -> None:
+        """Add one damaged place."""
+        self.damage_count += 1
+        if len(self.damage) < limits.DAMAGE_REPORTS:
+            self.damage.append(damage)
+
+
+def stitch(results: Sequence[Result], again: Callable[[LogRange], Result]) -> Stitched[Result]:
+    """Follow the records through all ranges, and have those read again that began wrongly.
+
+    ``results`` belong to the ranges of :func:`cut`, in their order; ``again`` reads a range anew.
+    """
+    stitched: Stitched[Result] = Stitched()
+    segments: dict[int, list[Result]] = {}
+    for result in results:
+        segments.setdefault(result.walked.log_range.base_offset, []).append(result)
+    bases = sorted(segments)
+    with_records = [b for b in bases if any(r.walked.first is not None for r in segments[b])]
+    for base, following in zip(bases, [*bases[1:], None], strict=True):
+        # Behind the last record there may be segments made in advance.
+        is_last = not with_records or base >= with_records[-1]
+        end = base + segments[base][0].walked.log_range.size
+        _end_segment(stitched, _stitch_segment(stitched, segments[base], again), is_last=is_last)
+        if following is not None and following > end:
+            stitched.note(Damage(end, following, "no segment file holds these"))
+    for result in stitched.results:
+        stitched.damage_count += result.walked.damage_count
+        stitched.damage += result.walked.damage
+    stitched.damage = sorted(stitched.damage)[: limits.DAMAGE_REPORTS]
+    return stitched
+
+
+def _stitch_segment(
+    stitched: Stitched[Result], results: Sequence[Result], again: Callable[[LogRange], Result]
+) -> Walked:
+    """Follow one segment from its first byte; how the last of its walks that counts ended."""
+    base = results[0].walked.log_range.base_offset
+    before = Walked(results[0].walked.log_range, ending=Ending.RECORD)
+    for result in results:
+        walked, position = result.walked, before.next_position
+        start, stop = walked.log_range.start, walked.log_range.stop
+        if before.ending is Ending.CLOSED:
+            break
+        if before.ending is Ending.RECORD:
+            if position >= stop:
+                continue
+            if walked.first != position and not walked.log_range.known:
+                result = again(walked.log_range._replace(start=position, known=True))  # noqa: PLW2901
+        elif walked.first is not None and walked.first <= position:
+            result = again(walked.log_range._replace(start=max(position + 1, start)))  # noqa: PLW2901
+        if before.ending is Ending.OPEN:
+            if result.walked.first is None:
+                continue
+            found = base + result.walked.first
+            stitched.note(Damage(base + position, found, before.reason))
+        stitched.results.append(result)
+        before = result.walked
+    return before
+
+
+def _end_segment(stitched: Stitched[Result], last: Walked, *, is_last: bool) -> None:
+    """Judge what is behind the last record of a segment."""
+    base, size = last.log_range.base_offset, last.log_range.size
+    if last.next_position or not stitched.end_offset:
+        stitched.end_offset = base + last.next_position
+    if last.ending is not Ending.OPEN or last.next_position >= size:
+        return
+    rest = Damage(base + last.next_position, base + size, last.reason)
+    if not is_last:
+        stitched.note(rest)
+    elif last.reason != NOTHING_WRITTEN and stitched.torn is None:
+        stitched.torn = rest
+
+
+def open_range(log_range: LogRange) -> "tuple[fs.MappedFile, Bytes]":
+    """Map the segment of a range, as executors do."""
+    mapped = fs.MappedFile(Path(log_range.path))
+    mapped.will_scan()
+    return mapped, mapped.array()
+
+
+def warm() -> None:
+    """Load the kernels; their machine code comes with the import."""
+    from rocketlens.formats import kernels
+
+    kernels.EntryArrays.allocate(0)

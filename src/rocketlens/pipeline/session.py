@@ -1,0 +1,168 @@
+"""Start Spark, or say in one line what it lacks."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rocketlens.errors import SparkUnavailable
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+OLDEST_JDK: Final = 17
+"""Spark 4's classes have version 61, which older virtual machines refuse."""
+
+INSTALL_JDK: Final = f"install a JDK >= {OLDEST_JDK} and set JAVA_HOME to it"
+INSTALL_PYSPARK: Final = "install it with: pip install 'rocketlens[spark]'"
+
+_VERSION: Final = re.compile(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)')
+_MOST_WARM_TASKS: Final = 64
+
+
+def start(
+    master: str = "local[*]",
+    *,
+    memory: str = "2g",
+    warm: bool = True,
+    config: Mapping[str, str] | None = None,
+) -> "SparkSession":
+    """Give a session whose workers run this interpreter and whose log is silent.
+
+    ``memory`` is the driver's heap, which is everything when ``master`` is local. ``warm`` starts
+    the Python workers and loads the compiled kernels in them, so that the first job does not pay
+    for it. ``config`` overrides any setting made here. If the process has a session already, that
+    one is returned with the settings applied that can still change. Takes 3 to 8 s.
+
+    :raises SparkUnavailable: when pyspark is not installed, or there is no JDK of at least 17;
+        before any JVM is started.
+    """
+    check_available()
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    is_local = master.startswith("local")
+    if is_local:
+        # Otherwise Spark looks up this machine's name, warns, and listens on what it finds.
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    chosen = settings(memory, is_local=is_local) | dict(config or {})
+    if SparkContext._active_spark_context is None:  # noqa: SLF001 - there is no public way to ask
+        conf = SparkConf(loadDefaults=False).setMaster(master).setAppName("rocketlens")
+        _start_context(conf.setAll(list(chosen.items())))
+    builder = SparkSession.Builder()
+    for name, value in chosen.items():
+        if name.startswith("spark.sql."):
+            builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    if warm:
+        tasks = min(session.sparkContext.defaultParallelism, _MOST_WARM_TASKS)
+        session.sparkContext.parallelize(range(tasks), tasks).foreach(_warm)
+    return session
+
+
+def _start_context(conf: "SparkConf") -> None:
+    """Start the JVM, with what it says on stderr kept from the user unless it fails."""
+    from pyspark import SparkContext
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.java_gateway import launch_gateway
+
+    gateway = SparkContext._gateway  # noqa: SLF001 - left by an earlier, stopped session
+    if gateway is None:
+        with tempfile.TemporaryFile() as said:
+            try:
+                gateway = launch_gateway(conf, popen_kwargs={"stderr": said})
+            except PySparkRuntimeError as error:
+                said.seek(0)
+                lines = said.read().decode("utf-8", "replace").split("\n")
+                reason = next((line for line in lines if "rror" in line), str(error))
+                raise SparkUnavailable(f"the JVM did not start: {reason.strip()}") from error
+    SparkContext(conf=conf, gateway=gateway)
+
+
+def settings(memory: str, *, is_local: bool) -> dict[str, str]:
+    """Give the Spark configuration that :func:`start` uses."""
+    log = Path(__file__).with_name("log4j2.properties")
+    java_options = f"-Dlog4j2.configurationFile={log.as_uri()} -XX:+UseSerialGC"
+    chosen = {
+        "spark.driver.memory": memory,
+        "spark.driver.extraJavaOptions": f"{java_options} -XX:TieredStopAtLevel=1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.python.worker.reuse": "true",
+        # Pushes filters to sources whose option filterPushdown asks for it; see source.py.
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
+        "spark.sql.shuffle.partitions": "8",
+        # Tasks here read local files: waiting for a better place costs, and none is better.
+        "spark.locality.wait": "0s",
+    }
+    if is_local:
+        chosen |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    return chosen
+
+
+def check_available() -> None:
+    """Check that pyspark and a JDK can be used, in milliseconds and without starting them.
+
+    :raises SparkUnavailable: saying what to install.
+    """
+    if find_spec("pyspark") is None:
+        raise SparkUnavailable(f"PySpark is not installed for {sys.executable}: {INSTALL_PYSPARK}")
+    java, version = find_java()
+    if version < OLDEST_JDK:
+        raise SparkUnavailable(f"{java} is Java {version}, too old for Spark: {INSTALL_JDK}")
+
+
+def find_java() -> tuple[Path, int]:
+    """Give the ``java`` that Spark will run, and its major version.
+
+    As Spark does: the one in JAVA_HOME if that is set, else the first on PATH.
+
+    :raises SparkUnavailable: when there is none, or it does not say its version.
+    """
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        java = Path(home, "bin", "java")
+        if not os.access(java, os.X_OK):
+            raise SparkUnavailable(f"JAVA_HOME is {home}, which has no bin/java: {INSTALL_JDK}")
+    else:
+        found = shutil.which("java")
+        if found is None:
+            raise SparkUnavailable(f"no Java found, which Spark needs: {INSTALL_JDK}")
+        java = Path(found)
+    return java, _java_version(java)
+
+
+def _java_version(java: Path) -> int:
+    """Read the major version from the file ``release`` beside ``bin``, else ask the program."""
+    release = java.resolve().parent.parent / "release"
+    try:
+        text = release.read_text("utf-8", "replace")
+    except OSError:
+        text = ""
+    match = _VERSION.search(text)
+    if match is None:
+        try:
+            said = subprocess.run([java, "-version"], capture_output=True, timeout=30, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise SparkUnavailable(f"{java} does not run ({error}): {INSTALL_JDK}") from error
+        match = _VERSION.search((said.stderr + said.stdout).decode("utf-8", "replace"))
+    if match is None:
+        raise SparkUnavailable(f"{java} does not say its version: {INSTALL_JDK}")
+    return int(match.group(1))
+
+
+def _warm(_task: int) -> None:
+    """Load in a worker what every job needs."""
+    from rocketlens.pipeline import ranges
+
+    ranges.warm()
