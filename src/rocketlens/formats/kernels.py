@@ -19,9 +19,10 @@ columns (Arrow layout)          :func:`part_slices`, :func:`gather`, :func:`key_
                                 :func:`property_slices`
 ==============================  ===================================================================
 
-Importing this module loads numba, and a kernel's first call its machine code (made on the very first
-call, which takes seconds, and cached on disk; see :func:`rocketlens.formats.kernels_device.kernel`):
-a third of a second together. Whoever has fewer than some ten thousand records to read is faster with
+Importing this module loads numba, and a kernel's first call its machine code (made on the very
+first call, which takes seconds, and kept on disk: see
+:func:`rocketlens.formats.kernels_device.kernel`): a third of a second together. Whoever has fewer
+than some ten thousand records to read is faster with
 :func:`rocketlens.formats.commitlog_record.decode`.
 """
 
@@ -94,7 +95,7 @@ class ScanReason(IntEnum):
 class ScanEnd(NamedTuple):
     """``count`` rows were filled; the walk ended at ``next_position`` for ``reason``."""
 
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody needs here
     next_position: int
     reason: ScanReason
 
@@ -102,7 +103,7 @@ class ScanEnd(NamedTuple):
 class EntryScanEnd(NamedTuple):
     """As :class:`ScanEnd`, with the number of index entries written for those rows."""
 
-    count: int
+    count: int  # type: ignore[assignment]
     entry_count: int
     next_position: int
     reason: ScanReason
@@ -122,7 +123,9 @@ class EntryArrays(NamedTuple):
 
     def part(self, start: int, stop: int) -> Self:
         """Give a view of entries ``start .. stop - 1``."""
-        return type(self)(*(array[start:stop] for array in self))
+        return type(self)(
+            self.hashes[start:stop], self.offsets[start:stop], self.timestamps[start:stop]
+        )
 
 
 class IndexFileCheck(NamedTuple):
@@ -190,7 +193,7 @@ def scan_records(
     return ScanEnd(ended.count, ended.next_position, ended.reason)
 
 
-def scan_entries(
+def scan_entries(  # noqa: PLR0917 - as scan_records, and the second output beside the first
     buffer: ByteArray,
     base_offset: int,
     start: int,
@@ -445,20 +448,24 @@ def property_slices(buffer: ByteArray, base_offset: int, rows: RowArray) -> Prop
     :raises BadInput: when a row doesn't belong to the buffer.
     """
     list_offsets = np.zeros(len(rows) + 1, np.int32)
-    columns: list[NDArray[np.int64] | NDArray[np.int32]] = [
-        np.empty(8 * len(rows) + 2 * MOST_ENTRIES_OF_A_RECORD, kind)
-        for kind in (np.int64, np.int32, np.int64, np.int32)
-    ]
+    starts = np.empty((2, 8 * len(rows) + MOST_ENTRIES_OF_A_RECORD), np.int64)
+    lengths = np.empty(starts.shape, np.int32)
     done = 0
     while True:
         done, count = kernels_text.property_slices(
-            buffer, base_offset, rows, done, list_offsets, *columns
+            buffer, base_offset, rows, done, list_offsets, *starts, *lengths
         )
         _check_rows(done)
         if done == len(rows):
-            names, name_lengths, values, value_lengths = (column[:count] for column in columns)
-            return PropertySlices(list_offsets, names, name_lengths, values, value_lengths)
-        columns = [np.concatenate([column, np.empty_like(column)]) for column in columns]
+            return PropertySlices(
+                list_offsets,
+                starts[0, :count],
+                lengths[0, :count],
+                starts[1, :count],
+                lengths[1, :count],
+            )
+        starts = np.concatenate([starts, np.empty_like(starts)], axis=1)
+        lengths = np.concatenate([lengths, np.empty_like(lengths)], axis=1)
 
 
 def _check_place(buffer: ByteArray, base_offset: int, start: int) -> None:

@@ -105,7 +105,7 @@ def _compile(function: _Function, signature: Any) -> _Function:
 
 def _check(buffer: ByteArray, position: int, length: int) -> None:
     if position < 0 or length < 0 or position + length > len(buffer):
-        raise IndexError("outside the buffer")  # noqa: EM101, TRY003 - compiled code takes literals
+        raise IndexError("outside the buffer")
 
 
 def load_i8(buffer: ByteArray, position: int) -> int:
@@ -334,37 +334,51 @@ def _use_machine_code() -> None:
         (prefetch, _prefetch),
     ):
         _overload_two(function, native)
-    overload(byte_mask)(lambda buffer, position, wanted: _call_byte_mask)
-    overload(lowest_bit)(lambda mask: _call_lowest_bit)
     for function, native in ((store_i32, _store_i32), (store_i64, _store_i64)):
-        _overload_store(function, native)
-    overload(copy_bytes)(lambda target, position, source, start, length: _call_copy_bytes)
+        _overload_three(function, native)
+    _overload_mask()
+    _overload_lowest_bit()
+    _overload_copy()
+
+
+# numba looks at parameter names, so each shape of call is written out.
+# ruff: noqa: ANN001, ANN202
+# mypy: disable-error-code="no-untyped-def"
 
 
 def _overload_two(function: Any, native: Any) -> None:
-    def implementation(buffer, position):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    def compiled(buffer, position):
         return native(buffer, position)
 
-    overload(function)(lambda buffer, position: implementation)
+    overload(function)(lambda buffer, position: compiled)  # noqa: ARG005
 
 
-def _overload_store(function: Any, native: Any) -> None:
-    def implementation(buffer, position, value):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+def _overload_three(function: Any, native: Any) -> None:
+    def compiled(buffer, position, value):
         return native(buffer, position, value)
 
-    overload(function)(lambda buffer, position, value: implementation)
+    overload(function)(lambda buffer, position, value: compiled)  # noqa: ARG005
 
 
-def _call_byte_mask(buffer, position, wanted):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    return _byte_mask(buffer, position, wanted)
+def _overload_mask() -> None:
+    def compiled(buffer, position, wanted):
+        return _byte_mask(buffer, position, wanted)
+
+    overload(byte_mask)(lambda buffer, position, wanted: compiled)  # noqa: ARG005
 
 
-def _call_lowest_bit(mask):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    return _lowest_bit(mask)
+def _overload_lowest_bit() -> None:
+    def compiled(mask):
+        return _lowest_bit(mask)
+
+    overload(lowest_bit)(lambda mask: compiled)  # noqa: ARG005
 
 
-def _call_copy_bytes(target, position, source, start, length):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    return _copy_bytes(target, position, source, start, length)
+def _overload_copy() -> None:
+    def compiled(target, position, source, start, length):
+        return _copy_bytes(target, position, source, start, length)
+
+    overload(copy_bytes)(lambda target, position, source, start, length: compiled)  # noqa: ARG005
 
 
 if CHECKED:

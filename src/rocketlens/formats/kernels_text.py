@@ -4,6 +4,8 @@ Called through :mod:`rocketlens.formats.kernels`. Slices are given as positions 
 lengths; every kernel checks each slice against the buffer before it reads.
 """
 
+# ruff: noqa: PLR0917 - numba takes positional arguments only
+
 import zlib
 from typing import Final
 
@@ -31,10 +33,10 @@ from rocketlens.formats.kernels_device import (
     mix_bytes,
     same_bytes,
 )
-from rocketlens.formats.kernels_scan import INT32S, INT64S, READ_ONLY_ROWS, RowArray, row_position
+from rocketlens.formats.kernels_scan import READ_ONLY_ROWS, RowArray, row_position
 from rocketlens.model import java
 
-INLINED: Final = ""
+INLINED: Final = "06c8b080876a1e19"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 
@@ -240,8 +242,8 @@ def name_place(
     NUMBER,
     INT32S,
     INT64S,
-    INT32S,
     INT64S,
+    INT32S,
     INT32S,
 )
 def property_slices(
@@ -251,14 +253,14 @@ def property_slices(
     first_row: int,
     list_offsets: NDArray[np.int32],
     name_starts: NDArray[np.int64],
-    name_lengths: NDArray[np.int32],
     value_starts: NDArray[np.int64],
+    name_lengths: NDArray[np.int32],
     value_lengths: NDArray[np.int32],
 ) -> tuple[int, int]:
     """Cut properties into names and values, one per name, from ``first_row`` on.
 
     Stops before a row whose properties might not fit; returns the rows done (or -1 - n if row n
-    doesn't fit the buffer) and the properties written, which go on from ``list_offsets[first_row]``.
+    doesn't fit the buffer) and the properties written: they go on from ``list_offsets[first_row]``.
     """
     names = (name_starts, name_lengths)
     table = np.zeros(NAME_SLOTS, np.int64)
