@@ -1,0 +1,230 @@
+"""Logs for the kernels' tests, and plain Python that says what the kernels must say."""
+
+import struct
+from pathlib import Path
+
+import numpy as np
+
+from rocketlens.errors import RecordError
+from rocketlens.formats import commitlog_record as records
+from rocketlens.formats import kernels
+from rocketlens.model import java, properties
+from rocketlens.model.java import decode_utf8
+
+V1, V2 = records.MAGIC_V1, records.MAGIC_V2
+REASONS = {
+    records.Reason.END: kernels.ScanReason.END,
+    records.Reason.BLANK: kernels.ScanReason.BLANK,
+}
+
+
+def array(content):
+    """A read-only array, as a memory map is."""
+    return np.frombuffer(bytes(content), np.uint8)
+
+
+def raw_record(
+    physical_offset,
+    *,
+    topic=b"T",
+    properties_bytes=b"",
+    body=b"body",
+    magic=V1,
+    sys_flag=0,
+    queue_id=0,
+    queue_offset=0,
+    store_timestamp_ms=1_700_000_000_000,
+    body_crc=0,
+):
+    """Bytes of a record of right shape; topic and properties are bytes, to be malformed in."""
+    born = b"\x7f\0\0\1" * (4 if sys_flag & 0x10 else 1) + struct.pack(">i", 40000)
+    store = b"\x7f\0\0\1" * (4 if sys_flag & 0x20 else 1) + struct.pack(">i", 10911)
+    tail = (
+        struct.pack(">q", 1_700_000_000_000)
+        + born
+        + struct.pack(">q", store_timestamp_ms)
+        + store
+        + struct.pack(">iqi", 3, 77, len(body))
+        + body
+        + struct.pack(">h" if magic == V2 else ">b", len(topic))
+        + topic
+        + struct.pack(">h", len(properties_bytes))
+        + properties_bytes
+    )
+    head = struct.pack(
+        ">iiiiqqi", magic, body_crc, queue_id, 5, queue_offset, physical_offset, sys_flag
+    )
+    return struct.pack(">i", 4 + len(head) + len(tail)) + head + tail
+
+
+def raw_log(base_offset, parts):
+    """Records one behind the other; each part is the keyword arguments of :func:`raw_record`."""
+    log = bytearray()
+    for part in parts:
+        log += raw_record(base_offset + len(log), **part)
+    return bytes(log)
+
+
+def blank(length):
+    """The filler at the end of a segment."""
+    return struct.pack(">ii", length, records.MAGIC_BLANK).ljust(length, b"\0")
+
+
+def scan(buffer, base_offset=0, start=0, stop=None, room=1000):
+    """All rows, and where and why the walk ended."""
+    rows = np.zeros(room, kernels.RECORD_DTYPE)
+    end = len(buffer) if stop is None else stop
+    ended = kernels.scan_records(buffer, base_offset, start, end, rows)
+    return rows[: ended.count], ended
+
+
+def python_scan(content, base_offset=0, start=0, stop=None):
+    """What scan_records must find: the records, the next position, the reason."""
+    found = []
+    position = start
+    end = len(content) if stop is None else stop
+    while position < end:
+        try:
+            record = records.decode(
+                content, position, physical_offset=base_offset + position, check_crc=False
+            )
+        except RecordError as error:
+            return found, position, REASONS.get(error.reason, kernels.ScanReason.BAD)
+        found.append(record)
+        position += record.total_size
+    return found, position, kernels.ScanReason.STOP
+
+
+def python_row(record, content, base_offset=0):
+    """The row of a record as a dictionary of values; parts as bytes, None for absent."""
+    parsed = properties.parse(decode_utf8(record.properties))
+    tags = parsed.get("TAGS")
+    delay = parsed.get("DELAY", "").encode()
+    level = java.utf8_parse_int(delay, 0, len(delay))
+    return {
+        "physical_offset": record.physical_offset,
+        "queue_offset": record.queue_offset,
+        "store_timestamp_ms": record.store_timestamp_ms,
+        "born_timestamp_ms": record.born_timestamp_ms,
+        "prepared_transaction_offset": record.prepared_transaction_offset,
+        "store_size": record.total_size,
+        "body_crc": record.body_crc,
+        "queue_id": record.queue_id,
+        "flag": record.flag,
+        "sys_flag": record.sys_flag,
+        "reconsume_times": record.reconsume_times,
+        "tags_hash": java.string_hash(tags) if tags else 0,
+        "delay_level": 0 if level == java.NOT_AN_INTEGER else level,
+        "key_seed": java.string_hash(record.topic + "#") & 0xFFFFFFFF,
+        "topic": record.topic,
+        "properties": decode_utf8(record.properties),
+        "body": record.body,
+        "unique_key": parsed.get("UNIQ_KEY"),
+        "keys": parsed.get("KEYS"),
+        "tags": tags,
+    }
+
+
+def kernel_row(row, content, base_offset=0):
+    """The same of a row that the kernel filled."""
+    position = int(row["physical_offset"]) - base_offset
+    values = {}
+    for name in ("topic", "properties", "body", "unique_key", "keys", "tags"):
+        length = int(row[f"{name}_length"])
+        start = position + int(row[f"{name}_start"])
+        part = bytes(content[start : start + length]) if length >= 0 else None
+        values[name] = part if name == "body" or part is None else decode_utf8(part)
+    whole = {
+        name: int(row[name])
+        for name in kernels.RECORD_DTYPE.names
+        if not name.endswith(("_start", "_length")) and name != "topic_hash"
+    }
+    return whole | values
+
+
+def python_entries(found, *, with_tags):
+    """Hash, offset and time of every index entry of these records, in RocketMQ's order."""
+    entries = []
+    for record in found:
+        if record.sys_flag & 0xC == 0xC:
+            continue
+        parsed = properties.parse(decode_utf8(record.properties))
+        texts = [parsed["UNIQ_KEY"]] if "UNIQ_KEY" in parsed else []
+        texts += properties.split_keys(parsed.get("KEYS"))
+        if with_tags and "TAGS" in parsed:
+            texts.append("T#" + parsed["TAGS"])
+        entries += [
+            (
+                java.index_hash(f"{record.topic}#{text}"),
+                record.physical_offset,
+                record.store_timestamp_ms,
+            )
+            for text in texts
+        ]
+    return entries
+
+
+def as_tuples(entries, count=None):
+    """Entry arrays as a list of tuples."""
+    return list(zip(*(column[:count].tolist() for column in entries), strict=True))
+
+
+def entry_arrays(tuples):
+    """A list of tuples as entry arrays."""
+    arrays = kernels.EntryArrays.allocate(len(tuples))
+    for column, values in zip(arrays, zip(*tuples, strict=True), strict=False):
+        column[:] = values
+    return arrays
+
+
+def python_index_file(tuples, slot_count, entry_count, begin_timestamp_ms):
+    """`IndexFile.putKey` for every entry, in plain Python; slots and entries as bytes."""
+    slots = [0] * slot_count
+    entries = bytearray(entry_count * 20)
+    begin = begin_timestamp_ms
+    for number, (key_hash, offset, timestamp) in enumerate(tuples, 1):
+        seconds = 0
+        if begin > 0:
+            difference = (timestamp - begin + 2**63) % 2**64 - 2**63
+            seconds = max(0, min(difference // 1000, 2**31 - 1)) if difference > 0 else 0
+        slot = key_hash % slot_count
+        struct.pack_into(">iqii", entries, number * 20, key_hash, offset, seconds, slots[slot])
+        slots[slot] = number
+        begin = timestamp if number == 1 else begin
+    used = sum(1 for slot in slots if slot)
+    return struct.pack(f">{slot_count}i", *slots), bytes(entries), used
+
+
+def built_index_file(entries, slot_count, entry_count, begin_timestamp_ms, ranges=(None,)):
+    """The same by the kernel, in one call for each range of slots."""
+    slots = np.zeros(slot_count * 4, np.uint8)
+    body = np.zeros(entry_count * 20, np.uint8)
+    used = sum(
+        kernels.build_index_file(
+            entries,
+            slots,
+            body,
+            slot_count=slot_count,
+            begin_timestamp_ms=begin_timestamp_ms,
+            slot_range=one,
+        )
+        for one in ranges
+    )
+    return slots.tobytes(), body.tobytes(), used
+
+
+class GoldenLog:
+    """All rows and index entries of a golden store, segment by segment."""
+
+    def __init__(self, store: Path, *, with_tags: bool) -> None:
+        self.segments = []
+        tuples = []
+        for path in sorted((store / "commitlog").iterdir()):
+            base_offset = int(path.name)
+            buffer = array(path.read_bytes())
+            rows, ended = scan(buffer, base_offset, room=5000)
+            entries = kernels.EntryArrays.allocate(20_000)
+            count = kernels.index_entries(buffer, base_offset, rows, entries, with_tags=with_tags)
+            tuples += as_tuples(entries, count)
+            self.segments.append((buffer, base_offset, rows, ended))
+        self.entries = entry_arrays(tuples)
