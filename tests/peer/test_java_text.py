@@ -17,7 +17,9 @@ PROGRAM = Path(__file__).parent / "java" / "JavaText.java"
 VECTORS = Path(__file__).parents[1] / "unit" / "model" / "java_text_vectors.txt"
 
 # Bytes at which the decoder's tests turn, so that short random strings hit every branch.
-EDGES = bytes.fromhex("00 41 7F 80 8F 90 9F A0 BF C0 C1 C2 C3 DF E0 E4 EC ED EE EF F0 F1 F3 F4 F5 F8 FF")
+EDGES = bytes.fromhex(
+    "00 41 7F 80 8F 90 9F A0 BF C0 C1 C2 C3 DF E0 E4 EC ED EE EF F0 F1 F3 F4 F5 F8 FF"
+)
 NUMBERS = [
     *["0", "7", "+7", "-7", "-0", "+", "-", "", " 1", "1 ", "1_0", "0x1", "--1", "+-1", "1.0"],
     *["2147483647", "2147483648", "-2147483648", "-2147483649", "0" * 40 + "18", "9" * 30],
@@ -55,7 +57,9 @@ def hard_strings(count, seed):
         elif index % 3 == 1:
             yield draw.randbytes(length)
         else:
-            text = "".join(chr(draw.choice([0x41, 0xE9, 0x4E2D, 0xFFFD, 0x1F600])) for _ in range(5))
+            text = "".join(
+                chr(draw.choice([0x41, 0xE9, 0x4E2D, 0xFFFD, 0x1F600])) for _ in range(5)
+            )
             changed = bytearray(text.encode())
             changed[draw.randrange(len(changed))] = draw.choice(EDGES)
             yield bytes(changed)
