@@ -231,7 +231,7 @@ class Store:
             raise BadInput(message)
         if kind == "auto" and place["topic"] not in self._source.topics():
             return []
-        numbers = int(place["queue_id"]), int(place["offset"])
+        numbers = int(place["queue_id"]), int(place["queue_offset"])
         return [query_by_queue_offset(self._source, place["topic"], *numbers)]
 
     def close(self) -> None:
