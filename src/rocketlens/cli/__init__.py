@@ -1,0 +1,1 @@
+"""The ``rocketlens`` command: one module per command, imported when that command runs."""

@@ -1,0 +1,66 @@
+"""Answers as JSON, with the field names of the Python API."""
+
+import json
+import sys
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any
+
+from rocketlens.cli.output import safe_json
+from rocketlens.model.answer import Answer, Coverage
+from rocketlens.model.message import Message
+
+
+def message_fields(message: Message) -> dict[str, Any]:
+    """Give a message as JSON values: hosts as ``ip:port``, the body in base64."""
+    return {
+        "topic": message.topic,
+        "tags": message.tags,
+        "keys": list(message.keys),
+        "unique_key": message.unique_key,
+        "msg_id": message.msg_id,
+        "offset_msg_id": message.offset_msg_id,
+        "queue_id": message.queue_id,
+        "queue_offset": message.queue_offset,
+        "physical_offset": message.physical_offset,
+        "store_size": message.store_size,
+        "sys_flag": message.sys_flag,
+        "flag": message.flag,
+        "body_crc": message.body_crc,
+        "born_timestamp_ms": message.born_timestamp_ms,
+        "born_host": str(message.born_host),
+        "store_timestamp_ms": message.store_timestamp_ms,
+        "store_host": str(message.store_host),
+        "reconsume_times": message.reconsume_times,
+        "prepared_transaction_offset": message.prepared_transaction_offset,
+        "properties": dict(message.properties),
+        "body_base64": b64encode(message.body).decode("ascii"),
+    }
+
+
+def coverage_fields(coverage: Coverage) -> dict[str, Any]:
+    """Give one source of an answer as JSON values."""
+    return {
+        "source": coverage.source,
+        "kind": coverage.kind,
+        "state": coverage.state,
+        "indexed_to_ms": coverage.indexed_to_ms,
+        "error": coverage.error,
+    }
+
+
+def answer_fields(answer: Answer) -> dict[str, Any]:
+    """Give all of an answer but its messages, as JSON values."""
+    return {
+        "query": answer.query,
+        "complete": answer.complete,
+        "truncated": answer.truncated,
+        "coverage": [coverage_fields(coverage) for coverage in answer.coverage],
+    }
+
+
+def json_line(fields: Mapping[str, Any]) -> str:
+    """Give one line of JSON, readable as text where stdout can show it."""
+    is_unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    text = json.dumps(fields, ensure_ascii=not is_unicode, separators=(",", ":"))
+    return safe_json(text)
