@@ -3,9 +3,8 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from os import PathLike
 from pathlib import Path
-from typing import Final, Literal, Self, get_args, overload
+from typing import TYPE_CHECKING, Final, Literal, Self, get_args, overload
 
 from rocketlens import limits
 from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound
@@ -20,6 +19,9 @@ from rocketlens.query.merge import merge
 from rocketlens.query.source import COMMIT_LOG, StoreSource
 from rocketlens.query.verify import Wanted
 
+if TYPE_CHECKING:
+    from os import PathLike
+
 Kind = Literal["auto", "key", "unique-key", "offset-id", "queue-offset"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 _QUEUE_PLACE: Final = re.compile(
@@ -27,7 +29,7 @@ _QUEUE_PLACE: Final = re.compile(
 )
 
 
-def open_store(path: str | PathLike[str]) -> "Store":
+def open_store(path: "str | PathLike[str]") -> "Store":
     """Open a RocketMQ store directory (the one that holds ``commitlog``) for reading.
 
     Needs no lock and changes nothing; the store may have been closed cleanly or not, and a broker
