@@ -4,6 +4,7 @@
 
     RocketLensError
     ├── BadInput              what the caller gave cannot be used; says what, and what would do
+    │   └── MessageIllegal    a message that RocketMQ would not store
     ├── FormatError           bytes that are not what their format says
     │   ├── RecordError       a commit log record (``reason``, ``physical_offset``)
     │   ├── BodyError         a message body that cannot be decompressed, or is too large
@@ -13,7 +14,9 @@
     ├── StoreError            a store directory as a whole
     │   ├── NotAStore         there is no commit log in it
     │   ├── StoreLocked       another process owns it
-    │   └── StoreChanged      it changed under an operation that needed it to stand still
+    │   ├── StoreChanged      it changed under an operation that needed it to stand still
+    │   ├── StoreFull         no room for another record now; reads go on, and sends once there is
+    │   └── StoreFailed       a write or sync failed: nothing is stored any more, reads go on
     ├── MessageNotFound       everything was searched, and the message is not there
     ├── AnswerIncomplete      not found, but something could not be searched (``answer``)
     └── SparkUnavailable      no usable JDK or PySpark on this machine
@@ -43,6 +46,12 @@ class BadInput(RocketLensError, ValueError):
     """An argument that cannot be used: the text names it and says what would do."""
 
     code = 29
+
+
+class MessageIllegal(BadInput):
+    """A message that RocketMQ would not store: too large, or a topic that it would refuse."""
+
+    code = 13
 
 
 class FormatError(RocketLensError, ValueError):
@@ -100,6 +109,23 @@ class StoreChanged(StoreError):
     """The store changed under an operation that needed it to stand still."""
 
     retriable = True
+
+
+class StoreFull(StoreError):
+    """There is no room for another record now; reads go on, and so do sends once there is."""
+
+    code = 14
+    retriable = True
+
+
+class StoreFailed(StoreError):
+    """A write or sync failed, so nothing more is stored or acknowledged until a restart.
+
+    What the disk holds after a failed sync is unknown, so a second try that succeeds proves
+    nothing. Reads go on.
+    """
+
+    code = 14
 
 
 class MessageNotFound(RocketLensError, LookupError):
