@@ -3,12 +3,9 @@
 Every other module asks this one, so that a test can see or fail each operation in one place.
 """
 
-import ctypes
-import ctypes.util
 import errno
 import mmap
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
@@ -182,7 +179,9 @@ def exchange_directories(new: Path, current: Path) -> None:
 
 def _exchange(first: Path, second: Path) -> bool:
     """Swap two names atomically; False where the system cannot."""
-    libc = ctypes.CDLL(ctypes.util.find_library("c"), use_errno=True)
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)  # the C library that Python itself runs on
     if not hasattr(libc, "renameat2"):
         return False
     result = libc.renameat2(
@@ -198,6 +197,8 @@ def _exchange(first: Path, second: Path) -> bool:
 
 def remove_tree(directory: Path) -> None:
     """Delete a directory and everything below it; nothing when it is not there."""
+    import shutil
+
     try:
         shutil.rmtree(directory)
     except FileNotFoundError:
