@@ -162,7 +162,30 @@ def _java_version(java: Path) -> int:
 
 
 def _warm(_task: int) -> None:
-    """Load in a worker what every job needs."""
-    from rocketlens.pipeline import ranges
+    """Load in a worker what every job needs: a store of one record is dispatched and forgotten."""
+    from rocketlens.formats import commitlog_record
+    from rocketlens.formats.commitlog_record import MAGIC_V1, Record
+    from rocketlens.formats.index_file import Geometry
+    from rocketlens.model.message import Host
+    from rocketlens.pipeline import extract, index_build, queue_build, ranges
 
-    ranges.warm()
+    host = Host("127.0.0.1", 1)
+    properties = b"KEYS\x01k\x02"
+    record = Record(0, MAGIC_V1, 0, 0, 0, 0, 0, 0, 1, host, 1, host, 0, 0, b"", "t", properties)
+    content = commitlog_record.encode(record)
+    with tempfile.TemporaryDirectory(prefix="rocketlens-") as name:
+        directory = Path(name)
+        path = directory / "log"
+        path.write_bytes(content)
+        log_range = ranges.LogRange(str(path), 0, len(content), 0, len(content), known=False)
+        task = extract.ExtractTask(
+            log_range, name, with_index=True, with_tags=False, with_queues=True
+        )
+        extracted = extract.extract(task)
+        geometry = Geometry(1, 2)
+        plans = index_build.plan_files([extracted.index], geometry)
+        for build in index_build.tasks_of(plans, directory, geometry, 1):
+            index_build.build(build)
+        units, _, _ = queue_build.plan_queues(extracted.queues, directory, 1)
+        for queue in queue_build.tasks_of(units, 1, (0,), 1):
+            queue_build.build(queue)

@@ -1,0 +1,267 @@
+"""Messages as Arrow record batches, built from rows and the log's bytes without a loop over rows.
+
+A message has the columns of :data:`COLUMNS`, which are the fields of
+:class:`rocketlens.model.message.Message`. Text is what Java makes of it: malformed UTF-8 is U+FFFD.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from rocketlens.errors import BodyError
+from rocketlens.formats.body_compression import COMPRESSED, decompress
+from rocketlens.formats.commitlog_record import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
+from rocketlens.model.message import Host
+from rocketlens.model.message_id import address_text
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from rocketlens.pipeline.ranges import Bytes, Rows
+
+COLUMNS: Final = {
+    "topic": "string",
+    "tags": "string",
+    "keys": "array<string>",
+    "unique_key": "string",
+    "msg_id": "string",
+    "offset_msg_id": "string",
+    "queue_id": "int",
+    "queue_offset": "bigint",
+    "physical_offset": "bigint",
+    "store_size": "int",
+    "sys_flag": "int",
+    "flag": "int",
+    "body_crc": "int",
+    "born_timestamp_ms": "bigint",
+    "born_host": "string",
+    "store_timestamp_ms": "bigint",
+    "store_host": "string",
+    "reconsume_times": "int",
+    "prepared_transaction_offset": "bigint",
+    "properties": "map<string,string>",
+    "body": "binary",
+}
+"""Name and Spark type of each column. ``tags`` and ``unique_key`` are null where a message has
+none; ``body`` is null where it is compressed and cannot be decompressed, or isn't wanted."""
+
+STORED_BYTES_PER_BATCH: Final = 32 << 20
+BODY_BYTES_PER_BATCH: Final = 64 << 20
+"""A batch ends with the message that passes this, so one huge body has a batch of its own."""
+
+_BORN_HOST_START: Final = 48
+_DIGITS: Final = b"0123456789ABCDEF"
+
+
+class Place(NamedTuple):
+    """Bytes of the log that gave no message, or no body, and why."""
+
+    physical_offset: int
+    length: int
+    reason: str
+
+
+def batches(
+    content: "Bytes", base_offset: int, rows: "Rows", lost: list[Place], *, with_body: bool
+) -> Iterator[Any]:
+    """Give the messages of ``rows`` as record batches of bounded size.
+
+    Bodies that can't be decompressed are null, and added to ``lost``.
+    """
+    import numpy as np
+
+    sizes = np.cumsum(rows["store_size"], dtype=np.int64)
+    start = 0
+    while start < len(rows):
+        before = int(sizes[start - 1]) if start else 0
+        stop = int(np.searchsorted(sizes, before + STORED_BYTES_PER_BATCH, side="right"))
+        part = rows[start : max(stop, start + 1)]
+        start += len(part)
+        if not with_body:
+            yield _batch(content, base_offset, part, _nulls(len(part)))
+        elif not (part["sys_flag"] & COMPRESSED).any():
+            yield _batch(content, base_offset, part, _bytes(content, base_offset, part))
+        else:
+            yield from _decompressed(content, base_offset, part, lost)
+
+
+def _decompressed(
+    content: "Bytes", base_offset: int, rows: "Rows", lost: list[Place]
+) -> Iterator[Any]:
+    """Give batches of rows of which some bodies are compressed."""
+    import pyarrow as pa
+
+    bodies: list[Any] = []
+    first = size = 0
+    starts = (rows["physical_offset"] - base_offset + rows["body_start"]).tolist()
+    columns = zip(starts, rows["body_length"].tolist(), rows["sys_flag"].tolist(), strict=True)
+    for number, (start, length, sys_flag) in enumerate(columns):
+        body: bytes | None = content[start : start + length].tobytes()
+        try:
+            body = decompress(body or b"", sys_flag)
+        except BodyError as error:
+            offset, stored = rows["physical_offset"][number], rows["store_size"][number]
+            lost.append(Place(int(offset), int(stored), str(error)))
+            body = None
+        bodies.append(body)
+        size += len(body or b"")
+        if size >= BODY_BYTES_PER_BATCH or number + 1 == len(rows):
+            column = pa.array(bodies, pa.binary())
+            yield _batch(content, base_offset, rows[first : number + 1], column)
+            bodies, first, size = [], number + 1, 0
+
+
+def _batch(content: "Bytes", base_offset: int, rows: "Rows", body: Any) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    ids = _offset_msg_ids(content, base_offset, rows)
+    unique_key = _text(content, base_offset, rows, "unique_key")
+    made = {
+        "topic": _text(content, base_offset, rows, "topic"),
+        "tags": _text(content, base_offset, rows, "tags"),
+        "keys": _keys(content, base_offset, rows),
+        "unique_key": unique_key,
+        "msg_id": pc.coalesce(unique_key, ids),
+        "offset_msg_id": ids,
+        "born_host": _hosts(content, base_offset, rows, "born"),
+        "store_host": _hosts(content, base_offset, rows, "store"),
+        "properties": _properties(content, base_offset, rows),
+        "body": body,
+    }
+    arrays = [made[name] if name in made else pa.array(rows[name]) for name in COLUMNS]
+    return pa.RecordBatch.from_arrays(arrays, list(COLUMNS))
+
+
+def _nulls(count: int) -> Any:
+    import pyarrow as pa
+
+    return pa.nulls(count, pa.binary())
+
+
+def _bytes(content: "Bytes", base_offset: int, rows: "Rows") -> Any:
+    """Give the stored bodies."""
+    import pyarrow as pa
+
+    from rocketlens.formats import kernels
+
+    starts, lengths = kernels.part_slices(rows, base_offset, "body")
+    offsets, values = kernels.gather(content, starts, lengths, as_text=False)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(values)]
+    return pa.Array.from_buffers(pa.binary(), len(rows), buffers)
+
+
+def _text(content: "Bytes", base_offset: int, rows: "Rows", part: Any) -> Any:
+    """Give one part of each record as text, null where it is absent."""
+    import numpy as np
+
+    from rocketlens.formats import kernels
+
+    starts, lengths = kernels.part_slices(rows, base_offset, part)
+    present = lengths >= 0
+    bitmap = None if present.all() else np.packbits(present, bitorder="little")
+    return _strings(content, starts, lengths, bitmap)
+
+
+def _strings(
+    content: "Bytes",
+    starts: "npt.NDArray[np.int64]",
+    lengths: "npt.NDArray[np.int32]",
+    bitmap: Any = None,
+) -> Any:
+    import pyarrow as pa
+
+    from rocketlens.formats import kernels
+
+    offsets, values = kernels.gather(content, starts, lengths, as_text=True)
+    valid = None if bitmap is None else pa.py_buffer(bitmap)
+    buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(values)]
+    return pa.Array.from_buffers(pa.string(), len(starts), buffers)
+
+
+def _keys(content: "Bytes", base_offset: int, rows: "Rows") -> Any:
+    import pyarrow as pa
+
+    from rocketlens.formats import kernels
+
+    offsets, starts, lengths = kernels.key_slices(content, base_offset, rows)
+    return pa.Array.from_buffers(
+        pa.list_(pa.field("element", pa.string())),
+        len(rows),
+        [None, pa.py_buffer(offsets)],
+        children=[_strings(content, starts, lengths)],
+    )
+
+
+def _properties(content: "Bytes", base_offset: int, rows: "Rows") -> Any:
+    import pyarrow as pa
+
+    from rocketlens.formats import kernels
+
+    slices = kernels.property_slices(content, base_offset, rows)
+    names = _strings(content, slices.name_starts, slices.name_lengths)
+    values = _strings(content, slices.value_starts, slices.value_lengths)
+    return pa.MapArray.from_arrays(pa.array(slices.list_offsets), names, values)
+
+
+def _host_bytes(content: "Bytes", base_offset: int, rows: "Rows", which: str) -> "Bytes":
+    """Give each row's host as stored, 8 bytes for IPv4; those of IPv6 are wrong."""
+    import numpy as np
+
+    starts = rows["physical_offset"] - base_offset
+    starts = starts + (_BORN_HOST_START if which == "born" else rows["store_host_start"])
+    return content[starts[:, None] + np.arange(8)]
+
+
+def _has_v6(rows: "Rows", which: str) -> bool:
+    flag = SYS_FLAG_BORN_HOST_V6 if which == "born" else SYS_FLAG_STORE_HOST_V6
+    return bool((rows["sys_flag"] & flag).any())
+
+
+def _hosts(content: "Bytes", base_offset: int, rows: "Rows", which: str) -> Any:
+    """Give ``address:port`` of each row; a log names few hosts, each is written once."""
+    import numpy as np
+    import pyarrow as pa
+
+    if _has_v6(rows, which):
+        texts = [str(_host(packed)) for packed in _packed_hosts(content, base_offset, rows, which)]
+        return pa.array(texts, pa.string())
+    packed = _host_bytes(content, base_offset, rows, which).view(">u8").ravel()
+    distinct, number = np.unique(packed, return_inverse=True)
+    texts = [str(_host(int(host).to_bytes(8, "big"))) for host in distinct]
+    return pa.array(texts, pa.string()).take(pa.array(number))
+
+
+def _host(packed: bytes) -> Host:
+    return Host(address_text(packed[:-4]), int.from_bytes(packed[-4:], "big"))
+
+
+def _packed_hosts(content: "Bytes", base_offset: int, rows: "Rows", which: str) -> Iterator[bytes]:
+    """Give address and port bytes of each row, one by one."""
+    flag = SYS_FLAG_BORN_HOST_V6 if which == "born" else SYS_FLAG_STORE_HOST_V6
+    for row in rows:
+        start = int(row["physical_offset"]) - base_offset
+        start += _BORN_HOST_START if which == "born" else int(row["store_host_start"])
+        yield content[start : start + (20 if row["sys_flag"] & flag else 8)].tobytes()
+
+
+def _offset_msg_ids(content: "Bytes", base_offset: int, rows: "Rows") -> Any:
+    """Give the store host and physical offset of each row in hex."""
+    import numpy as np
+    import pyarrow as pa
+
+    offsets = rows["physical_offset"].astype(">i8")
+    if _has_v6(rows, "store"):
+        hosts = _packed_hosts(content, base_offset, rows, "store")
+        pairs = zip(hosts, offsets, strict=True)
+        return pa.array([(h + o.tobytes()).hex().upper() for h, o in pairs], pa.string())
+    packed = np.empty((len(rows), 16), np.uint8)
+    packed[:, :8] = _host_bytes(content, base_offset, rows, "store")
+    packed[:, 8:] = offsets.view(np.uint8).reshape(-1, 8)
+    digits = np.frombuffer(_DIGITS, np.uint8)
+    text = np.empty((len(rows), 32), np.uint8)
+    text[:, 0::2] = digits[packed >> 4]
+    text[:, 1::2] = digits[packed & 15]
+    ends = np.arange(len(rows) + 1, dtype=np.int32) * 32
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(text)]
+    return pa.Array.from_buffers(pa.string(), len(rows), buffers)
