@@ -17,7 +17,7 @@ _UNIT_MS: Final = {
     "d": 86_400_000,
     "w": 7 * 86_400_000,
 }
-_AGO: Final = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([a-z]{1,3})\Z")
+_AGO: Final = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([a-z]{1,3})\Z", re.ASCII)
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}\Z")
 _ROCKETMQ: Final = re.compile(r"(\d{4}-\d{2}-\d{2})#(\d{2}:\d{2}:\d{2}):(\d{3})\Z")
 _EARLY_MS: Final = 100_000_000_000  # in March 1973; in seconds it is the year 5138

@@ -1,0 +1,262 @@
+"""``rocketlens find``."""
+
+import base64
+import hashlib
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from rocketlens import open_store
+from tests.conftest import fingerprint
+
+NOON_MS = 1_790_000_000_000
+
+
+@pytest.fixture
+def golden_store(golden):
+    return golden("5.5.0")
+
+
+@pytest.fixture
+def sent(golden_store):
+    """One that was sent and stored once, with a key that only it has."""
+    sent = [one for one in golden_store.sent if (one["keys"] or "").startswith("batch-")]
+    return SimpleNamespace(**sent[0])
+
+
+def found_by(run, store, *arguments):
+    done = run("find", *arguments, "--store", store, "-o", "json")
+    assert done.code == 0, done.err
+    return json.loads(done.out)["messages"]
+
+
+def test_a_message_is_found_by_each_of_its_ids_and_keys(run, golden_store, sent):
+    position = f"{sent.topic}/{sent.queue_id}/{sent.queue_offset}"
+    for text in (sent.offset_msg_id, sent.msg_id, sent.keys, position):
+        (message,) = found_by(run, golden_store.store, text)
+        assert message["offset_msg_id"] == sent.offset_msg_id
+        body = base64.b64decode(message["body_base64"])
+        assert hashlib.sha256(body).hexdigest() == sent.body_sha256
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [("key", "keys"), ("unique-key", "msg_id"), ("offset-id", "offset_msg_id")],
+)
+def test_kind_says_what_the_text_is(run, golden_store, sent, kind, field):
+    text = getattr(sent, field)
+    assert len(found_by(run, golden_store.store, text, "--kind", kind)) == 1
+
+
+def test_a_key_is_not_taken_for_a_unique_key_when_kind_says_so(run, golden_store, sent):
+    done = run("find", sent.keys, "--kind", "unique-key", "--store", golden_store.store)
+    assert (done.code, done.out) == (1, "")
+
+
+def test_topic_narrows_a_search(run, golden_store, sent):
+    store = golden_store.store
+    assert len(found_by(run, store, sent.keys, "--topic", sent.topic)) == 1
+    assert run("find", sent.keys, "--topic", "PayTopic", "--store", store).code == 1
+
+
+def test_without_text_topic_and_times_decide(run, write_store):
+    messages = [
+        {"topic": topic, "store_timestamp_ms": NOON_MS + 1000 * second}
+        for second, topic in enumerate(["A", "B", "A", "A"])
+    ]
+    store = write_store(*messages)
+    found = found_by(run, store, "--topic", "A", "--since", NOON_MS + 1, "--until", NOON_MS + 2000)
+    assert [m["store_timestamp_ms"] for m in found] == [NOON_MS + 2000]
+    assert len(found_by(run, store, "--since", NOON_MS)) == 4
+
+
+def test_max_gives_the_newest_and_says_that_there_are_more(run, write_store):
+    store = write_store(*({"properties": {"KEYS": "k"}} for _ in range(5)))
+    done = run("find", "k", "--store", store, "--max", 2, "-o", "json")
+    answer = json.loads(done.out)
+    assert [m["queue_offset"] for m in answer["messages"]] == [3, 4]
+    assert answer["truncated"] is True
+    assert "more messages match" in run("find", "k", "--store", store, "--max", 2).err
+
+
+def test_json_has_the_fields_of_the_api(run, golden_store, sent):
+    done = run("find", sent.msg_id, "--store", golden_store.store, "-o", "json")
+    answer = json.loads(done.out)
+    assert list(answer) == ["query", "complete", "truncated", "coverage", "messages"]
+    assert (answer["query"], answer["complete"], answer["truncated"]) == (sent.msg_id, True, False)
+    fields = {"source", "kind", "state", "indexed_to_ms", "error"}
+    assert {frozenset(coverage) for coverage in answer["coverage"]} == {frozenset(fields)}
+    with open_store(golden_store.store) as store:
+        message = store.view_message(sent.msg_id)
+    (shown,) = answer["messages"]
+    assert base64.b64decode(shown.pop("body_base64")) == message.body
+    for name, value in shown.items():
+        expected = getattr(message, name)
+        assert value == {
+            "keys": list(message.keys),
+            "properties": dict(message.properties),
+            "born_host": str(message.born_host),
+            "store_host": str(message.store_host),
+        }.get(name, expected)
+    assert {*shown, "body"} == set(message.__slots__)
+
+
+def test_jsonl_gives_a_message_a_line_and_coverage_on_stderr(run, damaged):
+    done = run("find", "k", "--store", damaged, "-o", "jsonl")
+    assert [json.loads(line)["queue_offset"] for line in done.out.splitlines()] == [0, 2]
+    assert done.code == 3
+    assert "INCOMPLETE" in done.err
+    assert "failed: commitlog" in done.err
+
+
+def test_jsonl_of_a_time_range_is_the_same_as_json(run, golden_store):
+    arguments = ("--topic", "OrderTopic", "--store", golden_store.store)
+    lines = run("find", *arguments, "-o", "jsonl")
+    whole = run("find", *arguments, "-o", "json")
+    assert [json.loads(line) for line in lines.out.splitlines()] == json.loads(whole.out)[
+        "messages"
+    ]
+    assert lines.code == whole.code == 0
+    assert "COMPLETE" in lines.err
+
+
+def test_exit_code_0_is_found(run, golden_store, sent):
+    assert run("find", sent.msg_id, "--store", golden_store.store).code == 0
+
+
+def test_exit_code_1_is_not_found_though_everything_was_searched(run, golden_store):
+    done = run("find", "no-such-key", "--store", golden_store.store, "-o", "json")
+    assert done.code == 1
+    assert json.loads(done.out)["complete"] is True
+    assert json.loads(done.out)["messages"] == []
+
+
+def test_exit_code_3_is_incomplete_found_or_not(run, damaged):
+    done = run("find", "k", "--store", damaged, "-o", "json")
+    answer = json.loads(done.out)
+    assert (done.code, answer["complete"], len(answer["messages"])) == (3, False, 2)
+    assert [c["error"] for c in answer["coverage"] if c["state"] == "failed"]
+    assert run("find", "--topic", "T", "--store", damaged).code == 3
+    assert run("find", "--topic", "T", "--store", damaged, "-o", "jsonl").code == 3
+    damaged_position = run("find", "T/0/1", "--store", damaged)
+    assert (damaged_position.code, damaged_position.out) == (3, "")
+
+
+def test_a_table_in_a_pipe_is_tab_separated_with_a_head(run, golden_store, sent):
+    done = run("find", sent.msg_id, "--store", golden_store.store)
+    head, row = done.out.splitlines()
+    assert head.split("\t") == [
+        *("time", "topic", "tags", "keys", "id", "position", "size", "body"),
+    ]
+    fields = dict(zip(head.split("\t"), row.split("\t"), strict=True))
+    assert fields["id"] == sent.msg_id
+    assert fields["position"] == f"{sent.queue_id}/{sent.queue_offset}"
+    assert fields["size"] == str(sent.body_len)
+
+
+def test_data_goes_to_stdout_and_notes_to_stderr(run, golden_store, sent):
+    done = run("find", sent.msg_id, "--store", golden_store.store)
+    assert "COMPLETE" in done.err
+    assert "COMPLETE" not in done.out
+    assert run("find", "nothing", "--store", golden_store.store).out == ""
+
+
+def test_control_characters_of_a_message_never_reach_a_terminal(run, write_store):
+    evil = "\x1b]0;owned\x07\x9b31m\x7f\u202e\r\n"
+    store = write_store(
+        {"body": evil.encode(), "properties": {"KEYS": "k" + evil.strip(), "TAGS": evil}}
+    )
+    for output in ("table", "json", "jsonl"):
+        done = run("find", "--topic", "T", "--store", store, "-o", output)
+        assert done.code == 0
+        printed = done.out + done.err
+        assert not {"\x1b", "\x07", "\x9b", "\x7f", "\u202e", "\r"} & set(printed)
+    answer = json.loads(run("find", "--topic", "T", "--store", store, "-o", "json").out)
+    assert answer["messages"][0]["tags"] == evil
+
+
+def test_the_store_can_come_from_the_environment(run, golden_store, sent, monkeypatch):
+    monkeypatch.setenv("ROCKETLENS_STORE", str(golden_store.store))
+    assert run("find", sent.msg_id).code == 0
+
+
+def test_the_same_is_found_in_a_crashed_store(run, golden_store, sent):
+    assert len(found_by(run, golden_store.crashed, sent.keys)) == 1
+
+
+def test_finding_changes_nothing_in_the_store(run, golden_store, sent):
+    before = fingerprint(golden_store.store)
+    run("find", sent.keys, "--store", golden_store.store)
+    run("find", "--since", "1d", "--store", golden_store.store)
+    assert fingerprint(golden_store.store) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "find what?"),
+        (("",), "key is empty"),
+        (("k", "--since", "yesterday-ish"), "--since 'yesterday-ish' is no time"),
+        (("k", "--since", "now", "--until", "2h"), "--since is after --until"),
+        (("--kind", "key"), "no TEXT is given"),
+        (("k", "--max", "0"), "--max"),
+        (("k", "--max", "many"), "--max"),
+        (("k", "--max", "9" * 5000), "--max"),
+        (("k", "--kind", "guess"), "--kind"),
+        (("k", "-o", "xml"), "-o"),
+        (("x" * 1_000_000,), "1000000 bytes"),
+        (("not-an-id", "--kind", "offset-id"), "32 hex digits"),
+        (("G" * 32, "--kind", "offset-id"), "no hex digits"),
+        (("FF" * 16, "--kind", "offset-id"), "port"),
+        (("T/0", "--kind", "queue-offset"), "TOPIC/QUEUE/OFFSET"),
+        (("T/0/" + "9" * 19, "--kind", "queue-offset"), None),
+        (("../../etc/0/0", "--kind", "queue-offset"), "no topic"),
+    ],
+)
+def test_bad_input_gets_one_line_and_code_2(run, golden_store, arguments, says):
+    done = run("find", *arguments, "--store", golden_store.store)
+    assert done.code == (2 if says else 1)
+    assert "Traceback" not in done.err
+    if says:
+        assert says in done.err
+        assert done.err.count("\n") == 1
+        assert len(done.err) < 500
+        assert done.out == ""
+
+
+@pytest.mark.parametrize("text", ["7F", "G" * 32, "00" * 28, "T/0/99999", "a/b/c", "/0/0", "支付"])
+def test_an_id_that_is_none_is_not_found_and_no_failure(run, golden_store, text):
+    done = run("find", text, "--store", golden_store.store)
+    assert (done.code, done.out) == (1, "")
+
+
+def test_no_store_gives_one_line(run):
+    done = run("find", "k")
+    assert done.code == 2
+    assert done.err == (
+        "rocketlens: which store? Give --store DIR, the directory that holds commitlog/, "
+        "or set ROCKETLENS_STORE\n"
+    )
+
+
+def test_a_directory_that_is_no_store_gives_one_line(run, tmp_path):
+    done = run("find", "k", "--store", tmp_path)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    for path in (tmp_path / "missing", __file__, "\0", "x" * 5000):
+        done = run("find", "k", "--store", path)
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+
+
+def test_a_store_beside_or_inside_is_suggested(run, golden_store):
+    for near in (golden_store.path, golden_store.store / "commitlog"):
+        done = run("find", "k", "--store", near)
+        assert done.code == 2
+        assert f"did you mean {golden_store.store}?" in done.err
+
+
+def test_a_directory_that_may_not_be_read_is_named(run, unreadable):
+    done = run("find", "k", "--store", unreadable)
+    assert done.code == 2
+    assert str(unreadable) in done.err
+    assert "Traceback" not in done.err

@@ -1,0 +1,192 @@
+"""The program as a whole: exit codes, pipes, and what it says when something goes wrong."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rocketlens
+from rocketlens.cli import main as program
+from rocketlens.errors import AnswerIncomplete, MessageNotFound, SparkUnavailable, StoreLocked
+from rocketlens.model.answer import Answer
+
+FULL = Path("/dev/full")
+COMMANDS = ("find", "show", "index", "doctor", "demo")
+
+
+def process(*arguments, code="import sys; from rocketlens.cli.main import main; sys.exit(main())"):
+    return [sys.executable, "-c", code, *map(str, arguments)]
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """Give ``failing(error)``, after which every command raises it."""
+
+    def fail_with(error):
+        class Command:
+            @staticmethod
+            def run(_arguments):
+                raise error
+
+        monkeypatch.setattr(program, "import_module", lambda _name: Command)
+
+    return fail_with
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (MessageNotFound("not there"), 1),
+        (StoreLocked("not now"), 2),
+        (SparkUnavailable("install a JDK"), 2),
+        (AnswerIncomplete("could not look", Answer("q", (), complete=False)), 3),
+        (OSError(5, "Input/output error", "/some/file"), 2),
+        (OSError("odd"), 2),
+        (RuntimeError("a bug"), 2),
+        (RecursionError("deep"), 2),
+        (MemoryError(), 2),
+        (KeyboardInterrupt(), 130),
+        (BrokenPipeError(), 0),
+    ],
+)
+def test_every_error_becomes_a_code_and_at_most_one_line(run, failing, error, code):
+    failing(error)
+    done = run("doctor")
+    assert (done.code, done.out) == (code, "")
+    assert done.err.count("\n") == (code not in (0, 130))
+    assert "Traceback" not in done.err
+
+
+def test_an_error_of_the_system_names_the_file(run, failing):
+    failing(PermissionError(13, "Permission denied", "/data/store/commitlog"))
+    assert run("doctor").err == "rocketlens: /data/store/commitlog: Permission denied\n"
+
+
+def test_a_bug_can_be_seen_whole(run, failing, monkeypatch):
+    monkeypatch.setenv("ROCKETLENS_DEBUG", "1")
+    failing(RuntimeError("a bug"))
+    with pytest.raises(RuntimeError, match="a bug"):
+        run("doctor")
+
+
+def test_version_is_that_of_the_package(run):
+    done = run("--version")
+    assert (done.code, done.out) == (0, f"rocketlens {rocketlens.__version__}\n")
+
+
+def test_help_names_every_command_and_the_exit_codes(run):
+    done = run("--help")
+    assert done.code == 0
+    for word in (*COMMANDS, "0 found", "3 incomplete"):
+        assert word in done.out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(), ("nonsense",), ("index",), ("find", "k", "--nonsense"), ("find", "k", "--sto", "x")],
+)
+def test_wrong_usage_gives_one_line_and_code_2(run, arguments):
+    done = run(*arguments)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+
+
+def test_a_closed_pipe_is_no_error(golden):
+    store = golden("5.5.0").store
+    finding = subprocess.Popen(
+        process("find", "--since", "0", "--store", store, "-o", "jsonl"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert finding.stdout.readline()
+    finding.stdout.close()
+    said = finding.stderr.read()
+    finding.stderr.close()
+    assert (finding.wait(), said) == (0, b"")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+def test_a_full_disk_under_stdout_is_said(golden):
+    with FULL.open("wb") as full:
+        done = subprocess.run(
+            process("find", "--since", "0", "--store", golden("5.5.0").store),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert "No space left" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_interrupt_is_quiet(golden):
+    # The command itself sends the signal, once it runs, so the test waits for nothing.
+    code = (
+        "import os, signal, sys; import rocketlens.cli.find as find;"
+        "from rocketlens.cli.main import main;"
+        "find.run = lambda _: os.kill(os.getpid(), signal.SIGINT) or signal.pause();"
+        "sys.exit(main())"
+    )
+    done = subprocess.run(
+        process("find", "k", code=code), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGINT, "", "")
+
+
+def test_an_argument_that_is_no_text_can_be_asked_for(golden):
+    store = golden("5.5.0").store
+    for output in ("table", "json"):
+        done = subprocess.run(
+            [*process("find"), b"caf\xe9", "--store", store, "-o", output],
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode == 1, done.stderr
+
+
+def test_a_locale_without_unicode_is_no_error(golden):
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii:strict"}
+    for output in ("table", "json", "jsonl"):
+        done = subprocess.run(
+            process("find", "Aa", "--store", golden("5.5.0").store, "-o", output),
+            capture_output=True,
+            check=False,
+            env=environment,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.isascii()
+
+
+def test_finding_by_id_or_key_loads_nothing_heavy(golden):
+    store = golden("5.5.0").store
+    heavy = {
+        *("numba", "pandas", "pyarrow", "pyspark", "rich", "asyncio", "email", "socket", "ssl"),
+        *("subprocess", "tempfile", "unittest", "multiprocessing", "logging"),
+    }
+    code = (
+        "import sys; from rocketlens.cli.main import main; code = main();"
+        "print(*sys.modules, file=sys.stderr); sys.exit(code)"
+    )
+    sent = golden("5.5.0").sent[0]
+    for text in (sent["offset_msg_id"], sent["msg_id"], sent["keys"], "PayTopic/0/0"):
+        done = subprocess.run(
+            process("find", text, "--store", store, code=code),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert heavy & set(done.stderr.split()) == set()
+
+
+def test_help_loads_no_command_and_nothing_heavy():
+    code = (
+        "import sys; from rocketlens.cli.main import main; code = main();"
+        "print(*sys.modules, file=sys.stderr); sys.exit(code)"
+    )
+    done = subprocess.run(process("--help", code=code), capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert not {"numpy", "rocketlens.cli.find", "ctypes", "subprocess"} & set(done.stderr.split())
