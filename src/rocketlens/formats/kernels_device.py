@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from rocketlens.model import java
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_Array = TypeVar("_Array", bound=NDArray[Any])
 ByteArray = NDArray[np.uint8]
 
 CHECKED: Final = bool(config.BOUNDSCHECK or config.DISABLE_JIT)
@@ -65,7 +66,7 @@ _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 
 def device(function: _Function) -> _Function:
     """Compile for use inside kernels only."""
-    compiled: _Function = njit(nogil=True, boundscheck=CHECKED)(function)
+    compiled: _Function = njit(nogil=True, boundscheck=CHECKED, forceinline=True)(function)
     return compiled
 
 
@@ -106,6 +107,15 @@ def _compile(function: _Function, signature: Any) -> _Function:
 def _check(buffer: ByteArray, position: int, length: int) -> None:
     if position < 0 or length < 0 or position + length > len(buffer):
         raise IndexError("outside the buffer")
+
+
+def raw(array: _Array) -> _Array:
+    """Give what device functions are to be handed instead of an array: in machine code its address.
+
+    numba counts references to an array in every function that gets one, with two locked
+    instructions that cost more than hashing a key. An address has no length: pass that, too.
+    """
+    return array
 
 
 def load_i8(buffer: ByteArray, position: int) -> int:
@@ -200,8 +210,9 @@ def copy_bytes(
 
 
 def _pointer(context: Any, builder: Any, array_type: Any, array: Any, position: Any) -> Any:
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.gep(data, [position])
+    if isinstance(array_type, types.Array):
+        array = context.make_array(array_type)(context, builder, array).data
+    return builder.gep(array, [position])
 
 
 def _typed_pointer(builder: Any, pointer: Any, element: Any) -> Any:
@@ -243,6 +254,14 @@ def _storer(bits: int) -> Any:
         return types.void(buffer, types.int64, types.int64), emit
 
     return intrinsic(typed)
+
+
+@intrinsic
+def _raw(_context: Any, array: Any) -> Any:
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return context.make_array(signature.args[0])(context, builder, arguments[0]).data
+
+    return types.CPointer(array.dtype)(array), emit
 
 
 @intrinsic
@@ -336,6 +355,7 @@ def _use_machine_code() -> None:
         _overload_two(function, native)
     for function, native in ((store_i32, _store_i32), (store_i64, _store_i64)):
         _overload_three(function, native)
+    _overload_raw()
     _overload_mask()
     _overload_lowest_bit()
     _overload_copy()
@@ -358,6 +378,13 @@ def _overload_three(function: Any, native: Any) -> None:
         return native(buffer, position, value)
 
     overload(function)(lambda buffer, position, value: compiled)  # noqa: ARG005
+
+
+def _overload_raw() -> None:
+    def compiled(array):
+        return _raw(array)
+
+    overload(raw)(lambda array: compiled)  # noqa: ARG005
 
 
 def _overload_mask() -> None:
@@ -384,6 +411,7 @@ def _overload_copy() -> None:
 if CHECKED:
     for _function in (
         _check,
+        raw,
         load_i8,
         load_i16,
         load_i32,

@@ -36,10 +36,11 @@ from rocketlens.formats.kernels_device import (
     load_i64,
     lowest_bit,
     mix_bytes,
+    raw,
 )
 from rocketlens.model import java
 
-INLINED: Final = "8ba7607cb78e73b2"
+INLINED: Final = "dd896b1ef603836e"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 
@@ -110,7 +111,8 @@ _ENTRY_ARRAYS: Final = (INT32S, INT64S, INT64S)
 
 Row = Any
 RowArray = NDArray[np.void]
-Numbers = tuple[int, int, int, int]
+Entries = tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64], int]
+"""Where index entries go, raw, and how many there is room for."""
 _NO_RECORD: Final = (0, 0, 0, 0, 0)
 
 
@@ -298,11 +300,11 @@ def put_entry(
     state: int,
     row: Row,
     number: int,
-    entries: tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]],
+    entries: Entries,
 ) -> int:
     """Write entry ``number`` if there is room for it; the number of the next either way."""
-    hashes, offsets, timestamps = entries
-    if number < len(hashes):
+    hashes, offsets, timestamps, room = entries
+    if number < room:
         hashes[number] = index_hash(state)
         offsets[number] = row.physical_offset
         timestamps[number] = row.store_timestamp_ms
@@ -316,7 +318,7 @@ def put_entries(
     row: Row,
     with_tags: bool,
     number: int,
-    entries: tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]],
+    entries: Entries,
 ) -> int:
     """Write the index entries of the record at ``position``, in RocketMQ's order.
 
@@ -350,7 +352,7 @@ def put_keys(
     seed: int,
     row: Row,
     number: int,
-    entries: tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]],
+    entries: Entries,
 ) -> int:
     """Write one entry for each non-empty key between spaces of ``buffer[start:stop]``."""
     token = start
@@ -399,26 +401,27 @@ def scan(
     hashes: NDArray[np.int32],
     offsets: NDArray[np.int64],
     timestamps: NDArray[np.int64],
-) -> Numbers:
+) -> tuple[int, int, int, int]:
     """Walk records; returns rows filled, entries filled, next position, reason."""
     limit = len(buffer)
-    entries = (hashes, offsets, timestamps)
+    memory = raw(buffer)
+    entries = (raw(hashes), raw(offsets), raw(timestamps), len(hashes))
     position = start
     count = 0
     number = 0
     reason = STOP
     while position < stop:
-        measured = measure_record(buffer, base_offset + position, position, limit)
+        measured = measure_record(memory, base_offset + position, position, limit)
         if measured[0] == 0:
-            reason = reason_without_record(buffer, position, limit)
+            reason = reason_without_record(memory, position, limit)
             break
         if count == len(rows):
             reason = FULL
             break
         row = rows[count]
-        read_row(buffer, row, position, measured)
+        read_row(memory, row, position, measured)
         if with_entries:
-            after = put_entries(buffer, position, row, with_tags, number, entries)
+            after = put_entries(memory, position, row, with_tags, number, entries)
             if after > len(hashes):
                 reason = FULL
                 break
@@ -429,14 +432,14 @@ def scan(
 
 
 @device
-def row_position(buffer: ByteArray, base_offset: int, row: Row) -> int:
-    """Give the position of a row's record; -1 where one of its slices would be outside of it.
+def row_position(limit: int, base_offset: int, row: Row) -> int:
+    """Give the position of a row's record in ``limit`` bytes; -1 where a slice isn't inside it.
 
     Rows come from :func:`scan`, but nothing stops a caller from pairing them with another buffer.
     """
     position = row.physical_offset - base_offset
     size = np.int64(row.store_size)
-    if position < 0 or size < SMALLEST_RECORD or position > len(buffer) - size:
+    if position < 0 or size < SMALLEST_RECORD or position > limit - size:
         return -1
     if not is_inside(row.topic_start, row.topic_length, size):
         return -1
@@ -474,14 +477,15 @@ def entries_of_rows(
     timestamps: NDArray[np.int64],
 ) -> int:
     """Write the index entries of rows; how many there are, or -1 - n if row n doesn't fit."""
-    entries = (hashes, offsets, timestamps)
+    memory = raw(buffer)
+    entries = (raw(hashes), raw(offsets), raw(timestamps), len(hashes))
     number = 0
     for index in range(len(rows)):
         row = rows[index]
-        position = row_position(buffer, base_offset, row)
+        position = row_position(len(buffer), base_offset, row)
         if position < 0:
             return -1 - index
-        number = put_entries(buffer, position, row, with_tags, number, entries)
+        number = put_entries(memory, position, row, with_tags, number, entries)
     return number
 
 
@@ -489,18 +493,19 @@ def entries_of_rows(
 def find_start(buffer: ByteArray, base_offset: int, start: int, stop: int) -> int:
     """Give the first position in ``start .. stop - 1`` where a record begins, or -1."""
     limit = len(buffer)
+    memory = raw(buffer)
     # The magic's first two bytes stand at 4 and 5 of a record; a record has at least 91 bytes.
     last = min(stop, limit - SMALLEST_RECORD + 1)
     block = start
     while block < last:
         # 69 bytes from ``block`` are read: inside, as block + 91 <= limit.
-        marks = byte_mask(buffer, block + 4, 0xDA) & byte_mask(buffer, block + 5, 0xA3)
+        marks = byte_mask(memory, block + 4, 0xDA) & byte_mask(memory, block + 5, 0xA3)
         while marks != ZERO:
             position = block + lowest_bit(marks)
             marks &= marks - ONE
             if position >= last:
                 return -1
-            if measure_record(buffer, base_offset + position, position, limit)[0] > 0:
+            if measure_record(memory, base_offset + position, position, limit)[0] > 0:
                 return position
         block += MASK_BYTES
     return -1
@@ -510,10 +515,11 @@ def find_start(buffer: ByteArray, base_offset: int, start: int, stop: int) -> in
 def walk(buffer: ByteArray, base_offset: int, start: int, target: int) -> tuple[int, int]:
     """Step over records from ``start`` to the first that begins at ``target`` or later."""
     limit = len(buffer)
+    memory = raw(buffer)
     position = start
     while position < target:
-        size = measure_record(buffer, base_offset + position, position, limit)[0]
+        size = measure_record(memory, base_offset + position, position, limit)[0]
         if size == 0:
-            return position, reason_without_record(buffer, position, limit)
+            return position, reason_without_record(memory, position, limit)
         position += size
     return position, STOP

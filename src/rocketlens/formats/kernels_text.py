@@ -31,12 +31,13 @@ from rocketlens.formats.kernels_device import (
     load_word,
     mix,
     mix_bytes,
+    raw,
     same_bytes,
 )
 from rocketlens.formats.kernels_scan import READ_ONLY_ROWS, RowArray, row_position
 from rocketlens.model import java
 
-INLINED: Final = "06c8b080876a1e19"
+INLINED: Final = "3d656a2de203710c"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 
@@ -99,6 +100,7 @@ def offsets_of(
     offsets: NDArray[np.int64],
 ) -> int:
     """Write the ``len(starts) + 1`` offsets of the copies; -1 - n if slice n is outside."""
+    memory = raw(buffer)
     total = 0
     offsets[0] = 0
     for index in range(len(starts)):
@@ -107,7 +109,7 @@ def offsets_of(
             start = starts[index]
             if start < 0 or start > len(buffer) - length:
                 return -1 - index
-            total += text_length(buffer, start, start + length) if as_text else length
+            total += text_length(memory, start, start + length) if as_text else length
         offsets[index + 1] = total
     return total
 
@@ -121,10 +123,12 @@ def copy_slices(
     out: ByteArray,
 ) -> None:
     """Copy each slice to its offset; after :func:`offsets_of`, not for text."""
+    memory = raw(buffer)
+    raw_out = raw(out)
     for index in range(len(starts)):
         length = np.int64(lengths[index])
         if length > 0:
-            copy_bytes(out, offsets[index], buffer, starts[index], length)
+            copy_bytes(raw_out, offsets[index], memory, starts[index], length)
 
 
 @kernel(types.void, READ_ONLY_BYTES, READ_ONLY_INT64S, READ_ONLY_INT32S, READ_ONLY_INT64S, BYTES)
@@ -136,14 +140,18 @@ def copy_texts(
     out: ByteArray,
 ) -> None:
     """Copy each slice to its offset as Java decodes it; after :func:`offsets_of` for text."""
+    memory = raw(buffer)
+    raw_out = raw(out)
     for index in range(len(starts)):
         length = np.int64(lengths[index])
         if length > 0:
             start = starts[index]
-            if is_ascii(buffer, start, start + length):
-                copy_bytes(out, offsets[index], buffer, start, length)
+            if is_ascii(memory, start, start + length):
+                copy_bytes(raw_out, offsets[index], memory, start, length)
             else:
-                copy_text(out, offsets[index], offsets[index + 1], buffer, start, start + length)
+                copy_text(
+                    raw_out, offsets[index], offsets[index + 1], memory, start, start + length
+                )
 
 
 @kernel(NUMBER, READ_ONLY_BYTES, NUMBER, READ_ONLY_ROWS, INT32S, INT64S, INT32S)
@@ -159,18 +167,19 @@ def key_slices(
 
     Keys beyond the arrays are counted, not written.
     """
+    memory = raw(buffer)
     count = 0
     list_offsets[0] = 0
     for index in range(len(rows)):
         row = rows[index]
-        record = row_position(buffer, base_offset, row)
+        record = row_position(len(buffer), base_offset, row)
         if record < 0:
             return -1 - index
         if row.keys_length > 0:
             token = record + row.keys_start
             stop = token + row.keys_length
             for position in range(token, stop + 1):
-                if position == stop or buffer[position] == _SPACE:
+                if position == stop or memory[position] == _SPACE:
                     if position > token:
                         if count < len(starts):
                             starts[count] = token
@@ -262,12 +271,14 @@ def property_slices(
     Stops before a row whose properties might not fit; returns the rows done (or -1 - n if row n
     doesn't fit the buffer) and the properties written: they go on from ``list_offsets[first_row]``.
     """
-    names = (name_starts, name_lengths)
+    memory = raw(buffer)
+    names = (raw(name_starts), raw(name_lengths))
     table = np.zeros(NAME_SLOTS, np.int64)
+    places = raw(table)
     count = np.int64(list_offsets[first_row])
     for index in range(first_row, len(rows)):
         row = rows[index]
-        record = row_position(buffer, base_offset, row)
+        record = row_position(len(buffer), base_offset, row)
         if record < 0:
             return -1 - index, count
         if count + row.properties_length // 4 + 1 > len(name_starts):
@@ -278,13 +289,13 @@ def property_slices(
         between = np.int64(-1)
         for position in range(segment, stop + 1):
             if position < stop:
-                byte = buffer[position]
+                byte = memory[position]
                 if byte == _NAME_BYTE and between < 0:
                     between = position
                 if byte != _PROPERTY_BYTE:
                     continue
             if segment < between < position - 1:
-                place = name_place(buffer, segment, between, first, names, table)
+                place = name_place(memory, segment, between, first, names, places)
                 number = table[place] - 1
                 if number < first:
                     number = count
@@ -315,11 +326,12 @@ def group(
     ``table`` is zeroed work space: a power of two, at least twice the rows. Hashes only choose
     where to look; topics are compared byte by byte.
     """
+    memory = raw(buffer)
     mask = np.int64(len(table) - 1)
     count = 0
     for index in range(len(rows)):
         row = rows[index]
-        record = row_position(buffer, base_offset, row)
+        record = row_position(len(buffer), base_offset, row)
         if record < 0:
             return -1 - index
         key = row.topic_hash
@@ -332,7 +344,7 @@ def group(
             if (
                 known.topic_length == row.topic_length
                 and (not by_queue or known.queue_id == row.queue_id)
-                and same_bytes(buffer, record + row.topic_start, other, row.topic_length)
+                and same_bytes(memory, record + row.topic_start, other, row.topic_length)
             ):
                 break
             place = (place + 1) & mask
@@ -391,16 +403,17 @@ def check_bodies(
 
     As in RocketMQ, an empty body has none.
     """
+    memory = raw(buffer)
     different = 0
     for index in range(len(rows)):
         row = rows[index]
-        record = row_position(buffer, base_offset, row)
+        record = row_position(len(buffer), base_offset, row)
         if record < 0:
             return -1 - index
         is_good = True
         if row.body_length > 0:
             start = record + row.body_start
-            crc = crc32(buffer, start, start + row.body_length)
+            crc = crc32(memory, start, start + row.body_length)
             is_good = np.int64(crc & _CRC_MASK) == np.int64(row.body_crc)
         out[index] = is_good
         different += 0 if is_good else 1
