@@ -30,7 +30,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Array = TypeVar("_Array", bound=NDArray[Any])
 ByteArray = NDArray[np.uint8]
 
-CHECKED: Final = bool(config.BOUNDSCHECK or config.DISABLE_JIT)
+CHECKED: Final = bool(config.BOUNDSCHECK)
 
 # Read-only types also take writable arrays, so a memory map and an array share one kernel.
 READ_ONLY_BYTES: Final = types.Array(types.uint8, 1, "C", readonly=True)

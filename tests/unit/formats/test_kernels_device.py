@@ -87,6 +87,7 @@ def test_machine_code_finds_the_bytes_that_the_functions_say(content, wanted, sh
         at for at, byte in enumerate(content) if byte == wanted
     ]
     if mask:
+        mask = np.uint64(mask)
         assert compiled_lowest_bit(mask) == device.lowest_bit(mask) == content.index(wanted)
 
 
