@@ -100,6 +100,8 @@ def dispatch(
     """
     store = Path(store_path)
     log = CommitLog(store / "commitlog")
+    if queues and out is None and existing.queues_are_in_rocksdb(store):
+        raise BadInput(f"the consume queues of {store} are in RocksDB, which is not rebuilt here")
     with Workspace(Path(out) if out else store) as workspace:
         log.refresh()
         geometry = _geometry(store, slot_count, entry_count)

@@ -86,6 +86,11 @@ def _entries_have_tags(mapped: fs.MappedFile, log: CommitLog, geometry: Geometry
     return found
 
 
+def queues_are_in_rocksdb(store: Path) -> bool:
+    """Say whether ``consumequeue`` is a RocksDB database and no directory of queue files."""
+    return (store / "consumequeue" / "CURRENT").is_file()
+
+
 def queue_file_bytes(store: Path) -> int:
     """Give the size of the store's consume queue files, else RocketMQ's default."""
     sizes: Counter[int] = Counter()

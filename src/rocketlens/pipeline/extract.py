@@ -94,7 +94,7 @@ def extract(task: ExtractTask) -> Extracted:
             entries = kernels.EntryArrays.allocate(room)
         reader = RangeReader(task.log_range, content, entries, with_tags=task.with_tags)
         pieces: list[tuple[Any, Any, Any]] = []
-        queues = _QueueRows(content, task.log_range.base_offset)
+        queues = QueueRows(content, task.log_range.base_offset)
         for rows in reader:
             if entries is not None and reader.entry_count:
                 hashes, offsets, timestamps = entries.part(0, reader.entry_count)
@@ -103,7 +103,7 @@ def extract(task: ExtractTask) -> Extracted:
                 queues.add(rows)
         stem = Path(task.directory, uuid.uuid4().hex)
         result = Extracted(reader.walked, _write_index(stem.with_suffix(".index"), pieces))
-        result.queues = queues.write(stem.with_suffix(".queue"))
+        result.queues = queues.grouped().write(stem.with_suffix(".queue"))
         result.inner_batches = queues.inner_batches
         return result
 
@@ -128,7 +128,7 @@ class _Chunk(NamedTuple):
     times: Any
 
 
-class _QueueRows:
+class QueueRows:
     """Collects what consume queue entries are made of."""
 
     def __init__(self, content: "Bytes", base_offset: int) -> None:
@@ -178,12 +178,13 @@ class _QueueRows:
         record = commitlog_record.decode(self._content.data, position, check_crc=False)
         return self._groups.setdefault((record.topic, record.queue_id), len(self._groups))
 
-    def write(self, path: Path) -> list[QueuePart]:
-        """Group by queue, write, and tell where each queue's rows are."""
+    def grouped(self) -> "Grouped":
+        """Give all rows by queue, in log order within each."""
         import numpy as np
 
         if not self._groups:
-            return []
+            nothing = np.empty(0, np.int64)
+            return Grouped([], np.empty(0, f"V{ENTRY_BYTES}"), nothing, nothing.astype(np.int32))
         group = np.concatenate([chunk.group for chunk in self._chunks])
         if len(self._groups) <= 1 << 16:
             group = group.astype(np.uint16)  # which a stable sort sorts by radix
@@ -192,28 +193,13 @@ class _QueueRows:
         queue_offsets = np.concatenate([chunk.queue_offsets for chunk in self._chunks])[order]
         entries = np.concatenate([chunk.entries for chunk in self._chunks])[order]
         levels = np.zeros(len(order), np.int32)
-        parts: list[QueuePart] = []
+        queues: list[tuple[str, int, slice]] = []
         for (topic, queue_id), start, stop in zip(self._groups, edges, edges[1:], strict=False):
+            own = slice(start, stop)
             if topic == SCHEDULE_TOPIC:
-                self._delay(order[start:stop], entries[start:stop], levels[start:stop])
-            steps = np.diff(queue_offsets[start:stop])
-            parts.append(
-                QueuePart(
-                    topic=topic,
-                    queue_id=queue_id,
-                    path=str(path),
-                    file_rows=len(order),
-                    start=start,
-                    row_count=stop - start,
-                    first_queue_offset=int(queue_offsets[start]),
-                    last_queue_offset=int(queue_offsets[stop - 1]),
-                    is_consecutive=bool((steps == 1).all()),
-                )
-            )
-        with path.open("wb") as file:
-            for column in (entries, queue_offsets, levels):
-                column.tofile(file)
-        return parts
+                self._delay(order[own], entries[own], levels[own])
+            queues.append((topic, queue_id, own))
+        return Grouped(queues, entries, queue_offsets, levels)
 
     def _delay(self, chosen: Any, entries: Any, levels: Any) -> None:
         """Put store time and delay level of the chosen rows where they have a level."""
@@ -232,3 +218,38 @@ class _QueueRows:
         is_delayed = levels > 0
         times = column("times", np.int64).astype(">i8").view(np.uint8).reshape(-1, 8)
         entries.view(np.uint8).reshape(-1, ENTRY_BYTES)[is_delayed, 12:] = times[is_delayed]
+
+
+class Grouped(NamedTuple):
+    """Consume queue entries by queue: each queue has a slice of the arrays."""
+
+    queues: list[tuple[str, int, slice]]
+    entries: Any
+    """20 bytes each, as one ``V20``."""
+    queue_offsets: Any
+    levels: Any
+    """Delay levels; where above 0, the tags code is the store time yet."""
+
+    def write(self, path: Path) -> list[QueuePart]:
+        """Write a queue part, and tell where each queue's rows are in it."""
+        if not self.queues:
+            return []
+        with path.open("wb") as file:
+            for column in (self.entries, self.queue_offsets, self.levels):
+                column.tofile(file)
+        return [self._part(path, *queue) for queue in self.queues]
+
+    def _part(self, path: Path, topic: str, queue_id: int, own: slice) -> QueuePart:
+        queue_offsets = self.queue_offsets[own]
+        steps = queue_offsets[1:] - queue_offsets[:-1]
+        return QueuePart(
+            topic=topic,
+            queue_id=queue_id,
+            path=str(path),
+            file_rows=len(self.entries),
+            start=own.start,
+            row_count=len(queue_offsets),
+            first_queue_offset=int(queue_offsets[0]),
+            last_queue_offset=int(queue_offsets[-1]),
+            is_consecutive=bool((steps == 1).all()),
+        )

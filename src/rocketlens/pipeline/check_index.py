@@ -1,0 +1,328 @@
+"""Check index files: each by itself, and its entries against the records of a range of the log."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from rocketlens.errors import IndexFileError
+from rocketlens.formats import index_file
+from rocketlens.formats.index_file import ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES, Geometry
+from rocketlens.pipeline.report import Finding, Findings, Kind
+from rocketlens.store import fs
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Numbers = npt.NDArray[np.int64]
+
+_INT_MAX: Final = 2**31 - 1
+
+
+class IndexFileTask(NamedTuple):
+    """Check one file by itself. ``is_unfinished``: the store was not closed, and it is the last."""
+
+    path: str
+    likely: tuple[Geometry, ...]
+    log_min_offset: int
+    is_unfinished: bool
+
+
+class IndexFileFacts(NamedTuple):
+    """What the other checks need to know of a file that can be used."""
+
+    path: str
+    geometry: Geometry
+    last_entry: int
+    begin_timestamp_ms: int
+    end_timestamp_ms: int
+    lowest_offset: int
+    highest_offset: int
+    deleted: int
+    """Entries of records that are no longer in the log."""
+    is_sorted: bool
+    """The offsets never go down, as those of a broker's files."""
+
+
+@dataclass(slots=True)
+class IndexFileChecked:
+    """The facts (None: nothing in it, or unusable), and what is wrong."""
+
+    facts: IndexFileFacts | None = None
+    findings: Findings = field(default_factory=Findings)
+    notes: list[str] = field(default_factory=list)
+
+
+def check_file(task: IndexFileTask) -> IndexFileChecked:
+    """Check header, slots and chains of one file; runs in an executor."""
+    from rocketlens.formats import kernels
+
+    checked = IndexFileChecked()
+
+    def find(kind: Kind, detail: str) -> None:
+        if task.is_unfinished:
+            checked.notes.append(f"{task.path}, which was being written: {detail}")
+        else:
+            checked.findings.add(Finding(kind, detail, file=task.path))
+
+    with fs.MappedFile(Path(task.path)) as mapped:
+        try:
+            header = index_file.decode_header(mapped.view[:HEADER_BYTES])
+            if header.last_entry == 0:
+                return checked
+            geometry = index_file.find_geometry(mapped.content, task.likely)
+        except IndexFileError as error:
+            checked.findings.add(Finding(Kind.INDEX_FILE, str(error), file=task.path))
+            return checked
+        content = mapped.array()
+        entries_start = HEADER_BYTES + geometry.slot_count * SLOT_BYTES
+        chains = kernels.check_index_file(
+            content[HEADER_BYTES:entries_start],
+            content[entries_start:],
+            slot_count=geometry.slot_count,
+            last_entry=header.last_entry,
+        )
+        if not chains.is_good:
+            where = (
+                f"first at entry {chains.first_bad_entry}"
+                if chains.bad_entry_count
+                else f"first at slot {chains.first_bad_slot}"
+            )
+            wrong = f"{chains.bad_entry_count} links and {chains.bad_slot_count} slots are wrong"
+            find(Kind.INDEX_CHAIN, f"{wrong}, {where}")
+        elif chains.used_slot_count != header.used_slot_count:
+            used = f"it has {chains.used_slot_count} slots in use"
+            find(Kind.INDEX_HEADER, f"{used}, its header says {header.used_slot_count}")
+        offsets = column(mapped, geometry, "offset", 1, header.last_entry + 1)
+        checked.facts = IndexFileFacts(
+            task.path,
+            geometry,
+            header.last_entry,
+            header.begin_timestamp_ms,
+            header.end_timestamp_ms,
+            int(offsets.min()),
+            int(offsets.max()),
+            int((offsets < task.log_min_offset).sum()),
+            bool((offsets[1:] >= offsets[:-1]).all()),
+        )
+        if not checked.facts.is_sorted:
+            find(Kind.INDEX_CHAIN, "its entries are not in the order of the log")
+        del content
+    return checked
+
+
+def column(
+    mapped: fs.MappedFile, geometry: Geometry, name: str, start: int, stop: int
+) -> "Numbers":
+    """Give one field of entries ``start .. stop - 1``."""
+    import numpy as np
+
+    kind, place = {"hash": (">i4", 0), "offset": (">i8", 4), "seconds": (">i4", 12)}[name]
+    view: Any = np.ndarray(
+        (stop - start,),
+        kind,
+        mapped.view,
+        geometry.entry_position(start) + place,
+        (ENTRY_BYTES,),
+    )
+    return np.asarray(view.astype(np.int64))
+
+
+class Expected(NamedTuple):
+    """The index entries that a range's records should have, in log order.
+
+    ``is_tag``: the entry is the one for the record's tags, which only RocketMQ 5.5 writes.
+    """
+
+    hashes: "Numbers"
+    offsets: "Numbers"
+    timestamps: "Numbers"
+    is_tag: "npt.NDArray[np.bool_]"
+
+
+@dataclass(slots=True)
+class IndexCompared:
+    """What a range's records and the index files say of each other."""
+
+    findings: Findings = field(default_factory=Findings)
+    unindexed: int = 0
+    """Entries missing behind the newest entry of all files: perhaps not written yet."""
+    duplicates: int = 0
+    """Entries too many of a record's key: a broker that starts indexes the last record again."""
+    tags_unindexed: int = 0
+    """Tag entries missing before the first there is: the broker was older then."""
+    sound: dict[str, int] = field(default_factory=dict)
+    """Entries that belong to a record, by file."""
+    seen: dict[str, int] = field(default_factory=dict)
+
+
+def compare(
+    expected: Expected, low_offset: int, high_offset: int, files: Sequence[IndexFileFacts]
+) -> IndexCompared:
+    """Compare the entries for ``low_offset .. high_offset - 1`` in all files with the expected."""
+    import numpy as np
+
+    compared = IndexCompared()
+    left = _Multiset(expected)
+    for number, facts in enumerate(files):
+        if facts.highest_offset < low_offset or facts.lowest_offset >= high_offset:
+            continue
+        before = files[number - 1] if number else None
+        with fs.MappedFile(Path(facts.path)) as mapped:
+            numbers = _entries_between(mapped, facts, low_offset, high_offset)
+            if len(numbers):
+                since_ms = before.end_timestamp_ms if before else 0
+                _compare_file(compared, left, _Taken(facts, mapped, numbers, since_ms))
+    newest = max((facts.highest_offset for facts in files), default=-1)
+    missing = left.missing()
+    has_tags = expected.is_tag & ~missing
+    first_tag = int(expected.offsets[has_tags][0]) if has_tags.any() else high_offset
+    is_late = missing & (expected.offsets > newest)
+    is_early_tag = missing & expected.is_tag & (expected.offsets < first_tag) & ~is_late
+    is_late_tag = is_late & expected.is_tag
+    compared.tags_unindexed = int(np.count_nonzero(is_early_tag))
+    # Whether that broker would have indexed tags is not known here.
+    compared.unindexed = int(np.count_nonzero(is_late & ~is_late_tag))
+    for place in np.flatnonzero(missing & ~is_late & ~is_early_tag).tolist():
+        what = "tags" if expected.is_tag[place] else "key"
+        detail = f"its {what} of hash {int(expected.hashes[place])} is not in the index"
+        offset = int(expected.offsets[place])
+        compared.findings.add(Finding(Kind.INDEX_MISSING, detail, physical_offset=offset))
+    return compared
+
+
+class _Multiset:
+    """The expected entries by offset and hash, crossed off one by one."""
+
+    def __init__(self, expected: Expected) -> None:
+        import numpy as np
+
+        self._expected = expected
+        self._order = np.lexsort((expected.hashes, expected.offsets))
+        pair = np.dtype([("offset", np.int64), ("hash", np.int64)])
+        pairs = np.empty(len(self._order), pair)
+        pairs["offset"] = expected.offsets[self._order]
+        pairs["hash"] = expected.hashes[self._order]
+        self._pairs = pairs
+        is_new = np.ones(len(pairs), np.bool_)
+        is_new[1:] = pairs[1:] != pairs[:-1]
+        self._starts = np.flatnonzero(is_new)
+        self._room = np.diff(np.append(self._starts, len(pairs)))
+        self._used = np.zeros(len(self._starts), np.int64)
+
+    def cross_off(self, offsets: "Numbers", hashes: "Numbers") -> "tuple[Any, Any, Any]":
+        """Give for each actual entry: is it expected, is it one too many, its store time."""
+        import numpy as np
+
+        own = self._pairs[self._starts]
+        count = len(offsets)
+        if not len(own):
+            none = np.zeros(count, np.bool_)
+            return none, none, np.zeros(count, np.int64)
+        # One number for a pair: the rank of its offset among those expected, then its hash.
+        ranks = np.searchsorted(own["offset"], offsets)
+        known = np.zeros(count, np.bool_)
+        inside = ranks < len(own)
+        known[inside] = own["offset"][ranks[inside]] == offsets[inside]
+        keys = np.searchsorted(own["offset"], own["offset"]) * (_INT_MAX + 1) + own["hash"]
+        wanted = ranks * (_INT_MAX + 1) + hashes
+        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        is_expected = known & (keys[place] == wanted)
+        chosen = place[is_expected]
+        # The n-th entry of one pair is one too many when fewer are expected.
+        order = np.argsort(chosen, kind="stable")
+        ordered = chosen[order]
+        first = np.searchsorted(ordered, ordered)
+        nth = np.empty(len(chosen), np.int64)
+        nth[order] = np.arange(len(chosen)) - first
+        too_many = np.zeros(count, np.bool_)
+        too_many[is_expected] = nth + self._used[chosen] >= self._room[chosen]
+        np.add.at(self._used, chosen, 1)
+        times = np.zeros(count, np.int64)
+        times[is_expected] = self._expected.timestamps[self._order[self._starts[chosen]]]
+        return is_expected, too_many, times
+
+    def missing(self) -> "npt.NDArray[np.bool_]":
+        """Say of each expected entry whether it was not crossed off."""
+        import numpy as np
+
+        result = np.zeros(len(self._pairs), np.bool_)
+        lacking = np.flatnonzero(self._used < self._room)
+        for group in lacking.tolist():
+            start = self._starts[group] + self._used[group]
+            result[self._order[start : self._starts[group] + self._room[group]]] = True
+        return result
+
+
+class _Taken(NamedTuple):
+    """Some entries of a file, by number. ``since_ms``: the end of the file before it, or 0."""
+
+    facts: IndexFileFacts
+    mapped: fs.MappedFile
+    numbers: "Numbers"
+    since_ms: int
+
+    def column(self, name: str) -> "Numbers":
+        """Give one field of them."""
+        low, high = int(self.numbers[0]), int(self.numbers[-1]) + 1
+        return column(self.mapped, self.facts.geometry, name, low, high)[self.numbers - low]
+
+
+def _compare_file(compared: IndexCompared, left: _Multiset, taken: _Taken) -> None:
+    """Cross off one file's entries for a range, and judge those that are too many."""
+    import numpy as np
+
+    facts, numbers = taken.facts, taken.numbers
+    offsets, hashes, seconds = (taken.column(name) for name in ("offset", "hash", "seconds"))
+    is_expected, too_many, times = left.cross_off(offsets, hashes)
+    due = _seconds(times, facts.begin_timestamp_ms)
+    wrong_time = is_expected & (due != seconds)
+    if numbers[0] == 1 and wrong_time[0]:
+        # A file's first entry counts from the end of the file before it, or from nothing.
+        wrong_time[0] = seconds[0] not in (0, _seconds(times[:1], taken.since_ms)[0])
+    compared.duplicates += int(np.count_nonzero(too_many))
+    compared.seen[facts.path] = len(numbers)
+    compared.sound[facts.path] = int(np.count_nonzero(is_expected))
+    for flags, kind, detail in (
+        (~is_expected, Kind.INDEX_EXTRA, "no key of a record there has hash"),
+        (wrong_time, Kind.INDEX_TIME, "its seconds are not its record's, hash"),
+    ):
+        for place in np.flatnonzero(flags).tolist():
+            text = f"entry {int(numbers[place])}: {detail} {int(hashes[place])}"
+            offset = int(offsets[place])
+            compared.findings.add(Finding(kind, text, file=facts.path, physical_offset=offset))
+
+
+def _seconds(times: "Numbers", begin_timestamp_ms: int) -> "Numbers":
+    import numpy as np
+
+    if begin_timestamp_ms <= 0:
+        return np.zeros(len(times), np.int64)
+    return np.clip(times - begin_timestamp_ms, 0, _INT_MAX * 1000 + 999) // 1000
+
+
+def _entries_between(
+    mapped: fs.MappedFile, facts: IndexFileFacts, low_offset: int, high_offset: int
+) -> "Numbers":
+    """Give the numbers of the entries for offsets ``low_offset .. high_offset - 1``, rising."""
+    import numpy as np
+
+    if facts.is_sorted:
+        start = _first_at(mapped, facts, low_offset)
+        return np.arange(start, _first_at(mapped, facts, high_offset))
+    offsets = column(mapped, facts.geometry, "offset", 1, facts.last_entry + 1)
+    return 1 + np.flatnonzero((offsets >= low_offset) & (offsets < high_offset))
+
+
+def _first_at(mapped: fs.MappedFile, facts: IndexFileFacts, offset: int) -> int:
+    """Give the first entry of a sorted file whose offset is ``offset`` or more."""
+    low, high = 1, facts.last_entry + 1
+    while low < high:
+        middle = (low + high) // 2
+        entry = index_file.decode_entry(mapped.view, facts.geometry, middle)
+        if entry.physical_offset < offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -1,0 +1,197 @@
+"""Check consume queues: the entries of a range's records, and what else a queue holds."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from rocketlens.errors import RecordError
+from rocketlens.formats.consumequeue_entry import FILLER_SIZE
+from rocketlens.pipeline.report import Finding, Findings, Kind
+from rocketlens.store import fs
+from rocketlens.store.commitlog import CommitLog
+from rocketlens.store.consumequeue import ConsumeQueue, QueueFile, is_topic_name
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Numbers = npt.NDArray[np.int64]
+
+ENTRY_FIELDS: Final = [("offset", ">i8"), ("size", ">i4"), ("tags", ">i8")]
+
+
+class QueueRecords(NamedTuple):
+    """Records of one queue: what their entries should say. ``tags``: store time if delayed."""
+
+    topic: str
+    queue_id: int
+    queue_offsets: "Numbers"
+    offsets: "Numbers"
+    sizes: "Numbers"
+    tags: "Numbers"
+    is_delayed: "npt.NDArray[np.bool_]"
+
+
+@dataclass(slots=True)
+class QueueCompared:
+    """What the records of a range and the queues say of each other."""
+
+    findings: Findings = field(default_factory=Findings)
+    sound: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Entries that belong to their record, by queue."""
+    undispatched: int = 0
+    """Records missing behind the end of their queue: perhaps not dispatched yet."""
+
+
+def compare(compared: QueueCompared, consumequeue: Path, records: QueueRecords, log: Any) -> None:
+    """Compare the entries of some records of one queue with what they should be.
+
+    ``log``: to look at the record that an entry names instead.
+    """
+    import numpy as np
+
+    if not is_topic_name(records.topic):
+        return
+    queue = ConsumeQueue(consumequeue / records.topic / str(records.queue_id))
+    seen = np.zeros(len(records.queue_offsets), np.bool_)
+    sound = 0
+    for file in queue.files:
+        place = records.queue_offsets - file.first_queue_offset
+        inside = np.flatnonzero((place >= 0) & (place < file.entry_count))
+        if not len(inside):
+            continue
+        with fs.MappedFile(file.path) as mapped:
+            actual = _entries(mapped, file.entry_count)[place[inside]]
+        is_there = (actual["size"] > 0) & (actual["size"] != FILLER_SIZE)
+        seen[inside] |= is_there
+        is_right = (
+            is_there
+            & (actual["offset"] == records.offsets[inside])
+            & (actual["size"] == records.sizes[inside])
+            & _tags_agree(actual["tags"].astype(np.int64), records, inside)
+        )
+        sound += int(np.count_nonzero(is_right))
+        for number in np.flatnonzero(is_there & ~is_right).tolist():
+            one = inside[number]
+            if not _is_repetition(log, records, int(one), int(actual["offset"][number])):
+                detail = f"it names physical offset {int(actual['offset'][number])}"
+                compared.findings.add(
+                    _finding(Kind.QUEUE_WRONG, detail, records, int(one), str(file.path))
+                )
+    name = (records.topic, records.queue_id)
+    compared.sound[name] = compared.sound.get(name, 0) + sound
+    end = queue.max_offset
+    for one in np.flatnonzero(~seen).tolist():
+        if records.queue_offsets[one] >= end and queue.files:
+            compared.undispatched += 1
+        else:
+            compared.findings.add(_finding(Kind.QUEUE_MISSING, "it has no entry", records, one))
+    queue.close()
+
+
+def _tags_agree(tags: "Numbers", records: QueueRecords, inside: "Numbers") -> Any:
+    """Say whether the tags codes fit; how long a delay level lasted is not known for certain."""
+    import numpy as np
+
+    wanted = records.tags[inside]
+    return np.where(records.is_delayed[inside], tags >= wanted, tags == wanted)
+
+
+def _is_repetition(log: CommitLog, records: QueueRecords, one: int, offset: int) -> bool:
+    """Say whether an earlier record has the same queue offset: then the entry is that one's."""
+    if offset >= records.offsets[one]:
+        return False
+    try:
+        other = log.record_at(offset, check_crc=False)
+    except RecordError:
+        # Deleted by the cleaner, it can't be asked.
+        return offset < log.min_offset
+    own = (records.topic, records.queue_id, int(records.queue_offsets[one]))
+    return (other.topic, other.queue_id, other.queue_offset) == own
+
+
+def _finding(
+    kind: Kind, detail: str, records: QueueRecords, one: int, file: str | None = None
+) -> Finding:
+    return Finding(
+        kind,
+        detail,
+        file,
+        records.topic,
+        records.queue_id,
+        int(records.queue_offsets[one]),
+        int(records.offsets[one]),
+    )
+
+
+def _entries(mapped: fs.MappedFile, count: int) -> Any:
+    import numpy as np
+
+    return np.frombuffer(mapped.view, np.dtype(ENTRY_FIELDS), count).copy()
+
+
+class QueueTask(NamedTuple):
+    """Look for entries of one queue that no record belongs to; ``sound`` of them have one."""
+
+    store: str
+    topic: str
+    queue_id: int
+    sound: int
+
+
+class QueueChecked(NamedTuple):
+    """What is wrong, and how many entries the queue has of records that are still there."""
+
+    findings: Findings
+    entries: int
+
+
+def check_queue(task: QueueTask) -> QueueChecked:
+    """Count the entries of a queue, and name those without a record; runs in an executor."""
+    findings = Findings()
+    log = CommitLog(Path(task.store, "commitlog"))
+    directory = Path(task.store, "consumequeue", task.topic, str(task.queue_id))
+    queue = ConsumeQueue(directory)
+    names = {file.path.name for file in queue.files}
+    for entry in fs.entries(directory):
+        if entry.name not in names:
+            findings.add(Finding(Kind.QUEUE_FILE, "no queue file is named so", file=entry.path))
+    live = [(file, _live(file, log.min_offset)) for file in queue.files]
+    entries = sum(len(found) for _, found in live)
+    if entries > task.sound:
+        for file, found in live:
+            for queue_offset, offset, size in found.tolist():
+                reason = _misfit(log, task, queue_offset, offset, size)
+                if reason:
+                    own = (task.topic, task.queue_id, queue_offset, offset)
+                    findings.add(Finding(Kind.QUEUE_EXTRA, reason, str(file.path), *own))
+    log.close()
+    return QueueChecked(findings, entries)
+
+
+def _live(file: QueueFile, min_offset: int) -> Any:
+    """Give queue offset, physical offset and size of entries whose segment is still there."""
+    import numpy as np
+
+    with fs.MappedFile(file.path) as mapped:
+        entries = _entries(mapped, file.entry_count)
+    is_live = (entries["size"] > 0) & (entries["size"] != FILLER_SIZE)
+    is_live &= entries["offset"] >= min_offset
+    places = np.flatnonzero(is_live)
+    columns = (places + file.first_queue_offset, entries["offset"][places], entries["size"][places])
+    return np.stack([column.astype(np.int64) for column in columns], axis=1)
+
+
+def _misfit(log: CommitLog, task: QueueTask, queue_offset: int, offset: int, size: int) -> str:
+    """Say why no record belongs to an entry; nothing when one does."""
+    try:
+        record = log.record_at(offset, check_crc=False)
+    except RecordError as error:
+        return f"it names no record: {error}"
+    if (record.topic, record.queue_id, record.queue_offset) != (
+        task.topic,
+        task.queue_id,
+        queue_offset,
+    ):
+        return f"it names a record of {record.topic}/{record.queue_id}/{record.queue_offset}"
+    return "" if record.total_size == size else f"it says {size} bytes of {record.total_size}"

@@ -1,0 +1,89 @@
+"""What a comparison of log, queues and index found."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from rocketlens import limits
+
+
+class Kind(StrEnum):
+    """What can be wrong, in the order of a report."""
+
+    LOG_DAMAGE = "log damage"
+    """Bytes between records that are no record."""
+    LOG_TORN = "log torn"
+    """Bytes behind the last record that are neither a record nor zeros."""
+    RECORD_CHECKSUM = "record checksum"
+    """A record whose body is not what was stored."""
+    QUEUE_MISSING = "queue entry missing"
+    """A record without an entry in its consume queue."""
+    QUEUE_WRONG = "queue entry wrong"
+    """An entry where the record's should be, that says something else."""
+    QUEUE_EXTRA = "queue entry extra"
+    """An entry that no record of the log belongs to."""
+    QUEUE_FILE = "queue file"
+    """A file that is no part of a consume queue."""
+    INDEX_FILE = "index file"
+    """A file that can't be an index file, or one of another store."""
+    INDEX_HEADER = "index header"
+    """A header field that the file's own entries contradict."""
+    INDEX_CHAIN = "index chain"
+    """Slots or links that lead to the wrong entry, or away from one."""
+    INDEX_MISSING = "index entry missing"
+    """A key of a record that the index does not lead to."""
+    INDEX_EXTRA = "index entry extra"
+    """An entry that belongs to no key of the record at its offset."""
+    INDEX_TIME = "index entry time"
+    """An entry whose seconds are not those of its record."""
+    CHECKPOINT = "checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, and where; None where a place does not apply."""
+
+    kind: Kind
+    detail: str
+    file: str | None = None
+    topic: str | None = None
+    queue_id: int | None = None
+    queue_offset: int | None = None
+    physical_offset: int | None = None
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        where = []
+        if self.topic is not None:
+            queue = "" if self.queue_id is None else f"/{self.queue_id}/{self.queue_offset}"
+            where.append(f"{self.topic}{queue}")
+        if self.physical_offset is not None:
+            where.append(f"physical offset {self.physical_offset}")
+        if self.file is not None:
+            where.append(self.file)
+        return f"{self.kind}: {self.detail} ({', '.join(where)})" if where else str(self.detail)
+
+
+@dataclass(slots=True)
+class Findings:
+    """Counts by kind, and the first of each kind one by one."""
+
+    counts: Counter[Kind] = field(default_factory=Counter)
+    listed: list[Finding] = field(default_factory=list)
+
+    def add(self, finding: Finding, count: int = 1) -> None:
+        """Count a finding ``count`` times, and list it if there is room for its kind."""
+        room = limits.DAMAGE_REPORTS // len(Kind)
+        if self.counts[finding.kind] < room:
+            self.listed.append(finding)
+        self.counts[finding.kind] += count
+
+    def merge(self, other: "Findings") -> None:
+        """Add all of another's."""
+        room = limits.DAMAGE_REPORTS // len(Kind)
+        have = Counter(finding.kind for finding in self.listed)
+        for finding in other.listed:
+            if have[finding.kind] < room:
+                self.listed.append(finding)
+                have[finding.kind] += 1
+        self.counts.update(other.counts)

@@ -1,0 +1,369 @@
+"""Compare log, consume queues and index files of a store, in parallel, and change nothing.
+
+1. *index*: each index file by itself: header, slots, chains.
+2. *log*: each range of the log: its checksums, and for its records the entries of queues and index.
+3. *queues*: each queue: entries that belong to no record.
+
+A healthy store gives no findings, however it was closed. What is normal but good to know is a note:
+entries of records that the cleaner deleted, tails that a crash left unfinished, tags that an older
+broker did not index.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from rocketlens.errors import CheckpointError
+from rocketlens.formats import checkpoint
+from rocketlens.formats.commitlog_record import SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
+from rocketlens.pipeline import check_index, check_queue, existing, jobs
+from rocketlens.pipeline.check_index import Expected, IndexCompared, IndexFileFacts
+from rocketlens.pipeline.check_queue import QueueCompared, QueueRecords
+from rocketlens.pipeline.extract import ENTRIES_AT_ONCE, QueueRows
+from rocketlens.pipeline.ranges import (
+    RANGE_BYTES,
+    Ending,
+    LogRange,
+    RangeReader,
+    Walked,
+    cut,
+    open_range,
+    stitch,
+    true_start,
+)
+from rocketlens.pipeline.report import Finding, Findings, Kind
+from rocketlens.store import fs
+from rocketlens.store.commitlog import CommitLog
+from rocketlens.store.consumequeue import ConsumeQueues
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rocketlens.formats.index_file import Geometry
+    from rocketlens.pipeline.ranges import Bytes, Rows
+
+_RANGES_PER_CORE: Final = 4
+LIGHT_QUEUE_PREFIX: Final = "%LMQ%"
+"""Queues of RocketMQ 5 that hold entries of other topics' records."""
+
+
+@dataclass(slots=True)
+class VerifyReport:
+    """What was compared, what is wrong with it, and what else is worth knowing."""
+
+    store: Path
+    records: int = 0
+    log_end_offset: int = 0
+    index_files: int = 0
+    index_entries: int = 0
+    queues: int = 0
+    queue_entries: int = 0
+    counts: Counter[Kind] = field(default_factory=Counter)
+    """How often each kind was found."""
+    findings: list[Finding] = field(default_factory=list)
+    """The first of each kind, at most ``limits.DAMAGE_REPORTS`` together."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def is_sound(self) -> bool:
+        """Say whether nothing is wrong."""
+        return not self.counts
+
+
+def verify(
+    spark: "SparkSession",
+    store_path: str | Path,
+    *,
+    check_crc: bool = True,
+    range_bytes: int = RANGE_BYTES,
+    progress: jobs.Progress = jobs.no_progress,
+) -> VerifyReport:
+    """Compare ``commitlog/``, ``consumequeue/`` and ``index/`` of a store.
+
+    ``check_crc``: compare every body with its checksum. A broker that runs meanwhile makes for
+    findings that are not there, as it writes and deletes.
+
+    :raises NotAStore: when there is no commit log.
+    :raises StoreError: when a task failed.
+    """
+    store = Path(store_path)
+    log = CommitLog(store / "commitlog")
+    report = VerifyReport(store)
+    findings = Findings()
+    is_open = (store / "abort").exists()
+    if is_open:
+        report.notes.append(
+            "the store was not closed (abort is there): its tails may be unfinished"
+        )
+    job = _Verify(spark, store, findings, report, progress, is_open)
+    files = job.check_index_files(log.min_offset)
+    ranges = cut(log, range_bytes, spark.sparkContext.defaultParallelism * _RANGES_PER_CORE)
+    with_queues = not existing.queues_are_in_rocksdb(store)
+    if not with_queues:
+        report.notes.append("the consume queues are in RocksDB, and were not compared")
+
+    def task_of(log_range: LogRange) -> RangeTask:
+        return RangeTask(log_range, str(store), tuple(files), check_crc, with_queues)
+
+    tasks = [task_of(one) for one in ranges]
+    checked = jobs.run(spark, "log", tasks, check_range, progress)
+
+    def again(log_range: LogRange) -> RangeChecked:
+        return jobs.run(spark, "log", [task_of(log_range)], check_range)[0]
+
+    stitched = stitch(checked, again)
+    for place in stitched.damage:
+        detail = f"{place.stop_offset - place.start_offset} bytes: {place.reason}"
+        findings.add(Finding(Kind.LOG_DAMAGE, detail, physical_offset=place.start_offset))
+    findings.counts[Kind.LOG_DAMAGE] += stitched.damage_count - len(stitched.damage)
+    if stitched.torn:
+        detail = f"behind the last record: {stitched.torn.reason}"
+        if is_open:
+            report.notes.append(f"an unfinished write {detail}")
+        else:
+            offset = stitched.torn.start_offset
+            findings.add(Finding(Kind.LOG_TORN, detail, physical_offset=offset))
+    report.records = sum(one.walked.record_count for one in stitched.results)
+    report.log_end_offset = stitched.end_offset
+    job.sum_up(stitched.results, files)
+    if with_queues:
+        job.check_queues(stitched.results)
+    job.check_checkpoint(stitched.results)
+    report.counts = Counter({kind: n for kind, n in findings.counts.items() if n})
+    order = list(Kind)
+    report.findings = sorted(findings.listed, key=lambda one: order.index(one.kind))
+    log.close()
+    return report
+
+
+class RangeTask(NamedTuple):
+    """Compare the records of one range with queues and index."""
+
+    log_range: LogRange
+    store: str
+    files: tuple[IndexFileFacts, ...]
+    check_crc: bool
+    with_queues: bool
+
+
+@dataclass(slots=True)
+class RangeChecked:
+    """What one range gave."""
+
+    walked: Walked
+    findings: Findings = field(default_factory=Findings)
+    index: IndexCompared = field(default_factory=IndexCompared)
+    queues: QueueCompared = field(default_factory=QueueCompared)
+    newest_timestamp_ms: int = 0
+
+
+def check_range(task: RangeTask) -> RangeChecked:
+    """Read one range and compare; runs in an executor."""
+    from rocketlens.formats import kernels
+
+    mapped, content = open_range(task.log_range)
+    with mapped:
+        log_range = true_start(task.log_range, content)
+        if log_range is None:
+            return RangeChecked(Walked(task.log_range, ending=Ending.CLOSED))
+        room = max(ENTRIES_AT_ONCE, kernels.MOST_ENTRIES_OF_A_RECORD)
+        entries = kernels.EntryArrays.allocate(room)
+        reader = RangeReader(log_range, content, entries, with_tags=True)
+        checked = RangeChecked(reader.walked)
+        base_offset = log_range.base_offset
+        queue_rows = QueueRows(content, base_offset)
+        expected: list[tuple[Any, ...]] = []
+        for rows in reader:
+            if task.check_crc:
+                _check_bodies(checked, content, base_offset, rows)
+            checked.newest_timestamp_ms = max(
+                checked.newest_timestamp_ms, int(rows["store_timestamp_ms"].max())
+            )
+            expected.append(_expected(rows, entries.part(0, reader.entry_count)))
+            if task.with_queues:
+                queue_rows.add(rows)
+        low = base_offset + log_range.start
+        high = base_offset + max(reader.walked.next_position, log_range.stop)
+        checked.index = check_index.compare(_join(expected), low, high, task.files)
+        _compare_queues(checked.queues, Path(task.store), queue_rows)
+        del content
+    return checked
+
+
+def _check_bodies(checked: RangeChecked, content: "Bytes", base_offset: int, rows: "Rows") -> None:
+    from rocketlens.formats import kernels
+
+    for row in rows[~kernels.crc_ok(content, base_offset, rows)]:
+        offset = int(row["physical_offset"])
+        detail = "its body does not have its checksum"
+        checked.findings.add(Finding(Kind.RECORD_CHECKSUM, detail, physical_offset=offset))
+
+
+def _expected(rows: "Rows", entries: Any) -> tuple[Any, ...]:
+    """Copy the entries of some rows, and mark those of tags: the last of each row with tags."""
+    import numpy as np
+
+    is_rollback = (rows["sys_flag"] & SYS_FLAG_TRANSACTION_MASK) == SYS_FLAG_ROLLBACK
+    tagged = rows["physical_offset"][(rows["tags_length"] > 0) & ~is_rollback]
+    offsets = entries.offsets.copy()
+    is_tag = np.zeros(len(offsets), np.bool_)
+    is_tag[np.searchsorted(offsets, tagged, side="right") - 1] = True
+    hashes = entries.hashes.astype(np.int64)
+    return hashes, offsets, entries.timestamps.copy(), is_tag
+
+
+def _join(pieces: Sequence[tuple[Any, ...]]) -> Expected:
+    import numpy as np
+
+    if not pieces:
+        nothing = np.empty(0, np.int64)
+        return Expected(nothing, nothing, nothing, nothing.astype(np.bool_))
+    return Expected(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
+
+
+def _compare_queues(compared: QueueCompared, store: Path, queue_rows: QueueRows) -> None:
+    import numpy as np
+
+    grouped = queue_rows.grouped()
+    entries = grouped.entries.view(check_queue.ENTRY_FIELDS)
+    log = CommitLog(store / "commitlog")
+    for topic, queue_id, own in grouped.queues:
+        records = QueueRecords(
+            topic,
+            queue_id,
+            grouped.queue_offsets[own],
+            entries["offset"][own].astype(np.int64),
+            entries["size"][own].astype(np.int64),
+            entries["tags"][own].astype(np.int64),
+            grouped.levels[own] > 0,
+        )
+        check_queue.compare(compared, store / "consumequeue", records, log)
+    log.close()
+
+
+@dataclass(slots=True)
+class _Verify:
+    """One run: what its parts share."""
+
+    spark: "SparkSession"
+    store: Path
+    findings: Findings
+    report: VerifyReport
+    progress: jobs.Progress
+    is_open: bool
+
+    def check_index_files(self, min_offset: int) -> list[IndexFileFacts]:
+        """Check each index file; give the facts of those that can be used, oldest first."""
+        paths = existing.index_paths(self.store)
+        names = {path.name for path in paths}
+        for entry in fs.entries(self.store / "index"):
+            if entry.name not in names:
+                detail = "no index file is named so"
+                self.findings.add(Finding(Kind.INDEX_FILE, detail, file=entry.path))
+        likely: tuple[Geometry, ...] = (existing.index_geometry(self.store),)
+        tasks = [
+            check_index.IndexFileTask(
+                str(path), likely, min_offset, self.is_open and path == paths[-1]
+            )
+            for path in paths
+        ]
+        facts: list[IndexFileFacts] = []
+        for checked in jobs.run(self.spark, "index", tasks, check_index.check_file, self.progress):
+            self.findings.merge(checked.findings)
+            self.report.notes += checked.notes
+            if checked.facts is not None:
+                facts.append(checked.facts)
+        self.report.index_files = len(paths)
+        self.report.index_entries = sum(one.last_entry for one in facts)
+        return facts
+
+    def sum_up(self, results: Sequence[RangeChecked], files: Sequence[IndexFileFacts]) -> None:
+        """Judge what only the whole log tells."""
+        seen: Counter[str] = Counter()
+        sound: Counter[str] = Counter()
+        tags_unindexed = duplicates = 0
+        for one in results:
+            for part in (one.findings, one.index.findings, one.queues.findings):
+                self.findings.merge(part)
+            duplicates += one.index.duplicates
+            seen.update(one.index.seen)
+            sound.update(one.index.sound)
+            tags_unindexed += one.index.tags_unindexed
+        for facts in files:
+            self._judge_file(facts, seen[facts.path], sound[facts.path])
+        unindexed = sum(one.index.unindexed for one in results)
+        self._judge_tail(Kind.INDEX_MISSING, unindexed, "keys at the log's end are not indexed")
+        undispatched = sum(one.queues.undispatched for one in results)
+        what = "records behind the end of their queue have no entry"
+        self._judge_tail(Kind.QUEUE_MISSING, undispatched, what)
+        if duplicates:
+            self.report.notes.append(
+                f"{duplicates} entries are in the index twice: a broker that starts indexes its"
+                " last record again"
+            )
+        if tags_unindexed:
+            self.report.notes.append(
+                f"{tags_unindexed} tags are not indexed, as before RocketMQ 5.5"
+            )
+
+    def _judge_file(self, facts: IndexFileFacts, seen: int, sound: int) -> None:
+        if seen and not sound:
+            detail = "none of its entries belongs to this log: it is another store's"
+            self.findings.add(Finding(Kind.INDEX_FILE, detail, file=facts.path))
+        if facts.deleted:
+            detail = f"has {facts.deleted} entries of records that the log no longer has"
+            self.report.notes.append(f"{facts.path} {detail}, which is normal")
+        beyond = facts.last_entry - facts.deleted - seen
+        if beyond:
+            detail = f"{beyond} entries are for offsets where the log has no records"
+            self.findings.add(Finding(Kind.INDEX_EXTRA, detail, file=facts.path), beyond)
+
+    def _judge_tail(self, kind: Kind, count: int, what: str) -> None:
+        if count and self.is_open:
+            self.report.notes.append(f"{count} {what}, yet")
+        elif count:
+            self.findings.add(Finding(kind, f"{count} {what}"), count)
+
+    def check_queues(self, results: Sequence[RangeChecked]) -> None:
+        """Look for queue entries without a record."""
+        sound: Counter[tuple[str, int]] = Counter()
+        for one in results:
+            sound.update(one.queues.sound)
+        names = ConsumeQueues(self.store / "consumequeue").names()
+        light = [name for name in names if name.topic.startswith(LIGHT_QUEUE_PREFIX)]
+        if light:
+            self.report.notes.append(
+                f"{len(light)} light queues ({LIGHT_QUEUE_PREFIX}) not compared"
+            )
+            names = [name for name in names if name not in light]
+        tasks = [
+            check_queue.QueueTask(
+                str(self.store), name.topic, name.queue_id, sound[name.topic, name.queue_id]
+            )
+            for name in names
+        ]
+        checked = jobs.run(self.spark, "queues", tasks, check_queue.check_queue, self.progress)
+        for one_queue in checked:
+            self.findings.merge(one_queue.findings)
+        self.report.queues = len(names)
+        self.report.queue_entries = sum(one_queue.entries for one_queue in checked)
+
+    def check_checkpoint(self, results: Sequence[RangeChecked]) -> None:
+        """Compare the checkpoint's times with the log's."""
+        path = self.store / "checkpoint"
+        content = fs.read_bytes(path, checkpoint.CHECKPOINT_BYTES)
+        if content is None:
+            self.report.notes.append("there is no checkpoint: a broker would read the whole log")
+            return
+        try:
+            fields = checkpoint.decode(content)
+        except CheckpointError as error:
+            self.findings.add(Finding(Kind.CHECKPOINT, str(error), file=str(path)))
+            return
+        newest = max((one.newest_timestamp_ms for one in results), default=0)
+        latest = max(fields[:3])
+        if latest > newest:
+            detail = f"it names time {latest}, the newest record has {newest}"
+            self.findings.add(Finding(Kind.CHECKPOINT, detail, file=str(path)))
