@@ -1,0 +1,103 @@
+"""``rocketlens index build``: index files and consume queues, from the log, with Spark."""
+
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rocketlens.cli.output import note, printable, store_of
+from rocketlens.cli.spark import ProgressLine, session
+from rocketlens.errors import BadInput
+from rocketlens.query.offline import open_store
+
+if TYPE_CHECKING:
+    from rocketlens.pipeline.dispatch import DispatchResult
+
+_MOST_NOTES: Final = 20
+_DONE: Final = 0
+
+
+def run(arguments: Namespace) -> int:
+    """Build, and say what was made."""
+    store = store_of(arguments)
+    # Whatever can be refused is, before Spark takes its seconds to start.
+    open_store(store).close()
+    _refuse_queue_options(arguments)
+    delays_ms = _delays_ms(arguments.delay_levels)
+    with session(arguments.master) as spark:
+        from rocketlens.pipeline.dispatch import dispatch
+
+        result = dispatch(
+            spark,
+            store,
+            out=Path(arguments.out) if arguments.out else None,
+            slot_count=arguments.slots,
+            entry_count=arguments.entries,
+            tag_index=arguments.tag_index,
+            queues=arguments.queues,
+            queue_file_size=arguments.queue_file_size,
+            delays_ms=delays_ms,
+            progress=ProgressLine(),
+        )
+    for line in result_lines(result, with_queues=arguments.queues):
+        print(line)
+    print_notes(result)
+    return _DONE
+
+
+def _refuse_queue_options(arguments: Namespace) -> None:
+    for value, option in (
+        (arguments.queue_file_size, "--queue-file-size"),
+        (arguments.delay_levels, "--delay-levels"),
+    ):
+        if value is not None and not arguments.queues:
+            raise BadInput(f"{option} is about consume queues: give --queues, too")
+
+
+def _delays_ms(levels: str | None) -> tuple[int, ...] | None:
+    if levels is None:
+        return None
+    from rocketlens.pipeline.delay_levels import parse_levels
+
+    try:
+        return parse_levels(levels)
+    except ValueError as error:
+        raise BadInput(f"--delay-levels: {error}") from error
+
+
+def result_lines(result: "DispatchResult", *, with_queues: bool) -> Iterator[str]:
+    """Give what was built, in a few lines."""
+    geometry = result.geometry
+    end = f"up to physical offset {result.log_end_offset:,}"
+    yield f"log             {result.records:,} records, {end}"
+    yield (
+        f"index           {result.index_entries:,} entries in {result.index_files} files of "
+        f"{geometry.slot_count:,} slots and {geometry.entry_count:,} entries, "
+        f"{'with' if result.tag_index else 'without'} tags"
+    )
+    if with_queues:
+        yield (
+            f"consume queues  {result.queue_entries:,} entries in {result.queue_files} files of "
+            f"{result.queues} queues"
+        )
+    seconds = sum(result.seconds.values())
+    phases = ", ".join(f"{phase} {taken:.1f} s" for phase, taken in result.seconds.items())
+    entries = result.index_entries + result.queue_entries
+    # A rate says nothing of a log that was read in no time.
+    rate = f": {entries / seconds:,.0f} entries a second" if entries > 1_000_000 else ""
+    yield f"took            {phases}{rate}"
+    yield f"written to      {printable(str(result.out))}"
+
+
+def print_notes(result: "DispatchResult") -> None:
+    """Say on stderr what a person should know about the log and the result."""
+    for damage in result.damage[:_MOST_NOTES]:
+        note(f"damaged log, left out: {damage}")
+    if result.damage_count > _MOST_NOTES:
+        note(f"{result.damage_count} damaged places in all: see rocketlens index verify")
+    if result.torn is not None:
+        note(f"unfinished write at the end of the log, left out: {result.torn}")
+    if result.delay_levels is not None:
+        note(f"delays of the delay levels: from {result.delay_levels.source}")
+    for text in result.notes:
+        note(text)

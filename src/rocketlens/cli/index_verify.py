@@ -1,0 +1,73 @@
+"""``rocketlens index verify``: do log, consume queues and index agree?"""
+
+from argparse import Namespace
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketlens.cli.output import note, printable, store_of
+from rocketlens.cli.spark import ProgressLine, session
+from rocketlens.query.offline import open_store
+
+if TYPE_CHECKING:
+    from rocketlens.pipeline.verify import VerifyReport
+
+_MOST_OF_A_KIND: Final = 5
+_AGREES, _DIFFERS = 0, 1
+
+
+def run(arguments: Namespace) -> int:
+    """Compare, print what was found, and give 0 when all agrees, else 1."""
+    store = store_of(arguments)
+    # What is no store is refused before Spark takes its seconds to start.
+    open_store(store).close()
+    with session(arguments.master) as spark:
+        from rocketlens.pipeline.verify import verify
+
+        report = verify(spark, store, progress=ProgressLine())
+    if arguments.output == "json":
+        from rocketlens.cli.as_json import json_line
+
+        print(json_line(report_fields(report)))
+    else:
+        for line in report_lines(report):
+            print(line)
+    for text in report.notes:
+        note(text)
+    return _AGREES if report.is_sound else _DIFFERS
+
+
+def report_fields(report: "VerifyReport") -> dict[str, Any]:
+    """Give a report as JSON values."""
+    return {
+        "store": str(report.store),
+        "agrees": report.is_sound,
+        "records": report.records,
+        "log_end_offset": report.log_end_offset,
+        "queues": report.queues,
+        "queue_entries": report.queue_entries,
+        "index_files": report.index_files,
+        "index_entries": report.index_entries,
+        "counts": {str(kind): count for kind, count in report.counts.items()},
+        "findings": [asdict(finding) for finding in report.findings],
+        "notes": report.notes,
+    }
+
+
+def report_lines(report: "VerifyReport") -> Iterator[str]:
+    """Give a report for people: what was compared, the first findings of each kind, the verdict."""
+    end = f"up to physical offset {report.log_end_offset:,}"
+    yield f"log             {report.records:,} records, {end}"
+    yield f"consume queues  {report.queue_entries:,} entries in {report.queues} queues"
+    yield f"index           {report.index_entries:,} entries in {report.index_files} files"
+    for kind, count in report.counts.items():
+        yield f"{kind}: {count:,}"
+        listed = [finding for finding in report.findings if finding.kind == kind]
+        for finding in listed[:_MOST_OF_A_KIND]:
+            yield f"  {printable(str(finding))}"
+        if count > _MOST_OF_A_KIND:
+            yield f"  ... (-o json lists {len(listed):,})"
+    if report.is_sound:
+        yield "log, consume queues and index agree"
+    else:
+        yield f"they differ: {report.counts.total():,} findings"

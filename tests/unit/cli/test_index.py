@@ -1,0 +1,162 @@
+"""``rocketlens index build`` and ``index verify``: what they refuse, do and print."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rocketlens.cli import index_build, spark
+from rocketlens.store.lock import StoreLock
+from tests.conftest import fingerprint
+
+
+@pytest.fixture
+def own_session(spark, monkeypatch):
+    """Commands use the session of the tests, and leave it open."""
+    monkeypatch.setattr("rocketlens.cli.spark._open", [spark])
+
+
+@pytest.fixture
+def copy(golden, tmp_path):
+    store = tmp_path / "store"
+    shutil.copytree(golden("5.5.0").store, store)
+    return store
+
+
+def contents(directory: Path):
+    return [path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()]
+
+
+def test_a_rebuilt_index_is_byte_for_byte_the_brokers(run, golden, copy, own_session):
+    shutil.rmtree(copy / "index")
+    shutil.rmtree(copy / "consumequeue")
+    arguments = ("--slots", 500, "--entries", 1000, "--queues", "--queue-file-size", 20000)
+    done = run("index", "build", "--store", copy, *arguments)
+    assert done.code == 0, done.err
+    real = golden("5.5.0").store
+    assert contents(copy / "index") == contents(real / "index")
+    assert contents(copy / "consumequeue") == contents(real / "consumequeue")
+    assert "7 files of 500 slots and 1,000 entries, with tags" in done.out
+    assert str(copy) in done.out
+
+
+def test_sizes_come_from_the_store_itself(run, golden, copy, own_session):
+    assert run("index", "build", "--store", copy).code == 0
+    assert contents(copy / "index") == contents(golden("5.5.0").store / "index")
+
+
+def test_out_leaves_the_store_as_it_was(run, golden, tmp_path, own_session):
+    store = golden("4.9.7").store
+    before = fingerprint(store)
+    done = run("index", "build", "--store", store, "--out", tmp_path / "out", "--no-tag-index")
+    assert done.code == 0, done.err
+    assert fingerprint(store) == before
+    assert contents(tmp_path / "out" / "index") == contents(store / "index")
+
+
+def test_a_store_that_is_in_use_is_not_rebuilt(run, copy, own_session):
+    with StoreLock(copy):
+        done = run("index", "build", "--store", copy)
+    assert done.code == 2
+    assert "belongs to a running broker or job" in done.err
+
+
+def test_a_damaged_place_of_the_log_is_named_and_left_out(run, copy, own_session):
+    segment = copy / "commitlog" / "00000000000000000000"
+    content = bytearray(segment.read_bytes())
+    content[2161:2165] = b"\x7f\xff\xff\xff"
+    segment.write_bytes(content)
+    done = run("index", "build", "--store", copy)
+    assert done.code == 0
+    assert "damaged log, left out: 462 bytes at physical offset 2161" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--delay-levels", "1s 5s"), "--queues"),
+        (("--queue-file-size", "20"), "--queues"),
+        (("--queues", "--delay-levels", "soon"), "'soon' is no delay"),
+        (("--slots", "0"), "--slots"),
+        (("--entries", "-1"), "--entries"),
+    ],
+)
+def test_wrong_options_are_refused_before_spark_starts(run, golden, arguments, says, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    done = run("index", "build", "--store", golden("5.5.0").store, *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert says in done.err
+
+
+@pytest.mark.parametrize("command", ["build", "verify"])
+def test_what_is_no_store_is_refused_before_spark_starts(run, tmp_path, command, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    done = run("index", command, "--store", tmp_path)
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "commit log" in done.err
+
+
+@pytest.mark.parametrize("command", ["build", "verify"])
+def test_without_a_jdk_one_line_says_what_to_install(run, golden, command, monkeypatch):
+    pytest.importorskip("pyspark")
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    done = run("index", command, "--store", golden("5.5.0").store)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "install a JDK >= 17" in done.err
+
+
+def test_verify_says_that_a_sound_store_agrees(run, golden, own_session):
+    done = run("index", "verify", "--store", golden("5.5.0").store)
+    assert done.code == 0, done.out
+    assert done.out.splitlines()[-1] == "log, consume queues and index agree"
+
+
+def test_verify_names_what_differs_and_gives_code_1(run, copy, own_session):
+    path = min((copy / "index").iterdir())
+    content = bytearray(path.read_bytes())
+    content[40 + 500 * 4 + 20 * 7 + 3] ^= 1
+    path.write_bytes(content)
+    done = run("index", "verify", "--store", copy)
+    assert done.code == 1
+    assert path.name in done.out
+    assert "they differ" in done.out
+    report = json.loads(run("index", "verify", "--store", copy, "-o", "json").out)
+    assert report["agrees"] is False
+    assert sum(report["counts"].values()) >= len(report["findings"]) > 0
+    assert {"kind", "detail", "file", "physical_offset"} <= set(report["findings"][0])
+
+
+def test_verify_changes_nothing(run, golden, own_session):
+    before = fingerprint(golden("4.9.7").store)
+    run("index", "verify", "--store", golden("4.9.7").store)
+    assert fingerprint(golden("4.9.7").store) == before
+
+
+def test_progress_is_a_line_a_phase_where_no_terminal_is(capsys):
+    show = spark.ProgressLine()
+    for done in range(3):
+        show("read", done, 2)
+    assert capsys.readouterr().err == "read: 2 of 2, 0.0 s\n"
+
+
+def test_progress_moves_on_a_terminal(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    show = spark.ProgressLine()
+    show("read", 1, 2)
+    show("read", 2, 2)
+    said = capsys.readouterr().err
+    assert said.count("\r") == 2
+    assert said.endswith("2/2  0.0 s\n")
+
+
+def test_a_rate_is_given_only_where_it_says_something():
+    from rocketlens.formats.index_file import Geometry
+    from rocketlens.pipeline.dispatch import DispatchResult
+
+    result = DispatchResult(Path("/s"), Geometry(500, 1000), tag_index=True)
+    result.seconds = {"read": 1.0, "build": 1.0}
+    for entries, shown in ((10, False), (4_000_000, True)):
+        result.index_entries = entries
+        text = "\n".join(index_build.result_lines(result, with_queues=False))
+        assert ("entries a second" in text) is shown
