@@ -1,0 +1,206 @@
+"""``rocketlens doctor``: what this machine, and a store, have and lack."""
+
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rocketlens.cli.output import GREEN, RED, YELLOW, coloured, printable
+from rocketlens.cli.table import size_text
+from rocketlens.errors import RocketLensError
+
+if TYPE_CHECKING:
+    from rocketlens.query.source import StoreSource
+
+_OK, _WARN, _FAIL = "ok", "warn", "fail"
+_COLOURS: Final = {_OK: GREEN, _WARN: YELLOW, _FAIL: RED}
+_HEALTHY, _ILL = 0, 1
+_MOST_DAMAGED: Final = 10
+_LEAST_FREE_BYTES: Final = 1 << 30
+_LONG_TAIL_SECONDS: Final = 2.0
+
+
+class Check(NamedTuple):
+    """One line: a state, what was looked at, and what there is or what to do."""
+
+    state: str
+    name: str
+    detail: str
+
+
+def run(arguments: Namespace) -> int:
+    """Print a line for each check; 0 when none failed, else 1."""
+    checks = [*machine_checks()]
+    if arguments.store:
+        checks += store_checks(Path(arguments.store))
+    for check in checks:
+        state = coloured(f"{check.state:5}", _COLOURS[check.state], sys.stdout)
+        print(f"{state} {check.name:14} {printable(check.detail)}")
+    return _ILL if any(check.state == _FAIL for check in checks) else _HEALTHY
+
+
+def machine_checks() -> Iterator[Check]:
+    """Check what is needed to search, then what Spark needs."""
+    for check in (_python, _kernels, _java, _pyspark, _workers, _temporary):
+        yield from _guarded(check)
+
+
+def _guarded(check: Callable[[], Iterator[Check]]) -> Iterator[Check]:
+    """Turn whatever a check raises into a failure of that check: it is what doctor is for."""
+    try:
+        yield from check()
+    except Exception as error:  # noqa: BLE001 - a broken installation can raise anything
+        yield Check(_FAIL, check.__name__.strip("_"), f"{type(error).__name__}: {error}")
+
+
+def _python() -> Iterator[Check]:
+    version = platform.python_version()
+    state = _OK if sys.version_info >= (3, 11) else _FAIL
+    yield Check(state, "Python", f"{version} ({sys.executable}), needs 3.11 or newer")
+
+
+def _kernels() -> Iterator[Check]:
+    import numba
+    import numpy as np
+
+    from rocketlens.formats import kernels
+
+    found = kernels.find_record(np.zeros(64, np.uint8), 0, 0, 64)
+    state = _OK if found == -1 else _FAIL
+    versions = f"numpy {np.__version__}, numba {numba.__version__}"
+    yield Check(state, "kernels", f"{versions}: compiled code {'loads' if found == -1 else 'errs'}")
+
+
+def _java() -> Iterator[Check]:
+    from rocketlens.pipeline.session import INSTALL_JDK, OLDEST_JDK, find_java
+
+    try:
+        java, version = find_java()
+    except RocketLensError as error:
+        yield Check(_WARN, "Java", f"{error} (only `index build` and `index verify` need it)")
+        return
+    state = _OK if version >= OLDEST_JDK else _WARN
+    detail = f"{version} ({java})"
+    yield Check(state, "Java", detail if state == _OK else f"{detail}: {INSTALL_JDK}")
+
+
+def _pyspark() -> Iterator[Check]:
+    from rocketlens.pipeline.session import INSTALL_PYSPARK
+
+    versions = []
+    for name in ("pyspark", "pyarrow", "pandas"):
+        try:
+            versions.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            yield Check(_WARN, "PySpark", f"{name} is not installed: {INSTALL_PYSPARK}")
+            return
+    yield Check(_OK, "PySpark", ", ".join(versions))
+
+
+def _workers() -> Iterator[Check]:
+    chosen = os.environ.get("PYSPARK_PYTHON")
+    if chosen is None:
+        found = shutil.which("python3")
+        same = found is not None and Path(found).resolve() == Path(sys.executable).resolve()
+        hint = "" if same else f"; for Spark sessions of your own set it to {sys.executable}"
+        yield Check(_OK, "PYSPARK_PYTHON", f"not set, which is fine for the commands here{hint}")
+        return
+    path = shutil.which(chosen)
+    if path is None:
+        yield Check(_WARN, "PYSPARK_PYTHON", f"{chosen} is no program: set it to {sys.executable}")
+    elif Path(path).resolve() != Path(sys.executable).resolve():
+        detail = f"{chosen} is another Python than this one; the commands here use {sys.executable}"
+        yield Check(_WARN, "PYSPARK_PYTHON", detail)
+    else:
+        yield Check(_OK, "PYSPARK_PYTHON", chosen)
+
+
+def _temporary() -> Iterator[Check]:
+    with tempfile.TemporaryFile() as file:
+        file.write(b"rocketlens")
+    yield _free_space("temp dir", Path(tempfile.gettempdir()))
+
+
+def _free_space(name: str, directory: Path, wanted_bytes: int = _LEAST_FREE_BYTES) -> Check:
+    free = shutil.disk_usage(directory).free
+    detail = f"{directory}: {size_text(free)} free"
+    if free < wanted_bytes:
+        return Check(_WARN, name, f"{detail}; a rebuild may need {size_text(wanted_bytes)}")
+    return Check(_OK, name, detail)
+
+
+def store_checks(store: Path) -> Iterator[Check]:
+    """Check a store directory, changing nothing in it."""
+    from rocketlens.query.source import StoreSource
+
+    try:
+        source = StoreSource(store)
+    except (RocketLensError, OSError) as error:
+        yield Check(_FAIL, "store", f"{error}: give the directory that holds commitlog/")
+        return
+    log = source.log
+    log_bytes = sum(segment.size for segment in log.segments)
+    yield Check(
+        _OK,
+        "store",
+        f"{store}: {len(log.segments)} commit log files, {size_text(log_bytes)}, "
+        f"from physical offset {log.min_offset}",
+    )
+    if log.odd_files:
+        names = ", ".join(log.odd_files[:_MOST_DAMAGED])
+        yield Check(_WARN, "commit log", f"not part of it, and not read: {names}")
+    try:
+        yield _owner(store)
+        yield from _index(source)
+        yield _free_space("disk", store, wanted_bytes=max(_LEAST_FREE_BYTES, log_bytes // 2))
+    except OSError as error:
+        yield Check(_FAIL, "store", f"{error.filename or store}: {error.strerror or error}")
+    finally:
+        source.close()
+
+
+def _owner(store: Path) -> Check:
+    """Tell from the lock, and from ``abort``, whether a broker runs, or did not end well."""
+    from rocketlens.store.lock import is_locked
+
+    if is_locked(store):
+        detail = "a broker or job is running: searching works, rebuilding needs --out or a copy"
+        return Check(_OK, "owner", detail)
+    if (store / "abort").exists():
+        detail = (
+            "no broker runs, but abort is there: it was killed, or this is a copy of a live store; "
+            "searching works, the ends of its files may be unfinished"
+        )
+        return Check(_WARN, "owner", detail)
+    return Check(_OK, "owner", "no broker runs, and the last one closed the store")
+
+
+def _index(source: "StoreSource") -> Iterator[Check]:
+    """Tell which index files can be used, and how much log each search reads without them."""
+    states = source.index.states
+    damaged = [state for state in states if state.file is None]
+    sound = source.index.sound
+    entries = sum(file.header.last_entry for file in sound)
+    detail = f"{len(sound)} files, {entries:,} entries"
+    if not states:
+        detail = "no index files: searching reads the log; `rocketlens index build` makes them"
+    yield Check(_OK if states else _WARN, "index", detail)
+    for state in damaged[:_MOST_DAMAGED]:
+        detail = f"{state.path.name} is damaged: {state.error}; answers come from the log"
+        yield Check(_WARN, "index", f"{detail}; `rocketlens index build` mends it")
+    if len(damaged) > _MOST_DAMAGED:
+        yield Check(_WARN, "index", f"{len(damaged)} files are damaged in all")
+    begin = time.monotonic()
+    tail = source.tail
+    seconds = time.monotonic() - begin
+    detail = f"reading what the index does not cover took {seconds:.1f} s, before each search"
+    yield Check(_OK if seconds < _LONG_TAIL_SECONDS else _WARN, "not indexed", detail)
+    for damage in tail.damage[:_MOST_DAMAGED]:
+        yield Check(_WARN, "commit log", f"{damage}: answers that it could be part of say so")

@@ -1,0 +1,118 @@
+"""``rocketlens doctor``."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from rocketlens.cli import doctor
+from tests.conftest import fingerprint
+
+
+def line_of(done, name):
+    return next(line for line in done.out.splitlines() if line.split()[1] == name)
+
+
+def test_doctor_gives_a_line_for_each_thing_and_code_0_when_nothing_failed(run):
+    done = run("doctor")
+    assert done.code == 0
+    for name in ("Python", "kernels", "Java", "PySpark", "PYSPARK_PYTHON", "temp"):
+        assert line_of(done, name).split()[0] in {"ok", "warn"}
+
+
+def test_a_missing_jdk_is_a_warning_that_says_what_to_install(run, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    done = run("doctor")
+    assert done.code == 0
+    assert line_of(done, "Java").startswith("warn")
+    assert "install a JDK >= 17" in line_of(done, "Java")
+
+
+def test_another_python_for_spark_is_pointed_out(run, monkeypatch):
+    monkeypatch.setenv("PYSPARK_PYTHON", "/bin/sh")
+    assert line_of(run("doctor"), "PYSPARK_PYTHON").startswith("warn")
+    monkeypatch.setenv("PYSPARK_PYTHON", "no-such-program")
+    assert "is no program" in line_of(run("doctor"), "PYSPARK_PYTHON")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    assert line_of(run("doctor"), "PYSPARK_PYTHON").startswith("ok")
+
+
+def test_a_broken_installation_is_a_failed_check_and_no_traceback(run, monkeypatch):
+    def broken():
+        raise ImportError("numpy says no")
+        yield
+
+    monkeypatch.setattr(doctor, "_kernels", broken)
+    done = run("doctor")
+    assert done.code == 1
+    assert "ImportError: numpy says no" in done.out
+
+
+def test_a_sound_store_is_ok_and_stays_as_it_was(run, golden):
+    store = golden("5.5.0").store
+    before = fingerprint(store)
+    done = run("doctor", "--store", store)
+    assert done.code == 0
+    assert "4 commit log files" in line_of(done, "store")
+    assert "7 files, 6,783 entries" in line_of(done, "index")
+    assert "closed the store" in line_of(done, "owner")
+    assert fingerprint(store) == before
+
+
+def test_a_killed_brokers_store_is_told_by_its_abort_file(run, golden):
+    done = run("doctor", "--store", golden("5.5.0").crashed)
+    assert line_of(done, "owner").startswith("warn")
+
+
+def test_a_running_owner_is_told_by_the_lock_which_is_not_disturbed(run, golden, tmp_path):
+    store = tmp_path / "store"
+    shutil.copytree(golden("5.5.0").store, store)
+    code = (
+        "import sys; from pathlib import Path; from rocketlens.store.lock import StoreLock;"
+        "lock = StoreLock(Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()"
+    )
+    owner = subprocess.Popen(
+        [sys.executable, "-c", code, store], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with owner:
+        assert owner.stdout.readline() == b"held\n"
+        for _ in range(2):
+            done = run("doctor", "--store", store)
+            assert "a broker or job is running" in line_of(done, "owner")
+    assert "no broker runs" in line_of(run("doctor", "--store", store), "owner")
+
+
+def test_a_damaged_index_file_is_named(run, golden, tmp_path):
+    store = tmp_path / "store"
+    shutil.copytree(golden("5.5.0").store, store)
+    path = sorted((store / "index").iterdir())[2]
+    path.write_bytes(path.read_bytes()[:100])
+    done = run("doctor", "--store", store)
+    assert done.code == 0
+    assert f"{path.name} is damaged" in done.out
+
+
+def test_a_store_without_index_is_a_warning(run, golden, tmp_path):
+    store = tmp_path / "store"
+    shutil.copytree(golden("5.5.0").store, store)
+    shutil.rmtree(store / "index")
+    assert "no index files" in line_of(run("doctor", "--store", store), "index")
+
+
+@pytest.mark.parametrize("name", ["", "missing"])
+def test_what_is_no_store_fails(run, tmp_path, name):
+    done = run("doctor", "--store", tmp_path / name)
+    assert done.code == 1
+    assert line_of(done, "store").startswith("fail")
+
+
+def test_damage_in_what_is_not_indexed_is_shown(run, write_store):
+    store = write_store({"body": b"first" * 20}, {"body": b"second"})
+    segment = store / "commitlog" / "00000000000000000000"
+    content = bytearray(segment.read_bytes())
+    content[0:4] = b"\x7f\xff\xff\xff"
+    segment.write_bytes(content)
+    done = run("doctor", "--store", store)
+    assert done.code == 0
+    assert "commit log" in done.out
