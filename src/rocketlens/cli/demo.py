@@ -1,0 +1,177 @@
+"""``rocketlens demo``: what the commands do, on a small store that a real broker wrote.
+
+Works on a copy in a temporary directory, and deletes that in the end.
+"""
+
+import io
+import os
+import shlex
+import sys
+import tarfile
+import tempfile
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from rocketlens.cli.output import BOLD, GREEN, coloured, note
+from rocketlens.cli.spark import session
+from rocketlens.errors import SparkUnavailable
+from rocketlens.query.offline import open_store
+
+ARCHIVE: Final = Path(__file__).with_name("demo_store.tar.zst")
+"""The store of tests/golden/stores/rocketmq-5.5.0.tar.zst as it was closed."""
+
+_ARCHIVE_BYTES: Final = 64 << 20
+_STORE_VARIABLE: Final = "ROCKETLENS_STORE"
+_MASTER: Final = "local[2]"
+_DONE, _FAILED, _INCOMPLETE = 0, 2, 3
+
+# An order that several messages are about; the first of them is then found by all its other names.
+_ORDER: Final = "order-42"
+_TOPIC: Final = "PayTopic"
+# How the broker that wrote the store was configured. Usually told from the index files; here
+# they are deleted before.
+_GEOMETRY: Final = ("--slots", "500", "--entries", "1000")
+
+
+def run(_arguments: Namespace) -> int:
+    """Show everything; 0 when all went well, 3 when only Spark is missing, 2 otherwise."""
+    with (
+        tempfile.TemporaryDirectory(prefix="rocketlens-demo-") as directory,
+        _environment(_STORE_VARIABLE, str(Path(directory, "store"))),
+    ):
+        store = Path(directory, "store")
+        unpack(Path(directory))
+        _say("A store directory that a real RocketMQ 5.5.0 broker wrote, unpacked for this demo:")
+        _print(f"\n$ export {_STORE_VARIABLE}={store}")
+        demo = _Demo(store)
+        demo.delete_index()
+        demo.find_by_key()
+        try:
+            with session(_MASTER):
+                demo.rebuild()
+                demo.find_by_everything()
+                demo.verify()
+        except SparkUnavailable as error:
+            missing = str(error)
+            demo.find_by_everything()
+        else:
+            missing = ""
+    if missing:
+        note(f"rebuilding and verifying the index were not shown: {missing}")
+    if demo.failures:
+        note(f"this went wrong: {'; '.join(demo.failures)}")
+        return _FAILED
+    _say("The copy is deleted. Now yours: rocketlens find TEXT --store DIR (--help tells more).")
+    return _INCOMPLETE if missing else _DONE
+
+
+def unpack(directory: Path) -> None:
+    """Unpack the demo's store as ``directory/store``, 1.6 MB."""
+    import zstandard
+
+    packed = ARCHIVE.read_bytes()
+    content = zstandard.ZstdDecompressor().decompress(packed, max_output_size=_ARCHIVE_BYTES)
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        archive.extractall(directory, filter="data")
+
+
+class _Demo:
+    """The steps, each of which says what it shows and runs the command a user would."""
+
+    def __init__(self, store: Path) -> None:
+        self.failures: list[str] = []
+        self._store = store
+        self._written_by_the_broker = self._index_contents()
+
+    def delete_index(self) -> None:
+        """Lose the index of the copy."""
+        _say("Its index is lost:")
+        count = len(self._written_by_the_broker)
+        for path in (self._store / "index").iterdir():
+            path.unlink()
+        _print(f"$ rm {self._store / 'index'}/*        # {count} files")
+
+    def find_by_key(self) -> None:
+        """Find without an index."""
+        _say(
+            "What is indexed nowhere is read from the log, so answers stay right. An order number "
+            "finds\nevery message that has it among its keys:"
+        )
+        self._run("find", _ORDER, "--topic", _TOPIC)
+
+    def rebuild(self) -> None:
+        """Rebuild the index, and compare it with the broker's own."""
+        _say("Spark builds the index again, from the log alone:")
+        self._run("index", "build", *_GEOMETRY)
+        same = self._index_contents() == self._written_by_the_broker
+        if not same:
+            self.failures.append("the rebuilt index is not what the broker wrote")
+        else:
+            count = len(self._written_by_the_broker)
+            line = f"All {count} index files are, byte for byte, what the broker had written."
+            _print(coloured(line, GREEN, sys.stdout))
+
+    def find_by_everything(self) -> None:
+        """Find one message by each thing that people have in hand."""
+        with open_store(self._store) as store:
+            message = store.find(_ORDER, _TOPIC).messages[0]
+        position = f"{message.topic}/{message.queue_id}/{message.queue_offset}"
+        _say("The first of them by its unique key, which is what a producer logs as msgId:")
+        self._run("find", str(message.unique_key), "--topic", _TOPIC)
+        _say("By its offset message id, which the broker gives, and which says where it is:")
+        self._run("find", message.offset_msg_id)
+        _say("By another of its keys, in any language, and as JSON for programs:")
+        self._run("find", message.keys[-1], "-o", "jsonl")
+        _say("By its position, topic/queue/offset:")
+        self._run("find", position)
+        _say("By topic and time (here to the millisecond; 2h, 3d or a date do, too):")
+        moment = str(message.store_timestamp_ms)
+        self._run("find", "--topic", _TOPIC, "--since", moment, "--until", moment)
+        _say("All there is to know about it:")
+        self._run("show", position)
+        _say("What is not there is reported as such, with exit code 1, once all was searched:")
+        self._run("find", "no-such-order", expected=1)
+
+    def verify(self) -> None:
+        """Compare log, queues and index."""
+        _say("And do log, consume queues and index agree?")
+        self._run("index", "verify")
+
+    def _run(self, *arguments: str, expected: int = 0) -> None:
+        """Run a command in this process, after showing it as a user would type it."""
+        from rocketlens.cli.main import main
+
+        line = shlex.join(("rocketlens", *arguments))
+        _print(coloured(f"$ {line}", BOLD, sys.stdout))
+        code = main(arguments)
+        if code != expected:
+            self.failures.append(f"exit code {code} of {line}")
+
+    def _index_contents(self) -> Sequence[bytes]:
+        """Give the index files in order; their names are the times they were made."""
+        return [path.read_bytes() for path in sorted((self._store / "index").iterdir())]
+
+
+@contextmanager
+def _environment(name: str, value: str) -> Iterator[None]:
+    """Set an environment variable for a while."""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+def _say(text: str) -> None:
+    _print(f"\n{text}")
+
+
+def _print(text: str) -> None:
+    print(text, flush=True)
