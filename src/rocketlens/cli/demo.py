@@ -45,7 +45,7 @@ def run(_arguments: Namespace) -> int:
         store = Path(directory, "store")
         unpack(Path(directory))
         _say("A store directory that a real RocketMQ 5.5.0 broker wrote, unpacked for this demo:")
-        _print(f"\n$ export {_STORE_VARIABLE}={store}")
+        _print(coloured(f"$ export {_STORE_VARIABLE}={store}", BOLD, sys.stdout))
         demo = _Demo(store)
         demo.delete_index()
         demo.find_by_key()
@@ -92,7 +92,8 @@ class _Demo:
         count = len(self._written_by_the_broker)
         for path in (self._store / "index").iterdir():
             path.unlink()
-        _print(f"$ rm {self._store / 'index'}/*        # {count} files")
+        line = f"$ rm {self._store / 'index'}/*        # {count} files"
+        _print(coloured(line, BOLD, sys.stdout))
 
     def find_by_key(self) -> None:
         """Find without an index."""

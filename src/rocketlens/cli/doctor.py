@@ -67,14 +67,13 @@ def _python() -> Iterator[Check]:
 
 
 def _kernels() -> Iterator[Check]:
-    import numba
     import numpy as np
 
     from rocketlens.formats import kernels
 
     found = kernels.find_record(np.zeros(64, np.uint8), 0, 0, 64)
     state = _OK if found == -1 else _FAIL
-    versions = f"numpy {np.__version__}, numba {numba.__version__}"
+    versions = f"numpy {np.__version__}, numba {metadata.version('numba')}"
     yield Check(state, "kernels", f"{versions}: compiled code {'loads' if found == -1 else 'errs'}")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from rocketlens.cli.output import GREEN, RED, YELLOW, coloured, printable, say
-from rocketlens.cli.times import time_text, zone_text
+from rocketlens.cli.times import time_text
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 
 _MOST_LINES: Final = 20
@@ -21,7 +21,9 @@ def lines_of(answer: Answer, count: int) -> Iterator[str]:
     """Give the notes of an answer, one line each, safe to print."""
     searched = [c for c in answer.coverage if c.state is SourceState.SEARCHED]
     newest_ms = max((c.indexed_to_ms or 0 for c in answer.coverage), default=0)
-    upto = f", up to {time_text(newest_ms)} {zone_text(newest_ms)}" if newest_ms else ""
+    # Where the newest that was searched is the message itself, its time stands above already.
+    says_more = newest_ms and newest_ms not in {m.store_timestamp_ms for m in answer.messages}
+    upto = f", up to {time_text(newest_ms)}" if says_more else ""
     verdict = (
         coloured("COMPLETE", GREEN, sys.stderr)
         if answer.complete
@@ -42,16 +44,21 @@ def lines_of(answer: Answer, count: int) -> Iterator[str]:
 
 
 def _summary(searched: Iterable[Coverage]) -> str:
-    index_files = 0
-    others = []
+    """Say in a few words what was searched; JSON has it all."""
+    index_files, tails, others = 0, 0, []
     for coverage in searched:
         if coverage.kind is SourceKind.INDEX_FILE:
             index_files += 1
+        elif coverage.kind is SourceKind.TAIL:
+            tails += 1
         else:
             others.append(printable(coverage.source))
+    words = list(dict.fromkeys(others))
+    if tails:
+        words.insert(0, "the rest of the log" if index_files or words else "the log itself")
     if index_files:
-        others.insert(0, f"{index_files} index file{'' if index_files == 1 else 's'}")
-    return ", ".join(dict.fromkeys(others)) or "nothing"
+        words.insert(0, f"{index_files} index file{'' if index_files == 1 else 's'}")
+    return " and ".join(words) or "nothing"
 
 
 def _listed(before: str, sources: Iterable[Coverage]) -> Iterator[str]:
