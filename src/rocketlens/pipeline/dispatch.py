@@ -189,11 +189,6 @@ class _Dispatch:
         result.damage, result.damage_count = stitched.damage, stitched.damage_count
         result.torn, result.log_end_offset = stitched.torn, stitched.end_offset
         result.records = sum(one.walked.record_count for one in kept)
-        inner_batches = sum(one.inner_batches for one in kept)
-        if inner_batches and with_queues:
-            result.notes.append(
-                f"{inner_batches} batches stored as one record have no entry in consumequeue/"
-            )
         return kept
 
     def plan_index(self, extracted: Sequence[Extracted], directory: Path) -> list[Any]:
@@ -216,7 +211,10 @@ class _Dispatch:
         """Give the tasks that write the queue files."""
         if file_bytes < ENTRY_BYTES or file_bytes % ENTRY_BYTES:
             raise BadInput(f"a queue file of {file_bytes} bytes does not hold whole entries of 20")
-        parts = [part for one in extracted for part in one.queues]
+        batch_topics = existing.batch_topics(self.store)
+        parts = [p for one in extracted for p in one.queues if p.topic not in batch_topics]
+        if batch_topics:
+            self.result.notes.append(f"batch queues are left as they are: {sorted(batch_topics)}")
         delays = self._delays(parts, delays_ms)
         file_entries = file_bytes // ENTRY_BYTES
         units, queue_count, unsafe = queue_build.plan_queues(parts, directory, file_entries)
@@ -225,18 +223,39 @@ class _Dispatch:
             self.result.notes.append(
                 f"{len(unsafe)} topics whose name is unfit for a path get no queue: {unsafe[:10]}"
             )
-        self._note_lost_queues({(part.topic, part.queue_id) for part in parts})
+        self._keep_queues(directory, {(part.topic, part.queue_id) for part in parts})
         return list(queue_build.tasks_of(units, file_entries, delays, self.parallelism))
 
-    def _note_lost_queues(self, built: set[tuple[str, int]]) -> None:
-        """Say which queues of the store begin anew because the log has nothing of theirs."""
+    def _keep_queues(self, directory: Path, built: set[tuple[str, int]]) -> None:
+        """Take over the queues that can't be built because the log has no record of their own.
+
+        Those are queues whose last record was deleted (their files tell a broker which queue
+        offset comes next) and light queues, whose entries are for records of other topics.
+        """
         queues = ConsumeQueues(self.store / "consumequeue")
-        lost = [name for name in queues.names() if tuple(name) not in built]
-        if lost:
-            named = ", ".join(f"{name.topic}/{name.queue_id}" for name in lost[:10])
-            self.result.notes.append(
-                f"{len(lost)} queues have no record left in the log, so no files: {named}"
-            )
+        kept: list[str] = []
+        dropped: list[str] = []
+        for name in queues.names():
+            if tuple(name) in built:
+                continue
+            queue = queues.queue(*name)
+            last = queue.last_entry() if queue else None
+            is_light = name.topic.startswith(existing.LIGHT_QUEUE_PREFIX)
+            is_deleted = last is not None and last.physical_offset < self.log.min_offset
+            is_kept = self.workspace.root == self.store and (is_light or is_deleted)
+            (kept if is_kept else dropped).append(f"{name.topic}/{name.queue_id}")
+            if is_kept and queue:
+                new = directory / name.topic / str(name.queue_id)
+                new.mkdir(parents=True)
+                for file in queue.files:
+                    (new / file.path.name).hardlink_to(file.path)
+        queues.close()
+        for names, what in (
+            (kept, "have no record of their own in the log, and are left as they are"),
+            (dropped, "have no record in the log, and are not built"),
+        ):
+            if names:
+                self.result.notes.append(f"{len(names)} queues {what}: {', '.join(names[:10])}")
 
     def _delays(
         self, parts: Sequence[QueuePart], delays_ms: Sequence[int] | None
@@ -258,7 +277,7 @@ class _Dispatch:
     def build(self, work: Sequence[Any]) -> None:
         """Write all files."""
         results = jobs.run(self.spark, "build", work, _build, self.progress)
-        index_tasks = [task for task in work if isinstance(task, index_build.BuildTask)]
+        index_tasks = [task for task in work if isinstance(task, index_build.IndexTask)]
         index_build.finish(index_tasks, results[: len(index_tasks)])
         repeated = impossible = 0
         for done, task in zip(results, work, strict=True):
@@ -289,6 +308,6 @@ class _Dispatch:
 
 def _build(task: Any) -> Any:
     """Do one task of the build phase; runs in an executor."""
-    if isinstance(task, index_build.BuildTask):
+    if isinstance(task, index_build.IndexTask):
         return index_build.build(task)
     return queue_build.build(task)

@@ -16,6 +16,8 @@ from rocketlens.store.commitlog import CommitLog
 from rocketlens.store.consumequeue import ConsumeQueues
 
 NAME_DIGITS: Final = 17
+LIGHT_QUEUE_PREFIX: Final = "%LMQ%"
+"""Queues of RocketMQ 5 that hold entries of other topics' records."""
 _ENTRIES_LOOKED_AT: Final = 20_000
 _RECORDS_LOOKED_AT: Final = 500
 _QUEUE_FILES_LOOKED_AT: Final = 100
@@ -84,6 +86,11 @@ def _entries_have_tags(mapped: fs.MappedFile, log: CommitLog, geometry: Geometry
             if found:
                 break
     return found
+
+
+def batch_topics(store: Path) -> set[str]:
+    """Give the topics of batch queues, which RocketMQ 5 keeps apart, in another format."""
+    return {entry.name for entry in fs.entries(store / "batchconsumequeue")}
 
 
 def queues_are_in_rocksdb(store: Path) -> bool:

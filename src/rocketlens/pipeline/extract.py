@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from rocketlens.pipeline.ranges import Bytes
 
 ENTRIES_AT_ONCE: Final = 1 << 16
-INNER_BATCH: Final = 0x80
-"""sys_flag of a batch kept as one record: its entries are not in ``consumequeue``."""
 
 
 class ExtractTask(NamedTuple):
@@ -79,7 +77,6 @@ class Extracted:
     walked: Walked
     index: IndexPart
     queues: list[QueuePart] = field(default_factory=list)
-    inner_batches: int = 0
 
 
 def extract(task: ExtractTask) -> Extracted:
@@ -104,7 +101,6 @@ def extract(task: ExtractTask) -> Extracted:
         stem = Path(task.directory, uuid.uuid4().hex)
         result = Extracted(reader.walked, _write_index(stem.with_suffix(".index"), pieces))
         result.queues = queues.grouped().write(stem.with_suffix(".queue"))
-        result.inner_batches = queues.inner_batches
         return result
 
 
@@ -136,7 +132,6 @@ class QueueRows:
         self._base = base_offset
         self._chunks: list[_Chunk] = []
         self._groups: dict[tuple[str, int], int] = {}
-        self.inner_batches = 0
 
     def add(self, rows: Any) -> None:
         """Keep the columns of the records that have an entry."""
@@ -144,12 +139,8 @@ class QueueRows:
 
         from rocketlens.formats import kernels
 
-        flags = rows["sys_flag"]
         # Of the transaction states prepared (4) and rollback (12) have this bit.
-        is_queued = (flags & commitlog_record.SYS_FLAG_PREPARED) == 0
-        is_batch = (flags & INNER_BATCH) != 0
-        self.inner_batches += int(np.count_nonzero(is_batch & is_queued))
-        is_queued &= ~is_batch
+        is_queued = (rows["sys_flag"] & commitlog_record.SYS_FLAG_PREPARED) == 0
         if not is_queued.all():
             rows = rows[is_queued]
         groups = kernels.group_rows(self._content, self._base, rows, by_queue=True)

@@ -6,7 +6,7 @@ its slot, so tasks that own different slots of a file write different bytes of i
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -17,6 +17,7 @@ from rocketlens.store import fs
 if TYPE_CHECKING:
     from rocketlens.formats.kernels import EntryArrays
 
+_TASKS_PER_CORE: Final = 4
 _NAME_FORMAT: Final = "%Y%m%d%H%M%S"
 _LATEST_NAMED_MS: Final = 253_370_764_800_000
 """Store times from the year 9999 on are damage; the file is named as if it were then."""
@@ -39,7 +40,7 @@ class IndexPlan(NamedTuple):
     since_timestamp_ms: int
 
 
-class BuildTask(NamedTuple):
+class BuildUnit(NamedTuple):
     """Write the entries of slots ``slot_low .. slot_high - 1`` into a file of the right size."""
 
     path: str
@@ -47,6 +48,12 @@ class BuildTask(NamedTuple):
     slot_count: int
     slot_low: int
     slot_high: int
+
+
+class IndexTask(NamedTuple):
+    """Units that one task writes, one after the other."""
+
+    units: tuple[BuildUnit, ...]
 
 
 def plan_files(parts: Sequence[IndexPart], geometry: Geometry) -> list[IndexPlan]:
@@ -97,61 +104,69 @@ def file_name(timestamp_ms: int, before: str) -> str:
 
 def tasks_of(
     plans: Sequence[IndexPlan], directory: Path, geometry: Geometry, parallelism: int
-) -> list[BuildTask]:
+) -> list[IndexTask]:
     """Make the files, all zeros, and give the tasks that fill them.
 
     Each task looks at all entries of its file, so files are only split as far as that many tasks
-    can run at once.
+    can run at once; and small files share a task.
     """
     splits = min(-(-parallelism // max(len(plans), 1)), geometry.slot_count)
-    tasks = []
+    units: list[BuildUnit] = []
     for plan in plans:
         path = directory / plan.name
         fs.allocate_file(path, geometry.file_bytes)
         edges = [geometry.slot_count * number // splits for number in range(splits + 1)]
-        tasks += [
-            BuildTask(str(path), plan, geometry.slot_count, low, high)
+        units += [
+            BuildUnit(str(path), plan, geometry.slot_count, low, high)
             for low, high in pairwise(edges)
         ]
-    return tasks
+    share = -(-len(units) // (_TASKS_PER_CORE * parallelism))
+    if share == 0:
+        return []
+    return [IndexTask(tuple(units[n : n + share])) for n in range(0, len(units), share)]
 
 
-def build(task: BuildTask) -> int:
-    """Write the task's entries and slots; how many slots they use. Runs in an executor."""
+def build(task: IndexTask) -> list[int]:
+    """Write all units; how many slots each uses. Runs in an executor."""
+    return [_build(unit) for unit in task.units]
+
+
+def _build(unit: BuildUnit) -> int:
     from rocketlens.formats import kernels
 
-    content = fs.map_for_writing(Path(task.path))
-    entries_start = HEADER_BYTES + task.slot_count * SLOT_BYTES
+    content = fs.map_for_writing(Path(unit.path))
+    entries_start = HEADER_BYTES + unit.slot_count * SLOT_BYTES
     slots, entries = content[HEADER_BYTES:entries_start], content[entries_start:]
     used = 0
     first_entry = 1
-    for piece in task.plan.slices:
+    for piece in unit.plan.slices:
         new = _read(piece)
         is_first = first_entry == 1
-        header = task.plan.header
+        header = unit.plan.header
         used += kernels.build_index_file(
             new,
             slots,
             entries,
-            slot_count=task.slot_count,
-            begin_timestamp_ms=task.plan.since_timestamp_ms
+            slot_count=unit.slot_count,
+            begin_timestamp_ms=unit.plan.since_timestamp_ms
             if is_first
             else header.begin_timestamp_ms,
             first_entry=first_entry,
-            slot_range=(task.slot_low, task.slot_high),
+            slot_range=(unit.slot_low, unit.slot_high),
         )
         first_entry += piece.entry_count
     return used
 
 
-def finish(tasks: Sequence[BuildTask], used: Sequence[int]) -> None:
+def finish(tasks: Sequence[IndexTask], used: Sequence[Sequence[int]]) -> None:
     """Write the headers, which need the slots used by all tasks of a file."""
     slots_used: dict[str, int] = {}
-    for task, count in zip(tasks, used, strict=True):
-        slots_used[task.path] = slots_used.get(task.path, 0) + count
-    for task in {task.path: task for task in tasks}.values():
-        header = task.plan.header._replace(used_slot_count=slots_used[task.path])
-        with Path(task.path).open("r+b") as file:
+    units = [unit for task in tasks for unit in task.units]
+    for unit, count in zip(units, chain.from_iterable(used), strict=True):
+        slots_used[unit.path] = slots_used.get(unit.path, 0) + count
+    for unit in {unit.path: unit for unit in units}.values():
+        header = unit.plan.header._replace(used_slot_count=slots_used[unit.path])
+        with Path(unit.path).open("r+b") as file:
             file.write(header.encode())
 
 

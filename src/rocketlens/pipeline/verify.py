@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from rocketlens.pipeline.ranges import Bytes, Rows
 
 _RANGES_PER_CORE: Final = 4
-LIGHT_QUEUE_PREFIX: Final = "%LMQ%"
-"""Queues of RocketMQ 5 that hold entries of other topics' records."""
 
 
 @dataclass(slots=True)
@@ -229,7 +227,10 @@ def _compare_queues(compared: QueueCompared, store: Path, queue_rows: QueueRows)
     grouped = queue_rows.grouped()
     entries = grouped.entries.view(check_queue.ENTRY_FIELDS)
     log = CommitLog(store / "commitlog")
+    batch_topics = existing.batch_topics(store)
     for topic, queue_id, own in grouped.queues:
+        if topic in batch_topics:
+            continue
         records = QueueRecords(
             topic,
             queue_id,
@@ -332,10 +333,10 @@ class _Verify:
         for one in results:
             sound.update(one.queues.sound)
         names = ConsumeQueues(self.store / "consumequeue").names()
-        light = [name for name in names if name.topic.startswith(LIGHT_QUEUE_PREFIX)]
+        light = [name for name in names if name.topic.startswith(existing.LIGHT_QUEUE_PREFIX)]
         if light:
             self.report.notes.append(
-                f"{len(light)} light queues ({LIGHT_QUEUE_PREFIX}) not compared"
+                f"{len(light)} light queues ({existing.LIGHT_QUEUE_PREFIX}) not compared"
             )
             names = [name for name in names if name not in light]
         tasks = [
