@@ -66,6 +66,7 @@ SYS_FLAG_STORE_HOST_V6: Final = 0x20
 
 CRC_MASK: Final = 0x7FFFFFFF
 CRC_PROPERTY_BYTES: Final = 20
+_CRC_NAME: Final = props.CRC32.encode() + b"\x01"
 
 HEAD: Final = struct.Struct(">iiiiiqqiq")
 """total_size .. born_timestamp_ms: 48 bytes."""
@@ -250,38 +251,51 @@ def _check_crc(
 ) -> None:
     if len(body) and zlib.crc32(body) & CRC_MASK != body_crc:
         raise RecordError(Reason.CRC, "its body does not have its checksum", physical_offset)
-    name = props.CRC32.encode() + b"\x01"
     tail = bytes(properties[-CRC_PROPERTY_BYTES:])
-    if len(tail) == CRC_PROPERTY_BYTES and tail.startswith(name) and tail.endswith(b"\x02"):
-        digits = tail[len(name) : -1]
-        whole = zlib.crc32(record[:-CRC_PROPERTY_BYTES]) & CRC_MASK
-        if digits != _crc_digits(whole):
-            raise RecordError(Reason.CRC, "it does not have its own checksum", physical_offset)
+    if _is_crc_tail(tail) and tail != _crc_tail(record[:-CRC_PROPERTY_BYTES]):
+        raise RecordError(Reason.CRC, "it does not have its own checksum", physical_offset)
 
 
-def _crc_digits(crc: int) -> bytes:
-    return f"{crc:010d}"[::-1].encode()
+def _is_crc_tail(tail: bytes) -> bool:
+    return len(tail) == CRC_PROPERTY_BYTES and tail.startswith(_CRC_NAME) and tail.endswith(b"\x02")
+
+
+def _crc_tail(before: bytes | memoryview) -> bytes:
+    digits = f"{zlib.crc32(before) & CRC_MASK:010d}"[::-1]
+    return _CRC_NAME + digits.encode() + b"\x02"
 
 
 def encode(record: Record, *, append_crc: bool = False) -> bytes:
     """Write a record; ``total_size`` and ``body_crc`` are computed, not taken from it.
 
     Which host width is written follows the hosts themselves; the sys_flag bits are set to agree.
-    ``magic`` chooses the version. With ``append_crc`` the properties get RocketMQ 5's CRC tail.
+    ``magic`` chooses the version. With ``append_crc`` the properties get RocketMQ 5's CRC tail, in
+    place of one that they end with.
 
-    :raises RecordError: when a part is longer than its length field can say.
+    :raises RecordError: when a part does not fit its field, the topic is no text that UTF-8 can
+        write, a port is outside 0..65535, or the magic is not a record's.
+    :raises BadInput: when a host's address is none.
     """
+    if record.magic not in (MAGIC_V1, MAGIC_V2):
+        detail = f"cannot be written with magic {record.magic & 0xFFFFFFFF:#010x}"
+        raise RecordError(Reason.MAGIC, detail, record.physical_offset)
+    for host in (record.born_host, record.store_host):
+        if not 0 <= host.port <= 0xFFFF:
+            detail = f"cannot be written with port {host.port}"
+            raise RecordError(Reason.HOST, detail, record.physical_offset)
     born, store = pack_address(record.born_host.address), pack_address(record.store_host.address)
     sys_flag = record.sys_flag & ~(SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6)
     sys_flag |= SYS_FLAG_BORN_HOST_V6 if len(born) > 4 else 0
     sys_flag |= SYS_FLAG_STORE_HOST_V6 if len(store) > 4 else 0
-    topic = record.topic.encode()
     topic_length = TOPIC_LENGTH_V2 if record.magic == MAGIC_V2 else TOPIC_LENGTH_V1
     properties = record.properties
     crc_bytes = CRC_PROPERTY_BYTES if append_crc else 0
+    if append_crc and _is_crc_tail(properties[-CRC_PROPERTY_BYTES:]):
+        properties = properties[:-CRC_PROPERTY_BYTES]
     if append_crc and properties and not properties.endswith(b"\x02"):
         properties += b"\x02"
     try:
+        topic = record.topic.encode()
         parts = [
             b"",
             born + PORT.pack(record.born_host.port),
@@ -306,14 +320,11 @@ def encode(record: Record, *, append_crc: bool = False) -> bytes:
             sys_flag,
             record.born_timestamp_ms,
         )
-    except struct.error as error:
+    except (struct.error, UnicodeEncodeError) as error:
         detail = f"cannot be written: {error}"
         raise RecordError(Reason.SIZE, detail, record.physical_offset) from error
     encoded = b"".join(parts)
-    if append_crc:
-        digits = _crc_digits(zlib.crc32(encoded) & CRC_MASK)
-        encoded += props.CRC32.encode() + b"\x01" + digits + b"\x02"
-    return encoded
+    return encoded + _crc_tail(encoded) if append_crc else encoded
 
 
 def encode_blank(bytes_left: int) -> bytes:
