@@ -99,7 +99,7 @@ def _decompress_lz4(body: bytes, limit: int) -> bytes:
     try:
         while not decompressor.eof:
             part = decompressor.decompress(rest, max_length=_LZ4_STEP)
-            if not part and decompressor.needs_input:
+            if not part and decompressor.needs_input and not decompressor.eof:
                 message = "body ends in the middle of its LZ4 frame"
                 raise BodyError(message)
             rest = b""
