@@ -40,22 +40,19 @@ class BatchMember(NamedTuple):
 def encode(members: Iterable[BatchMember]) -> bytes:
     """Write the members in order.
 
-    :raises FormatError: when a member's properties do not fit their 16-bit length.
+    :raises FormatError: when a part of a member does not fit its field: properties of more than
+        32,767 bytes, a flag beyond 32 bits.
     """
     parts: list[bytes] = []
     for member in members:
         size = SMALLEST_MEMBER + len(member.body) + len(member.properties)
         try:
+            head = HEAD.pack(size, 0, 0, member.flag, len(member.body))
             tail = PROPERTIES_LENGTH.pack(len(member.properties))
         except struct.error as error:
-            message = f"batch member {len(parts)}: properties of {len(member.properties)} bytes"
+            message = f"batch member {len(parts)} cannot be written: {error}"
             raise FormatError(message) from error
-        parts.append(
-            HEAD.pack(size, 0, 0, member.flag, len(member.body))
-            + member.body
-            + tail
-            + member.properties
-        )
+        parts.append(head + member.body + tail + member.properties)
     return b"".join(parts)
 
 
