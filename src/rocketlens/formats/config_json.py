@@ -1,17 +1,25 @@
-"""RocketMQ's ``config/*.json`` files, in both dialects that its JSON library writes.
+r"""RocketMQ's ``config/*.json`` files, in the dialects that its JSON libraries write.
 
-Besides plain JSON that library (fastjson) writes, and these readers accept:
+Besides plain JSON those libraries (fastjson in RocketMQ 4, fastjson2 in 5.5) write, and these
+readers accept, maps with keys that are no strings:
 
-* integer map keys without quotes: ``{1:16,3:50}``;
-* objects as map keys: ``{{"queueId":0,"topic":"t"}:{...}}``. The key becomes the canonical JSON
-  text of the object, members sorted by name.
+==============================  ========================================  ========================
+written                         read as                                   where
+==============================  ========================================  ========================
+``{"a":1,"b":[]}``              ``{"a":1,"b":[]}``                        plain
+``{1:16,3:50}``                 ``{"1":16,"3":50}``                       queue ids, delay levels
+``{{"t":"T","q":0}:{"k":1}}``   ``{"{\"q\":0,\"t\":\"T\"}":{"k":1}}``     message queues
+==============================  ========================================  ========================
 
-Written is plain JSON, or (``unquoted_integer_keys``) the first of the two, which RocketMQ itself
-writes; it reads both. Source: ``ConfigManager``, ``TopicConfigManager``, ``ConsumerOffsetManager``.
+So an integer key becomes its text (or stays an integer, if asked), and an object that is a key its
+compact JSON text, members sorted by name. Of two members with one name the last counts.
+
+RocketMQ indents with tabs, one member a line; only fastjson leaves integer keys on the line of what
+is before them. Source: ``ConfigManager``, ``TopicConfigManager``, ``ConsumerOffsetManager``.
 """
 
 import json
-import re
+from enum import StrEnum
 from typing import Any, Final
 
 from rocketlens.errors import ConfigError
@@ -19,47 +27,91 @@ from rocketlens.errors import ConfigError
 MAX_DEPTH: Final = 64
 """Nesting that is followed; RocketMQ's own files have 4 levels."""
 
-_STRING: Final = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+
+class Dialect(StrEnum):
+    """How a file is written; each is read by every version."""
+
+    PLAIN = "plain"
+    """Compact JSON that any reader takes: every key is a string."""
+    FASTJSON = "fastjson"
+    """As RocketMQ 4 writes its files."""
+    FASTJSON2 = "fastjson2"
+    """As RocketMQ 5.5 writes its files."""
 
 
-def loads(content: bytes | str) -> Any:
-    """Read either dialect.
+def loads(content: bytes | str, *, integer_keys: bool = False) -> Any:
+    """Read any of the dialects. O(n).
 
-    :raises ConfigError: when it is neither, or nested deeper than 64 levels.
+    ``integer_keys``: give keys that are unquoted integers as ``int``, not as their text, so that
+    :func:`dumps` can write them as they were.
+
+    :raises ConfigError: when it is none of them, or nested deeper than 64 levels.
     """
     text = content.decode("utf-8", "replace") if isinstance(content, bytes) else content
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
-        pass
+        return _read_dialect(text, integer_keys=integer_keys)
+    if _is_too_deep(value):
+        message = f"nested deeper than {MAX_DEPTH} levels"
+        raise ConfigError(message)
+    return value
+
+
+def dumps(value: Any, dialect: Dialect = Dialect.PLAIN) -> str:
+    """Write a value of dictionaries, lists, strings, numbers, booleans and None.
+
+    Keys that are ``int`` are written without quotes, except in plain JSON.
+    """
+    if dialect is Dialect.PLAIN:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _indented(value, dialect, "\n")
+
+
+def _indented(value: Any, dialect: Dialect, line_start: str) -> str:
+    inner_start = line_start + "\t"
+    if isinstance(value, dict) and value:
+        members = []
+        for key, member in value.items():
+            is_integer = isinstance(key, int)
+            before = "" if is_integer and dialect is Dialect.FASTJSON else inner_start
+            name = str(key) if is_integer else json.dumps(key, ensure_ascii=False)
+            members.append(f"{before}{name}:{_indented(member, dialect, inner_start)}")
+        return "{" + ",".join(members) + line_start + "}"
+    if isinstance(value, list) and value:
+        items = [inner_start + _indented(item, dialect, inner_start) for item in value]
+        return "[" + ",".join(items) + line_start + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _is_too_deep(value: Any) -> bool:
+    layer = [value]
+    for _ in range(MAX_DEPTH + 1):
+        layer = [
+            inner
+            for outer in layer
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+    return bool(layer)
+
+
+def _read_dialect(text: str, *, integer_keys: bool) -> Any:
     try:
-        return _Reader(text).read()
-    except (ValueError, IndexError, RecursionError) as error:
-        message = f"not JSON in either of RocketMQ's dialects: {error}"
-        raise ConfigError(message) from error
-
-
-def dumps(value: Any, *, unquoted_integer_keys: bool = False) -> str:
-    """Write compact JSON; with unquoted integer map keys as RocketMQ writes them if asked."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    if not unquoted_integer_keys:
-        return text
-    parts: list[str] = []
-    cursor = 0
-    for match in _STRING.finditer(text):
-        inner = match.group()[1:-1]
-        is_key = text[match.end() : match.end() + 1] == ":"
-        parts.append(text[cursor : match.start()])
-        parts.append(inner if is_key and re.fullmatch(r"-?\d+", inner) else match.group())
-        cursor = match.end()
-    return "".join([*parts, text[cursor:]])
+        return _Reader(text, integer_keys=integer_keys).read()
+    except IndexError:
+        message = "not JSON in any of RocketMQ's dialects: it ends too early"
+    except ValueError as error:
+        message = f"not JSON in any of RocketMQ's dialects: {error}"
+    raise ConfigError(message)
 
 
 class _Reader:
     """A JSON reader whose map keys may be any JSON value."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, integer_keys: bool) -> None:
         self.text = text
+        self.integer_keys = integer_keys
         self.cursor = 0
         self.decoder = json.JSONDecoder()
 
@@ -87,8 +139,8 @@ class _Reader:
         value, self.cursor = self.decoder.raw_decode(self.text, self.cursor)
         return value
 
-    def _object(self, depth: int) -> dict[str, Any]:
-        members: dict[str, Any] = {}
+    def _object(self, depth: int) -> dict[str | int, Any]:
+        members: dict[str | int, Any] = {}
         self.cursor += 1
         self._skip_space()
         if self.text[self.cursor] == "}":
@@ -97,7 +149,7 @@ class _Reader:
         while True:
             key = self._value(depth + 1)
             self._expect(":")
-            members[_key_text(key)] = self._value(depth + 1)
+            members[self._key(key)] = self._value(depth + 1)
             if not self._another("}"):
                 return members
 
@@ -130,13 +182,12 @@ class _Reader:
         self.cursor += 1
         return mark == ","
 
-
-def _key_text(key: Any) -> str:
-    if isinstance(key, str):
-        return key
-    if isinstance(key, int) and not isinstance(key, bool):
-        return str(key)
-    if isinstance(key, dict):
-        return json.dumps(key, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    message = f"a map key is {type(key).__name__}"
-    raise ValueError(message)
+    def _key(self, key: Any) -> str | int:
+        if isinstance(key, str):
+            return key
+        if isinstance(key, int) and not isinstance(key, bool):
+            return key if self.integer_keys else str(key)
+        if isinstance(key, dict):
+            return json.dumps(key, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+        message = f"a map key is {type(key).__name__}"
+        raise ValueError(message)
