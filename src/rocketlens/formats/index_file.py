@@ -39,6 +39,7 @@ Source: ``IndexFile``, ``IndexHeader``.
 import re
 import struct
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens.errors import IndexFileError
@@ -56,6 +57,14 @@ SLOT_BYTES: Final = 4
 ENTRY_BYTES: Final = 20
 DEFAULT_SLOT_COUNT: Final = 5_000_000
 DEFAULT_ENTRY_COUNT: Final = 20_000_000
+
+_MOST_CANDIDATES: Final = 100_000
+"""Places that are tried for an entry. In a real file they number the entries and slots of one
+record, at most 16,386 each; more is a file made to be searched for hours."""
+_MOST_ENTRIES_OF_A_RECORD: Final = 16_386
+"""A key a byte in 32,767 bytes of properties, the unique key and the tags."""
+_WITNESSES: Final = 32
+_BLOCK_BYTES: Final = 1 << 20
 
 
 class IndexHeader(NamedTuple):
@@ -152,7 +161,13 @@ def find_geometry(content: "Searchable", likely: Iterable[Geometry] = ()) -> Geo
     for slot_count in _possible_slot_counts(content, header) if header.last_entry else ():
         entry_count, odd_bytes = divmod(size - HEADER_BYTES - slot_count * SLOT_BYTES, ENTRY_BYTES)
         geometry = Geometry(slot_count, entry_count)
-        if not odd_bytes and fits(content, header, geometry):
+        # A message has several entries, so counts that are a few entries off can fit, too.
+        is_right = _hangs_right if header.end_offset else _is_whole
+        if (
+            not odd_bytes
+            and fits(content, header, geometry)
+            and is_right(content, header, geometry)
+        ):
             return geometry
     message = "no slot and entry counts fit its content"
     raise IndexFileError(message)
@@ -176,6 +191,42 @@ def fits(content: "Searchable", header: IndexHeader, geometry: Geometry) -> bool
     )
 
 
+def _hangs_right(content: "Searchable", header: IndexHeader, geometry: Geometry) -> bool:
+    """Say whether the newest entries are below the newest of their own hash's chain."""
+    last = header.last_entry
+    for number in range(max(1, last - _WITNESSES), last):
+        key_hash = decode_entry(content, geometry, number).key_hash
+        head = geometry.slot_position(key_hash % geometry.slot_count)
+        # A broker that was killed may have written the slot of one entry more.
+        if not number <= SLOT.unpack_from(content, head)[0] <= last + 1:
+            return False
+    # Where the log begins an unused entry looks like its first, but for the hash.
+    return header.begin_offset > 0 or decode_entry(content, geometry, 1).key_hash > 0
+
+
+def _is_whole(content: "Searchable", header: IndexHeader, geometry: Geometry) -> bool:
+    """Say whether every chain is as the entries make it, and nothing stands behind them.
+
+    That much is asked of entries of offset 0, which look like none. O(file).
+    """
+    newest: dict[int, int] = {}
+    for number in range(1, header.last_entry + 1):
+        entry = decode_entry(content, geometry, number)
+        slot = entry.key_hash % geometry.slot_count
+        if entry.physical_offset or entry.previous_entry != newest.get(slot, 0):
+            return False
+        newest[slot] = number
+    behind = geometry.entry_position(header.last_entry + 1)
+    return (
+        len(newest) == header.used_slot_count
+        and all(
+            SLOT.unpack_from(content, geometry.slot_position(slot))[0] == number
+            for slot, number in newest.items()
+        )
+        and next(_nonzero_positions(content, behind), None) is None
+    )
+
+
 def _possible_slot_counts(content: "Searchable", header: IndexHeader) -> Iterator[int]:
     """Give the slot counts with which the header's end offset stands in the last entry.
 
@@ -183,18 +234,34 @@ def _possible_slot_counts(content: "Searchable", header: IndexHeader) -> Iterato
     that are not zero are few: the first of them behind the slots is the first entry's hash.
     """
     if header.end_offset:
-        needle = header.end_offset.to_bytes(8, "big")
         before = HEADER_BYTES + header.last_entry * ENTRY_BYTES + 4
-        position = content.find(needle, before)
-        while position >= 0:
+        needle = header.end_offset.to_bytes(8, "big")
+        for position in islice(_positions_of(content, needle, before), _MOST_CANDIDATES):
             slot_count, rest = divmod(position - before, SLOT_BYTES)
             if not rest:
                 yield slot_count
-            position = content.find(needle, position + 1)
+        return
+    if header.last_entry > _MOST_ENTRIES_OF_A_RECORD:
         return
     before = HEADER_BYTES + ENTRY_BYTES
-    for match in re.finditer(rb"[^\0]", content):
-        for start in range(match.start() - 3, match.start() + 1):
+    for position in islice(_nonzero_positions(content, HEADER_BYTES), _MOST_CANDIDATES):
+        for start in range(position - 3, position + 1):
             slot_count, rest = divmod(start - before, SLOT_BYTES)
             if not rest and slot_count > 0:
                 yield slot_count
+
+
+def _positions_of(content: "Searchable", needle: bytes, start: int) -> Iterator[int]:
+    position = content.find(needle, start)
+    while position >= 0:
+        yield position
+        position = content.find(needle, position + 1)
+
+
+def _nonzero_positions(content: "Searchable", first: int) -> Iterator[int]:
+    """Give the places from ``first`` on that are not zero; empty blocks cost a comparison."""
+    zeros = bytes(_BLOCK_BYTES)
+    for start in range(first, len(content), _BLOCK_BYTES):
+        block = content[start : start + _BLOCK_BYTES]
+        if block != zeros:
+            yield from (start + match.start() for match in re.finditer(rb"[^\0]", block))
