@@ -40,6 +40,9 @@ _OFFSET_TAIL = struct.Struct(">iq")
 _UNIQUE_TAIL = struct.Struct(">HIIH")
 _ADDRESS_BYTES = {32: 4, 56: 16}
 _MAX_PORT = 0xFFFF
+_MAX_OFFSET = 2**63 - 1
+_CLOCK_SET_BACK_MS = 1_000_000
+"""How far a producer's clock may fall behind the month it counts from, and count as its start."""
 
 
 def pack_address(address: str) -> bytes:
@@ -86,8 +89,17 @@ class OffsetMessageId:
     physical_offset: int
 
     def encode(self) -> str:
-        """Give the upper-case hex form, 32 or 56 characters."""
+        """Give the upper-case hex form, 32 or 56 characters.
+
+        :raises BadInput: when a part does not fit its field: what :meth:`decode` would refuse.
+        """
         packed = pack_address(self.store_host.address)
+        if not 0 <= self.store_host.port <= _MAX_PORT:
+            message = f"{self.store_host.port} is no port: it is 0 .. {_MAX_PORT}"
+            raise BadInput(message)
+        if not 0 <= self.physical_offset <= _MAX_OFFSET:
+            message = f"{self.physical_offset} is no physical offset: it is 0 .. {_MAX_OFFSET}"
+            raise BadInput(message)
         tail = _OFFSET_TAIL.pack(self.store_host.port, self.physical_offset)
         return (packed + tail).hex().upper()
 
@@ -124,11 +136,45 @@ class UniqueKey:
     month_millis: int
     counter: int
 
-    def encode(self) -> str:
-        """Give the upper-case hex form, 32 or 56 characters."""
-        tail = _UNIQUE_TAIL.pack(
-            self.process_number, self.client_hash, self.month_millis, self.counter
+    @classmethod
+    def at(
+        cls,
+        now_ms: int,
+        address: str,
+        *,
+        process_id: int,
+        client_hash: int,
+        counter: int,
+        zone: tzinfo = UTC,
+        counted_from_ms: int | None = None,
+    ) -> Self:
+        """Make the key that a producer at ``address`` makes at ``now_ms`` (epoch milliseconds).
+
+        Of ``process_id`` and ``counter`` the low 16 bits count, of ``client_hash`` the low 32. A
+        running producer gives as ``counted_from_ms`` the :func:`month_start_ms` of ``zone`` that
+        it took when the month changed, and goes on with it when its clock is set back: up to
+        1,000 seconds before it then count as 0.
+        """
+        start_ms = month_start_ms(now_ms, zone) if counted_from_ms is None else counted_from_ms
+        month_millis = (now_ms - start_ms) & 0xFFFFFFFF
+        if month_millis > 2**32 - _CLOCK_SET_BACK_MS:
+            month_millis = 0
+        return cls(
+            address, process_id & 0xFFFF, client_hash & 0xFFFFFFFF, month_millis, counter & 0xFFFF
         )
+
+    def encode(self) -> str:
+        """Give the upper-case hex form, 32 or 56 characters.
+
+        :raises BadInput: when a part does not fit its field.
+        """
+        try:
+            tail = _UNIQUE_TAIL.pack(
+                self.process_number, self.client_hash, self.month_millis, self.counter
+            )
+        except struct.error as error:
+            message = f"{self} is no unique key: a part does not fit its field"
+            raise BadInput(message) from error
         return (pack_address(self.address) + tail).hex().upper()
 
     @classmethod
@@ -152,13 +198,23 @@ class UniqueKey:
         producers in another zone, and producers whose clock is ahead: it is shown to people, and
         never narrows a search.
         """
-        now = datetime.fromtimestamp(now_ms / 1000, zone)
-        month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-        guess = self._after(month)
+        month = _month_of(now_ms, zone)
+        guess = _epoch_ms(month) + self.month_millis
         if guess >= now_ms:
             last_month = (month - timedelta(days=1)).replace(day=1)
-            guess = self._after(last_month)
+            guess = _epoch_ms(last_month) + self.month_millis
         return guess
 
-    def _after(self, month: datetime) -> int:
-        return round(month.timestamp() * 1000) + self.month_millis
+
+def month_start_ms(now_ms: int, zone: tzinfo = UTC) -> int:
+    """Give when the month of ``now_ms`` began in ``zone``; both in epoch milliseconds."""
+    return _epoch_ms(_month_of(now_ms, zone))
+
+
+def _month_of(now_ms: int, zone: tzinfo) -> datetime:
+    now = datetime.fromtimestamp(now_ms / 1000, zone)
+    return now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+
+
+def _epoch_ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
