@@ -1,0 +1,155 @@
+"""The layout table in each format's docstring says what the format's structs do."""
+
+import re
+import struct
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from rocketlens import formats
+from rocketlens.formats import body_compression, config_json
+from rocketlens.formats import commitlog_record as records
+from rocketlens.formats.batch_body import BatchMember
+from rocketlens.formats.checkpoint import Checkpoint
+from rocketlens.formats.commitlog_record import Record
+from rocketlens.formats.consumequeue_entry import QueueEntry
+from rocketlens.formats.index_file import IndexEntry, IndexHeader
+
+MODULES = sorted(
+    path.stem
+    for path in Path(formats.__file__).parent.glob("*.py")
+    if path.stem != "__init__" and not path.stem.startswith("kernels")
+)
+
+# What one type of a table is: parts of a struct; H for a host's address, n for counted bytes.
+TYPES = {
+    "i8": "b",
+    "i16": "h",
+    "i32": "i",
+    "i64": "q",
+    "H+4": "Hi",
+    "i8+n": "bn",
+    "i16+n": "hn",
+    "i32+n": "in",
+}
+SIZES = {**{code: struct.calcsize(f">{code}") for code in "bhiq"}, "H": 4, "n": 0}
+
+# The structs of a module in the order in which its decoder reads them, and the class they fill.
+# A name of one letter is a part that no struct reads. Fields that only frame others are not kept.
+LAYOUTS = {
+    "batch_body": [(["HEAD", "n", "PROPERTIES_LENGTH", "n"], BatchMember)],
+    "checkpoint": [(["FIELDS"], Checkpoint)],
+    "commitlog_record": [
+        (
+            [
+                *["HEAD", "H", "PORT", "STORE_TIMESTAMP", "H", "PORT", "RETRY", "n"],
+                *["TOPIC_LENGTH_V1", "n", "PROPERTIES_LENGTH", "n"],
+            ],
+            Record,
+        )
+    ],
+    "consumequeue_entry": [(["ENTRY"], QueueEntry)],
+    "index_file": [(["HEADER"], IndexHeader), (["ENTRY"], IndexEntry)],
+}
+FRAMING = {"batch_body": {"total_size", "magic", "body_crc"}}
+# A table of values instead of a layout; a test below reads it.
+VALUE_TABLES = {"body_compression", "config_json"}
+
+
+def tables_of(module):
+    """Every table of the docstring: a list of rows, each a dictionary by column name."""
+    lines = (module.__doc__ or "").splitlines()
+    rules = [at for at, line in enumerate(lines) if re.fullmatch(r"=+( +=+)+", line)]
+    tables = []
+    for top, middle, bottom in zip(rules[::3], rules[1::3], rules[2::3], strict=True):
+        starts = [match.start() for match in re.finditer("=+", lines[top])]
+        spans = list(zip(starts, [*starts[1:], None], strict=True))
+
+        def cells(line, spans=spans):
+            return [line[start:stop].strip() for start, stop in spans]
+
+        names = cells(lines[middle - 1])
+        rows = [dict(zip(names, cells(line), strict=True)) for line in lines[middle + 1 : bottom]]
+        # A line without its first cell goes on with the notes of the row above.
+        tables.append([row for row in rows if row[names[0]]])
+    return tables
+
+
+def module_of(name):
+    return import_module(f"rocketlens.formats.{name}")
+
+
+def field_names(kind):
+    return list(getattr(kind, "_fields", getattr(kind, "__dataclass_fields__", ())))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_format_has_a_table_that_is_checked(name):
+    assert tables_of(module_of(name))
+    assert (name in LAYOUTS) != (name in VALUE_TABLES)
+    assert name in VALUE_TABLES or len(tables_of(module_of(name))) == len(LAYOUTS[name])
+
+
+@pytest.mark.parametrize("name", sorted(LAYOUTS))
+def test_types_in_a_layout_table_are_those_of_the_structs(name):
+    module = module_of(name)
+    for table, (parts, _) in zip(tables_of(module), LAYOUTS[name], strict=True):
+        structs = [getattr(module, part) for part in parts if len(part) > 1]
+        assert all(one.format[0] == ">" for one in structs)
+        coded = [part if len(part) == 1 else getattr(module, part).format[1:] for part in parts]
+        assert "".join(TYPES[row["type"]] for row in table) == "".join(coded)
+
+
+@pytest.mark.parametrize("name", sorted(LAYOUTS))
+def test_offsets_in_a_layout_table_are_sums_of_the_types_before(name):
+    for table in tables_of(module_of(name)):
+        offset = 0
+        for row in table:
+            assert int(row["offset"]) == offset, row
+            offset += sum(SIZES[code] for code in TYPES[row["type"]])
+
+
+@pytest.mark.parametrize("name", sorted(LAYOUTS))
+def test_fields_in_a_layout_table_are_those_of_the_class_in_order(name):
+    for table, (_, kind) in zip(tables_of(module_of(name)), LAYOUTS[name], strict=True):
+        framing = FRAMING.get(name, set())
+        assert [row["field"] for row in table if row["field"] not in framing] == field_names(kind)
+
+
+def test_sizes_named_beside_the_structs_are_theirs():
+    for name, constant, size in [
+        ("checkpoint", "CHECKPOINT_BYTES", 4096),
+        ("consumequeue_entry", "ENTRY_BYTES", module_of("consumequeue_entry").ENTRY.size),
+        ("index_file", "HEADER_BYTES", module_of("index_file").HEADER.size),
+        ("index_file", "ENTRY_BYTES", module_of("index_file").ENTRY.size),
+        ("index_file", "SLOT_BYTES", module_of("index_file").SLOT.size),
+        ("commitlog_record", "CRC_PROPERTY_BYTES", len("__CRC32#") + 12),
+    ]:
+        assert getattr(module_of(name), constant) == size
+    table = tables_of(records)[0]
+    smallest = sum(SIZES[code] for row in table for code in TYPES[row["type"]])
+    assert smallest == records.SMALLEST_RECORD
+
+
+def test_the_compression_table_names_what_each_flag_writes():
+    first_bytes = {"zlib": b"\x78", "LZ4": b"\x04\x22\x4d\x18", "Zstandard": b"\x28\xb5\x2f\xfd"}
+    rows = tables_of(body_compression)[0]
+    compressed, *kinds = rows
+    assert int(compressed["sysFlag"], 16) == body_compression.COMPRESSED
+    assert [int(row["sysFlag"], 16) for row in kinds] == [
+        0,
+        body_compression.LZ4,
+        body_compression.ZSTD,
+        body_compression.ZLIB,
+    ]
+    for row in kinds:
+        assert int(row["mask"], 16) == body_compression.TYPE_MASK
+        packed = body_compression.compress(b"body", int(row["sysFlag"], 16) | 1)
+        assert packed.startswith(first_bytes[row["meaning"].split()[0]]), row
+
+
+def test_the_dialect_table_reads_as_it_says():
+    for row in tables_of(config_json)[0]:
+        written, read_as = row["written"].strip("`"), row["read as"].strip("`")
+        assert config_json.dumps(config_json.loads(written)) == read_as
