@@ -1,0 +1,34 @@
+"""Hosts, messages and answers as values."""
+
+import dataclasses
+
+import pytest
+
+from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+from rocketlens.model.message import Host, Message
+
+
+def test_a_host_is_written_with_brackets_round_ipv6():
+    assert str(Host("10.0.0.1", 10911)) == "10.0.0.1:10911"
+    assert str(Host("::1", 10911)) == "[::1]:10911"
+
+
+@pytest.mark.parametrize("kind", [Answer, Coverage, Message])
+def test_values_cannot_be_changed(kind):
+    assert dataclasses.fields(kind)
+    assert kind.__dataclass_params__.frozen
+    assert not hasattr(kind, "__dict__") or "__dict__" not in kind.__slots__
+
+
+def test_an_answer_is_its_messages_and_names_what_failed():
+    searched = Coverage("index/1", SourceKind.INDEX_FILE, SourceState.SEARCHED, 5)
+    damaged = Coverage("index/2", SourceKind.INDEX_FILE, SourceState.DAMAGED, error="cyclic")
+    failed = Coverage("0", SourceKind.COMMIT_LOG, SourceState.FAILED, error="cannot be read")
+    answer = Answer("q", (), complete=False, coverage=(searched, damaged, failed))
+    assert answer.failures == (failed,)
+    assert (len(answer), list(answer)) == (0, [])
+
+
+def test_words_of_coverage_are_what_the_command_line_prints():
+    assert [str(state) for state in SourceState] == ["searched", "damaged", "failed"]
+    assert {str(kind) for kind in SourceKind} >= {"commit_log", "index_file", "tail"}
