@@ -1,0 +1,69 @@
+"""The tree of errors is as its docstring draws it."""
+
+import inspect
+import re
+
+import pytest
+
+from rocketlens import errors
+from rocketlens.model.answer import Answer
+
+LINE = re.compile(r"^ *([│ ]*)[├└]── (\w+) ")
+
+
+def drawn():
+    """Name and parent of every error in the drawing."""
+    branch = {0: "RocketLensError"}
+    for line in errors.__doc__.splitlines():
+        if match := LINE.match(line):
+            depth = len(match.group(1)) // 4 + 1
+            branch[depth] = match.group(2)
+            yield match.group(2), branch[depth - 1]
+
+
+def defined():
+    return {
+        name: kind
+        for name, kind in vars(errors).items()
+        if inspect.isclass(kind) and kind.__module__ == errors.__name__
+    }
+
+
+def test_every_error_drawn_exists_under_the_parent_it_is_drawn_under():
+    for name, parent in drawn():
+        assert defined()[name].__bases__[0].__name__ == parent
+
+
+def test_every_error_that_exists_is_drawn_once():
+    names = [name for name, _ in drawn()]
+    assert sorted([*names, "RocketLensError"]) == sorted(defined())
+
+
+@pytest.mark.parametrize("name", sorted(defined()))
+def test_every_error_says_its_code_and_whether_to_try_again(name):
+    kind = defined()[name]
+    assert kind.code is None or isinstance(kind.code, int)
+    assert isinstance(kind.retriable, bool)
+
+
+def test_not_found_and_could_not_look_are_never_taken_for_each_other():
+    assert not issubclass(errors.MessageNotFound, errors.AnswerIncomplete)
+    assert not issubclass(errors.AnswerIncomplete, errors.MessageNotFound)
+    answer = Answer("q", (), complete=False)
+    assert errors.AnswerIncomplete("text", answer).answer is answer
+
+
+def test_python_code_catches_them_as_what_they_are():
+    for name in ("BadInput", "FormatError", "RecordError", "ConfigError"):
+        assert issubclass(defined()[name], ValueError)
+    assert issubclass(errors.MessageNotFound, LookupError)
+
+
+def test_a_record_error_names_its_place_where_it_is_known():
+    known = errors.RecordError("crc", "is not what was stored", 91)
+    assert (str(known), known.reason, known.physical_offset) == (
+        "record at physical offset 91: is not what was stored",
+        "crc",
+        91,
+    )
+    assert str(errors.RecordError("crc", "is wrong")) == "record: is wrong"
