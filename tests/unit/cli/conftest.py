@@ -83,6 +83,12 @@ def record(physical_offset: int, **fields: Any) -> Record:
 
 
 @pytest.fixture
+def make_record():
+    """Give ``make_record(physical_offset, **fields) -> Record``."""
+    return record
+
+
+@pytest.fixture
 def write_store(tmp_path):
     """Give ``write_store(message, ...)``: each a dict of record fields, ``properties`` a dict."""
 
