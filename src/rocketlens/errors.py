@@ -4,19 +4,29 @@
 
     RocketLensError
     ├── BadInput              what the caller gave cannot be used; says what, and what would do
-    │   └── MessageIllegal    a message that RocketMQ would not store
+    │   ├── MessageIllegal    a message that RocketMQ would not store
+    │   └── AddressNotAllowed an address that neither configuration nor route has named
     ├── FormatError           bytes that are not what their format says
     │   ├── RecordError       a commit log record (``reason``, ``physical_offset``)
     │   ├── BodyError         a message body that cannot be decompressed, or is too large
     │   ├── IndexFileError    an index file
     │   ├── CheckpointError   a checkpoint
     │   └── ConfigError       a config/*.json file, or an option taken from one
+    ├── ProtocolError         what the other end of a connection sent (``closes``)
+    │   ├── FrameError        lengths that cannot be; the connection must be closed
+    │   ├── HeaderError       a header that is not what its codec says; likewise
+    │   ├── FieldError        a header field that is missing, or not of its type (``field``)
+    │   └── CommandBodyError  a command's JSON body
     ├── StoreError            a store directory as a whole
     │   ├── NotAStore         there is no commit log in it
     │   ├── StoreLocked       another process owns it
     │   ├── StoreChanged      it changed under an operation that needed it to stand still
     │   ├── StoreFull         no room for another record now; reads go on, and sends once there is
     │   └── StoreFailed       a write or sync failed: nothing is stored any more, reads go on
+    ├── RemotingError         a call to another process that brought no answer (``address``)
+    │   ├── ConnectFailed     nobody accepts connections there; nothing was sent
+    │   ├── ConnectionLost    the connection ended before the answer came
+    │   └── CallTimeout       the answer did not come in time
     ├── MessageNotFound       everything was searched, and the message is not there
     ├── AnswerIncomplete      not found, but something could not be searched (``answer``)
     └── SparkUnavailable      no usable JDK or PySpark on this machine
@@ -52,6 +62,10 @@ class MessageIllegal(BadInput):
     """A message that RocketMQ would not store: too large, or a topic that it would refuse."""
 
     code = 13
+
+
+class AddressNotAllowed(BadInput):
+    """An address that neither configuration nor route has named: it is never dialled."""
 
 
 class FormatError(RocketLensError, ValueError):
@@ -91,6 +105,51 @@ class ConfigError(FormatError):
     """A ``config/*.json`` file that is not JSON in either of RocketMQ's dialects."""
 
 
+class ProtocolError(RocketLensError, ValueError):
+    """What the other end of a connection sent is not RocketMQ's remoting protocol.
+
+    ``closes`` says whether the connection is lost with it: after a bad frame or header nobody
+    knows where the next frame begins, and RocketMQ closes, too. Otherwise the request is answered
+    with ``code`` and ``remark``, and the connection goes on.
+    """
+
+    code = 1
+    closes: ClassVar[bool] = True
+
+    @property
+    def remark(self) -> str:
+        """The text that a server answers with."""
+        return str(self)
+
+
+class FrameError(ProtocolError):
+    """A frame whose lengths cannot be, or are over the limit."""
+
+
+class HeaderError(ProtocolError):
+    """A command's header that its codec cannot read."""
+
+
+class FieldError(ProtocolError):
+    """A field of a command's header that is missing, or not of its type.
+
+    ``field`` is its name on the wire; ``java`` begins as RocketMQ's own remark would.
+    """
+
+    closes = False
+
+    def __init__(self, field: str, java: str) -> None:
+        """Keep the field's name."""
+        super().__init__(java)
+        self.field = field
+
+
+class CommandBodyError(ProtocolError):
+    """A command's JSON body that cannot be read, or lacks what it must have."""
+
+    closes = False
+
+
 class StoreError(RocketLensError):
     """A store directory that cannot be used as a whole."""
 
@@ -126,6 +185,32 @@ class StoreFailed(StoreError):
     """
 
     code = 14
+
+
+class RemotingError(RocketLensError):
+    """A call to another process that brought no answer; ``address`` is where it went.
+
+    Whether the request was carried out there is unknown, except after :class:`ConnectFailed`.
+    """
+
+    retriable = True
+
+    def __init__(self, address: str, text: str) -> None:
+        """Keep the address, with which the text begins."""
+        super().__init__(f"{address}: {text}")
+        self.address = address
+
+
+class ConnectFailed(RemotingError):
+    """Nobody accepts connections at the address, or none in time; nothing was sent."""
+
+
+class ConnectionLost(RemotingError):
+    """The connection ended before the answer came."""
+
+
+class CallTimeout(RemotingError, TimeoutError):
+    """The answer did not come in time."""
 
 
 class MessageNotFound(RocketLensError, LookupError):

@@ -37,15 +37,18 @@ DEFAULT_QUERY_MESSAGES: Final = 64
 ANSWER_BYTES: Final = 1024 * 1024 * 1024
 """Bodies held by one answer, in bytes; the newest messages are kept and the answer says so."""
 
-INDEX_CHECK_BYTES: Final = 48 * 1024 * 1024
-"""Index files of at most this many used bytes together are checked whole before they are used.
+INDEX_CHECK_ENTRIES: Final = 400_000
+"""Index files of at most so many entries together are checked whole before they are used.
 
-Checking costs about 10 ms per MiB. Larger ones are checked along each path that a look-up walks.
-RocketMQ checks nothing.
+That takes 0.1 s, and numpy, which takes longer to load. Larger ones are checked at some places and
+along each path that a look-up walks. RocketMQ checks nothing.
 """
 
-CHAIN_WITNESSES: Final = 16
-"""Entries of other keys on a chain that are compared with the log on a look-up, at most."""
+TOPIC_SCAN_BYTES: Final = 4 * 1024 * 1024 * 1024
+"""Log of at most so many bytes is read for deleted topics before a key is said to be in no topic.
+
+That takes a second a GiB. Of a larger log, some places are.
+"""
 
 DAMAGE_REPORTS: Final = 1_000
 """Damaged places named one by one in an answer or report; the rest are counted."""
@@ -64,3 +67,86 @@ TAIL_ENTRIES: Final = 32_000_000
 
 What is beyond is read again by each query. RocketMQ answers nothing for such log.
 """
+
+FRAME_BYTES: Final = 16 * 1024 * 1024
+"""Largest frame of the remoting protocol, its four length bytes included. RocketMQ: the same."""
+
+REQUEST_HEADER_BYTES: Final = 512 * 1024
+"""Largest header that a server reads: JSON can grow to 30 times its size in memory.
+
+The properties of a message, at most 32,767 bytes, become at most 192 KiB in JSON. RocketMQ: only
+the frame bounds it.
+"""
+
+HEADER_BYTES: Final = 8 * 1024 * 1024
+"""Largest header that a client reads: the reply to a batch names every message, 33 bytes each."""
+
+EXT_FIELDS: Final = 1_024
+"""Fields in one header, at most. RocketMQ's own headers have up to 25."""
+
+JSON_DEPTH: Final = 64
+"""Nesting that is followed in a command's body; RocketMQ's own have 6 levels."""
+
+JSON_BODY_BYTES: Final = FRAME_BYTES
+"""Largest JSON body that is read, unless less is asked for: a broker's topics, a cluster's."""
+
+CLIENT_JSON_BODY_BYTES: Final = 1024 * 1024
+"""Largest JSON body that a broker reads from a client: heartbeats and lists of queues."""
+
+UNANSWERED_REQUESTS: Final = 10_000
+"""Requests of one connection that a server works on at once; more are answered with "busy".
+
+RocketMQ: 10,000 in the queue of its senders (sendThreadPoolQueueCapacity), over all connections.
+"""
+
+PENDING_REQUESTS: Final = 65_535
+"""Requests that one connection waits for. RocketMQ: 65,535 (clientAsyncSemaphoreValue)."""
+
+CONNECTIONS: Final = 10_000
+"""Connections that a server has at once; more are closed as they come. RocketMQ: no limit."""
+
+REQUESTS_IN_FLIGHT: Final = 100_000
+"""Requests of all connections that a server works on at once; more are answered with "busy"."""
+
+UNSENT_BYTES: Final = 64 * 1024 * 1024
+"""Bytes that wait for one peer to read them; with more, the connection is closed.
+
+A server reads no more requests of a peer that is far behind, so only answers that were under way
+already come to this. RocketMQ: no limit.
+"""
+
+UNSENT_PAUSE_BYTES: Final = 256 * 1024
+"""Bytes waiting for one peer from which on no more of its requests are read."""
+
+BUFFERED_BYTES: Final = 1024 * 1024 * 1024
+"""Bytes of all connections, unsent and of frames not complete; then the largest are closed."""
+
+SLOWEST_FRAME_BYTES_PER_S: Final = 1024
+"""A frame that comes slower than this over FRAME_DEADLINE_S ends its connection."""
+
+FRAME_DEADLINE_S: Final = 10.0
+"""Seconds in which a small frame must be there, and a TLS handshake done."""
+
+IDLE_S: Final = 120.0
+"""Seconds without a byte either way after which a server closes a connection. RocketMQ: 120."""
+
+CONNECT_TIMEOUT_S: Final = 3.0
+"""Seconds to wait for a connection. RocketMQ: 3."""
+
+CALL_TIMEOUT_S: Final = 3.0
+"""Seconds to wait for an answer, unless told otherwise. RocketMQ: 3, its admin tools 5."""
+
+RECONNECT_DELAYS_S: Final = (0.05, 1.0)
+"""Seconds until an address that refused is dialled again: the first, doubled up to the last."""
+
+NAMESRV_BROKERS: Final = 10_000
+"""Brokers that a name server keeps; more are refused. RocketMQ: no limit."""
+
+NAMESRV_QUEUE_DATAS: Final = 1_000_000
+"""Topics times brokers that a name server keeps; more are refused. RocketMQ: no limit."""
+
+KV_BYTES: Final = 4 * 1024 * 1024
+"""Names and values that a name server keeps, in UTF-8 bytes together. RocketMQ: no limit."""
+
+ADDRESS_CHARACTERS: Final = 300
+"""Longest address, cluster or broker name that a name server keeps."""

@@ -1,0 +1,46 @@
+"""One command of the protocol, as both header codecs read and write it."""
+
+from typing import Final, NamedTuple
+
+from rocketlens.wire.codes import V5_5_0, LanguageCode
+
+RESPONSE_FLAG: Final = 1
+ONE_WAY_FLAG: Final = 2
+
+NO_EXT_FIELDS: Final[dict[str, str]] = {}
+"""Shared by all commands without any; nothing may be put in."""
+
+OUR_LANGUAGE: Final = LanguageCode.PYTHON
+OUR_VERSION: Final = V5_5_0
+
+
+class RemotingCommand(NamedTuple):
+    """A request or a response.
+
+    A named tuple, because a broker makes two for each message: a frozen dataclass of this size
+    takes five times as long to build.
+
+    ``code`` is a request code or a response code (an int, for it may be one we don't know);
+    ``opaque`` is chosen by whoever requests, unique among the requests of its connection that
+    wait, and echoed; ``ext_fields`` is the command's own header, flattened to text (shared, not
+    copied: change it only where you made it); ``body`` is empty where there is none.
+    """
+
+    code: int
+    opaque: int = 0
+    flag: int = 0
+    remark: str | None = None
+    ext_fields: dict[str, str] = NO_EXT_FIELDS
+    body: bytes = b""
+    language: LanguageCode = OUR_LANGUAGE
+    version: int = OUR_VERSION
+
+    @property
+    def is_response(self) -> bool:
+        """Say whether this answers a request."""
+        return self.flag & RESPONSE_FLAG != 0
+
+    @property
+    def is_one_way(self) -> bool:
+        """Say whether this is a request that must not be answered."""
+        return self.flag & ONE_WAY_FLAG != 0

@@ -1,0 +1,148 @@
+"""Frames: how commands follow one another on a connection.
+
+======  =====  ==============  ===============================================================
+offset  type   field           notes
+======  =====  ==============  ===============================================================
+0       i32    length          of everything after this field
+4       i8     header_codec    0 JSON, 1 binary; each frame names its own
+5       i24    header_length   at most length - 4
+8       n      header
+8+n     rest   body            may be empty
+======  =====  ==============  ===============================================================
+
+All integers big endian. There is no greeting. A first byte of 0x16 is a TLS handshake: as a length
+it would be far over the limit, so the two cannot be confused.
+
+Drawbacks to know: no checksum, so a frame that was cut or changed is found only by its lengths
+and its header.
+Source: ``NettyDecoder``, ``RemotingCommand``.
+"""
+
+import struct
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.errors import BadInput, FrameError
+
+JSON_CODEC: Final = 0
+BINARY_CODEC: Final = 1
+TLS_HANDSHAKE: Final = 0x16
+"""First byte of a connection that begins with TLS."""
+
+LENGTH_BYTES: Final = 4
+PREFIX_BYTES: Final = 8
+SMALLEST_LENGTH: Final = PREFIX_BYTES - LENGTH_BYTES
+HEADER_LENGTH_MASK: Final = 0xFFFFFF
+
+PREFIX: Final = struct.Struct(">ii")
+LENGTH: Final = struct.Struct(">i")
+
+
+Frame = tuple[int, bytes, bytes]
+"""Header codec, header, body. What the header says is the codec's affair."""
+
+
+def encode(header: bytes, body: bytes = b"", codec: int = JSON_CODEC) -> bytes:
+    """Write a frame.
+
+    :raises BadInput: when it would be larger than 16 MiB, which no peer reads.
+    """
+    header_length = len(header)
+    length = SMALLEST_LENGTH + header_length + len(body)
+    if length > limits.FRAME_BYTES - LENGTH_BYTES:
+        raise BadInput(f"a frame of {length} bytes is over the limit of {limits.FRAME_BYTES}")
+    return PREFIX.pack(length, codec << 24 | header_length) + header + body
+
+
+class FrameSplitter:
+    """Cuts a stream of bytes into frames, wherever its chunks end.
+
+    Holds at most one frame and one chunk. Lengths are judged as soon as they are there, before
+    anything is kept for them.
+    """
+
+    __slots__ = ("_held", "_needed", "failure", "max_frame_bytes", "max_header_bytes")
+
+    def __init__(
+        self,
+        max_frame_bytes: int = limits.FRAME_BYTES,
+        max_header_bytes: int = limits.HEADER_BYTES,
+    ) -> None:
+        self.max_frame_bytes = max_frame_bytes
+        self.max_header_bytes = max_header_bytes
+        self.failure: FrameError | None = None
+        """Why no more frames will come; set once, and for good."""
+        self._held = bytearray()
+        self._needed = LENGTH_BYTES
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of a frame that is not complete; 0 between frames."""
+        return len(self._held)
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """Take the next bytes and give the frames that they complete, in order.
+
+        Never raises: once lengths lie, ``failure`` says how, and all that follows is dropped.
+        Costs O(len(chunk)), and a copy of what is held when a frame completes.
+        """
+        if self.failure is not None:
+            return []
+        frames: list[Frame] = []
+        held = self._held
+        if not held:
+            end = self._split(chunk, frames)
+            if end < len(chunk) and self.failure is None:
+                held += chunk[end:]
+            return frames
+        held += chunk
+        if len(held) >= self._needed:
+            with memoryview(held) as view:
+                end = self._split(view, frames)
+            del held[:end]
+            if self.failure is not None:
+                held.clear()
+        return frames
+
+    def _split(self, buffer: bytes | memoryview, frames: list[Frame]) -> int:
+        """Append every complete frame and give where the first incomplete one begins."""
+        start = 0
+        size = len(buffer)
+        while True:
+            left = size - start
+            if left < PREFIX_BYTES:
+                self._needed = PREFIX_BYTES
+                if left < LENGTH_BYTES:
+                    self._needed = LENGTH_BYTES
+                else:
+                    self._check_length(LENGTH.unpack_from(buffer, start)[0])
+                return start
+            length, word = PREFIX.unpack_from(buffer, start)
+            header_length = word & HEADER_LENGTH_MASK
+            end = start + LENGTH_BYTES + length
+            if not (
+                SMALLEST_LENGTH + header_length <= length <= self.max_frame_bytes - LENGTH_BYTES
+                and header_length <= self.max_header_bytes
+            ):
+                self._refuse(length, header_length)
+                return start
+            if end > size:
+                self._needed = end - start
+                return start
+            header_end = start + PREFIX_BYTES + header_length
+            header = bytes(buffer[start + PREFIX_BYTES : header_end])
+            frames.append((word >> 24, header, bytes(buffer[header_end:end])))
+            start = end
+
+    def _check_length(self, length: int) -> None:
+        if not SMALLEST_LENGTH <= length <= self.max_frame_bytes - LENGTH_BYTES:
+            self._refuse(length, 0)
+
+    def _refuse(self, length: int, header_length: int) -> None:
+        if not SMALLEST_LENGTH <= length <= self.max_frame_bytes - LENGTH_BYTES:
+            reason = f"a frame says it has {length} bytes, the limit is {self.max_frame_bytes}"
+        elif header_length > length - SMALLEST_LENGTH:
+            reason = f"a frame of {length} bytes says its header has {header_length}"
+        else:
+            reason = f"a header says it has {header_length} bytes, {self.max_header_bytes} allowed"
+        self.failure = FrameError(reason)

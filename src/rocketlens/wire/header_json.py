@@ -1,0 +1,211 @@
+"""The JSON header of a command.
+
+================== ======= =====================================================================
+name               type    notes
+================== ======= =====================================================================
+code               i32
+extFields          object  text to text; absent when empty
+flag               i32     bit 0 response, bit 1 one-way
+language           text    a name of LanguageCode; others are read as OTHER
+opaque             i32
+remark             text    absent when there is none
+serializeType-     text    "JSON"; not read, for the frame says it
+CurrentRPC
+version            i32
+================== ======= =====================================================================
+
+Members come in any order, and unknown ones are ignored. As RocketMQ's JSON library does, numbers
+are accepted as text, and numbers and booleans as text of ``extFields``; nulls count as absent.
+
+Drawbacks to know: dear. Reading one of 380 bytes takes about 3 µs here.
+Source: ``RemotingCommand``, ``RemotingSerializable``.
+"""
+
+from typing import Any, Final
+
+from rocketlens import limits
+from rocketlens.errors import BadInput, HeaderError
+from rocketlens.model.java import decode_utf8
+from rocketlens.wire.codes import LANGUAGE_OF_NUMBER, LanguageCode
+from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.json_text import (
+    FAST_DECODER,
+    LONE_SURROGATE,
+    SPACE,
+    STRICT_DECODER,
+    quote,
+)
+
+_LANGUAGES: Final = {language.name: language for language in LanguageCode}
+_LANGUAGE_NAMES: Final = {language: language.name for language in LanguageCode}
+_SMALLEST: Final = -(2**31)
+_LARGEST: Final = 2**31 - 1
+_decode: Final = FAST_DECODER.raw_decode
+
+
+def decode(header: bytes, body: bytes = b"") -> RemotingCommand:
+    """Read a header.
+
+    :raises HeaderError: when it is not one; nothing else is raised, whatever the bytes.
+    """
+    try:
+        text = header.decode()
+    except UnicodeDecodeError:
+        text = decode_utf8(header)
+    if text[:1] != "{":
+        text = text.strip(SPACE)
+    try:
+        top, end = _decode(text)
+        if end != len(text) or type(top) is not dict:
+            top = _whole_object(text)
+        code = top["code"]
+        opaque = top["opaque"]
+        flag = top["flag"]
+        version = top["version"]
+        language = _LANGUAGES[top["language"]]
+        remark = top.get("remark")
+        ext_fields = top.get("extFields")
+        # Texts so far: the language. Each has two quotes, as each name has.
+        quotes = 2 + 2 * len(top)
+        plain = True
+        if remark is not None:
+            plain = remark.isascii()
+            quotes += 2
+        if "serializeTypeCurrentRPC" in top:
+            quotes += 2
+        if ext_fields:
+            quotes += 4 * len(ext_fields)
+            plain = (
+                "".join(ext_fields.values()).isascii() and "".join(ext_fields).isascii() and plain
+            )
+        else:
+            ext_fields = {}
+        if text.count('"') != quotes:
+            # A quote in a text, or a text we know nothing of; or a name that came twice.
+            _check_names(text)
+        if (code | opaque | flag | version) >> 31 or not (
+            type(code) is type(opaque) is type(flag) is type(version) is int
+        ):
+            _check_numbers(code, opaque, flag, version)
+        if plain and len(ext_fields) <= limits.EXT_FIELDS:
+            return RemotingCommand(code, opaque, flag, remark, ext_fields, body, language, version)
+    except (AttributeError, KeyError, TypeError):
+        # Something is not of its type: rare, and read with more care.
+        pass
+    except (ValueError, RecursionError) as error:
+        raise HeaderError(f"header: {str(error)[:200] or 'nested too deep'}") from None
+    return _decode_slowly(text, body)
+
+
+def encode(command: RemotingCommand) -> bytes:
+    """Write the header of ``command``.
+
+    :raises BadInput: when a text in it cannot be written as UTF-8.
+    """
+    code, opaque, flag, remark, ext_fields, _body, language, version = command
+    ext = f',"extFields":{{{_members(ext_fields)}}}' if ext_fields else ""
+    said = "" if remark is None else f',"remark":{quote(remark)}'
+    text = (
+        f'{{"code":{code}{ext},"flag":{flag},"language":"{_LANGUAGE_NAMES[language]}",'
+        f'"opaque":{opaque}{said},"serializeTypeCurrentRPC":"JSON","version":{version}}}'
+    )
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise BadInput(f"a header with text that is no Unicode: {error}") from None
+
+
+def _members(ext_fields: dict[str, str]) -> str:
+    """Write the members of an object; most answers have no character that must be escaped."""
+    members = ",".join([f'"{name}":"{value}"' for name, value in ext_fields.items()])
+    if members.isprintable() and members.count('"') == 4 * len(ext_fields) and "\\" not in members:
+        return members
+    return ",".join([f"{quote(name)}:{quote(value)}" for name, value in ext_fields.items()])
+
+
+def _whole_object(text: str) -> dict[str, Any]:
+    """Read again, with white space around; what is not one object is an error."""
+    stripped = text.strip(SPACE)
+    top, end = _decode(stripped)
+    if end != len(stripped) or type(top) is not dict:
+        raise ValueError("not one JSON object")
+    return top
+
+
+def _check_names(text: str) -> None:
+    """Refuse a name that comes twice."""
+    STRICT_DECODER.raw_decode(text.strip(SPACE))
+
+
+def _check_numbers(*numbers: Any) -> None:
+    for number in numbers:
+        if type(number) is not int:
+            raise TypeError
+        if not _SMALLEST <= number <= _LARGEST:
+            raise ValueError("a number does not fit 32 bits")
+
+
+def _decode_slowly(text: str, body: bytes) -> RemotingCommand:
+    """Read what is not as RocketMQ writes it, as forgiving as its JSON library is."""
+    try:
+        top = _whole_object(text)
+        _check_names(text)
+        fields = _fields(top.get("extFields"))
+        remark = top.get("remark")
+        return RemotingCommand(
+            _number(top.get("code")),
+            _number(top.get("opaque")),
+            _number(top.get("flag")),
+            None if remark is None else _text(remark),
+            fields,
+            body,
+            _language(top.get("language")),
+            _number(top.get("version")),
+        )
+    except (ValueError, RecursionError) as error:
+        raise HeaderError(f"header: {str(error)[:200] or 'nested too deep'}") from None
+
+
+def _fields(ext_fields: Any) -> dict[str, str]:
+    if ext_fields is None:
+        return {}
+    if type(ext_fields) is not dict:
+        raise ValueError("extFields is not an object")
+    if len(ext_fields) > limits.EXT_FIELDS:
+        raise ValueError(f"{len(ext_fields)} extFields, {limits.EXT_FIELDS} allowed")
+    return {_text(name): _text(value) for name, value in ext_fields.items() if value is not None}
+
+
+def _text(value: Any) -> str:
+    if type(value) is str:
+        if LONE_SURROGATE.search(value):
+            raise ValueError("a surrogate without its other half")
+        return value
+    if type(value) is bool:
+        return "true" if value else "false"
+    if type(value) in {int, float}:
+        return str(value)
+    raise ValueError(f"{type(value).__name__} where a text belongs")
+
+
+def _number(value: Any) -> int:
+    if value is None:
+        return 0
+    if type(value) is str and len(value) <= 11 and value.isascii():
+        value = int(value)
+    if type(value) is not int or not _SMALLEST <= value <= _LARGEST:
+        raise ValueError("what should be a number of 32 bits is not")
+    return value
+
+
+def _language(value: Any) -> LanguageCode:
+    if value is None:
+        # What RocketMQ takes when there is none.
+        return LanguageCode.JAVA
+    if type(value) is str:
+        return _LANGUAGES.get(value, LanguageCode.OTHER)
+    return (
+        LANGUAGE_OF_NUMBER.get(value, LanguageCode.OTHER)
+        if type(value) is int
+        else LanguageCode.OTHER
+    )
