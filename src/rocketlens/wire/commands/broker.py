@@ -1,0 +1,19 @@
+"""What a broker tells about itself: runtime figures (28) and configuration (26)."""
+
+from typing import Final
+
+from rocketlens.wire.codes import RequestCode
+from rocketlens.wire.commands.command_table import Command, NoFields
+from rocketlens.wire.commands.header_table import header, text
+
+
+@header("GetBrokerConfigResponseHeader")
+class GetBrokerConfigResponse:
+    """The version of a broker's configuration; the body is a Java properties file."""
+
+    version: str = text("version")
+
+
+GET_BROKER_RUNTIME_INFO: Final = Command(RequestCode.GET_BROKER_RUNTIME_INFO, NoFields, NoFields)
+GET_BROKER_CONFIG: Final = Command(RequestCode.GET_BROKER_CONFIG, NoFields, GetBrokerConfigResponse)
+COMMANDS: Final = (GET_BROKER_RUNTIME_INFO, GET_BROKER_CONFIG)

@@ -1,0 +1,48 @@
+"""What consumers do: locks (41, 42), and requests that a broker passes on to them (307, 309)."""
+
+from typing import Final
+
+from rocketlens.wire.codes import V5_0_0, RequestCode
+from rocketlens.wire.commands.command_table import Command, NoFields
+from rocketlens.wire.commands.header_table import boolean, header, i32, text
+
+
+@header("GetConsumerRunningInfoRequestHeader")
+class GetConsumerRunningInfoRequest:
+    """Ask a consumer how it does; the body of the answer is a ConsumerRunningInfo."""
+
+    consumer_group: str = text("consumerGroup")
+    client_id: str = text("clientId")
+    jstack_enable: bool = boolean("jstackEnable", default=False)
+
+
+@header("ConsumeMessageDirectlyResultRequestHeader")
+class ConsumeMessageDirectlyRequest:
+    """Have a consumer handle one message; the answer's body: ConsumeMessageDirectlyResult.
+
+    ``msg_id`` is an offsetMsgId. From broker to consumer the body is the stored record.
+    """
+
+    consumer_group: str = text("consumerGroup")
+    client_id: str | None = text("clientId", default=None)
+    msg_id: str | None = text("msgId", default=None)
+    broker_name: str | None = text("brokerName", default=None)
+    topic: str | None = text("topic", default=None, since=V5_0_0)
+    topic_sys_flag: int | None = i32("topicSysFlag", default=None, since=V5_0_0)
+    group_sys_flag: int | None = i32("groupSysFlag", default=None, since=V5_0_0)
+
+
+LOCK_BATCH_MQ: Final = Command(RequestCode.LOCK_BATCH_MQ, NoFields, NoFields)
+UNLOCK_BATCH_MQ: Final = Command(RequestCode.UNLOCK_BATCH_MQ, NoFields, NoFields)
+GET_CONSUMER_RUNNING_INFO: Final = Command(
+    RequestCode.GET_CONSUMER_RUNNING_INFO, GetConsumerRunningInfoRequest, NoFields
+)
+CONSUME_MESSAGE_DIRECTLY: Final = Command(
+    RequestCode.CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectlyRequest, NoFields
+)
+COMMANDS: Final = (
+    LOCK_BATCH_MQ,
+    UNLOCK_BATCH_MQ,
+    GET_CONSUMER_RUNNING_INFO,
+    CONSUME_MESSAGE_DIRECTLY,
+)

@@ -1,0 +1,148 @@
+"""The name server: brokers (103, 104), routes (105, 106), topics (206, 216, 224, 304), KV."""
+
+from typing import Final
+
+from rocketlens.wire.codes import V4_9_4, V5_0_0, RequestCode
+from rocketlens.wire.commands.command_table import Command, NoFields
+from rocketlens.wire.commands.header_table import boolean, header, i32, i64, text
+
+
+@header("RegisterBrokerRequestHeader")
+class RegisterBrokerRequest:
+    """A broker says where it is, and in its body (RegisterBrokerBody) which topics it has."""
+
+    broker_name: str = text("brokerName")
+    broker_addr: str = text("brokerAddr")
+    cluster_name: str = text("clusterName")
+    ha_server_addr: str = text("haServerAddr")
+    broker_id: int = i64("brokerId")
+    """0: the master."""
+    heartbeat_timeout_ms: int | None = i64("heartbeatTimeoutMillis", default=None, since=V5_0_0)
+    enable_acting_master: bool | None = boolean("enableActingMaster", default=None, since=V5_0_0)
+    compressed: bool = boolean("compressed", default=False)
+    body_crc32: int = i32("bodyCrc32", default=0)
+    """CRC-32 of the body & 0x7FFFFFFF; 0: not to be checked."""
+
+
+@header("RegisterBrokerResponseHeader")
+class RegisterBrokerResponse:
+    """For a slave: where its master is."""
+
+    ha_server_addr: str | None = text("haServerAddr", default=None)
+    master_addr: str | None = text("masterAddr", default=None)
+
+
+@header("UnRegisterBrokerRequestHeader")
+class UnregisterBrokerRequest:
+    """A broker says that it goes."""
+
+    broker_name: str = text("brokerName")
+    broker_addr: str = text("brokerAddr")
+    cluster_name: str = text("clusterName")
+    broker_id: int = i64("brokerId")
+
+
+@header("GetRouteInfoRequestHeader")
+class GetRouteInfoRequest:
+    """Ask where a topic is; the body of the answer is a TopicRouteData."""
+
+    topic: str = text("topic")
+    accept_standard_json_only: bool | None = boolean(
+        "acceptStandardJsonOnly", default=None, since=V4_9_4
+    )
+
+
+@header("GetTopicsByClusterRequestHeader")
+class GetTopicsByClusterRequest:
+    """Ask for the topics of a cluster; the body of the answer is a TopicList."""
+
+    cluster: str = text("cluster", default="")
+
+
+@header("DeleteTopicFromNamesrvRequestHeader")
+class DeleteTopicFromNamesrvRequest:
+    """Forget the route of a topic, in one cluster or all."""
+
+    topic: str = text("topic")
+    cluster_name: str | None = text("clusterName", default=None)
+
+
+@header("PutKVConfigRequestHeader")
+class PutKvConfigRequest:
+    """Keep a value."""
+
+    namespace: str = text("namespace")
+    key: str = text("key")
+    value: str = text("value", default="")
+
+
+@header("GetKVConfigRequestHeader")
+class GetKvConfigRequest:
+    """Ask for a value."""
+
+    namespace: str = text("namespace", default="null")
+    key: str = text("key", default="null")
+
+
+@header("GetKVConfigResponseHeader")
+class GetKvConfigResponse:
+    """A value."""
+
+    value: str | None = text("value", default=None)
+
+
+@header("DeleteKVConfigRequestHeader")
+class DeleteKvConfigRequest:
+    """Forget a value."""
+
+    namespace: str = text("namespace", default="null")
+    key: str = text("key", default="null")
+
+
+@header("GetKVListByNamespaceRequestHeader")
+class GetKvListByNamespaceRequest:
+    """Ask for all values of a namespace; the body of the answer is a KVTable."""
+
+    namespace: str = text("namespace", default="null")
+
+
+REGISTER_BROKER: Final = Command(
+    RequestCode.REGISTER_BROKER, RegisterBrokerRequest, RegisterBrokerResponse
+)
+UNREGISTER_BROKER: Final = Command(RequestCode.UNREGISTER_BROKER, UnregisterBrokerRequest, NoFields)
+GET_ROUTEINFO_BY_TOPIC: Final = Command(
+    RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequest, NoFields
+)
+GET_BROKER_CLUSTER_INFO: Final = Command(RequestCode.GET_BROKER_CLUSTER_INFO, NoFields, NoFields)
+GET_ALL_TOPIC_LIST_FROM_NAMESERVER: Final = Command(
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NoFields, NoFields
+)
+GET_TOPICS_BY_CLUSTER: Final = Command(
+    RequestCode.GET_TOPICS_BY_CLUSTER, GetTopicsByClusterRequest, NoFields
+)
+GET_SYSTEM_TOPIC_LIST_FROM_NS: Final = Command(
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS, NoFields, NoFields
+)
+DELETE_TOPIC_IN_NAMESRV: Final = Command(
+    RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicFromNamesrvRequest, NoFields
+)
+PUT_KV_CONFIG: Final = Command(RequestCode.PUT_KV_CONFIG, PutKvConfigRequest, NoFields)
+GET_KV_CONFIG: Final = Command(RequestCode.GET_KV_CONFIG, GetKvConfigRequest, GetKvConfigResponse)
+DELETE_KV_CONFIG: Final = Command(RequestCode.DELETE_KV_CONFIG, DeleteKvConfigRequest, NoFields)
+GET_KVLIST_BY_NAMESPACE: Final = Command(
+    RequestCode.GET_KVLIST_BY_NAMESPACE, GetKvListByNamespaceRequest, NoFields
+)
+COMMANDS: Final = (
+    REGISTER_BROKER,
+    UNREGISTER_BROKER,
+    GET_ROUTEINFO_BY_TOPIC,
+    GET_BROKER_CLUSTER_INFO,
+    GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+    GET_TOPICS_BY_CLUSTER,
+    GET_SYSTEM_TOPIC_LIST_FROM_NS,
+    DELETE_TOPIC_IN_NAMESRV,
+    PUT_KV_CONFIG,
+    GET_KV_CONFIG,
+    DELETE_KV_CONFIG,
+    GET_KVLIST_BY_NAMESPACE,
+)

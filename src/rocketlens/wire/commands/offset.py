@@ -1,0 +1,129 @@
+"""Offsets: of queues (29 to 32) and of consumer groups (14, 15)."""
+
+from typing import Final
+
+from rocketlens.wire.codes import V5_0_0, V5_5_0, RequestCode
+from rocketlens.wire.commands.command_table import Command, NoFields
+from rocketlens.wire.commands.header_table import boolean, header, i32, i64, text
+
+
+@header("SearchOffsetRequestHeader")
+class SearchOffsetRequest:
+    """Ask which message of a queue was stored at a time."""
+
+    topic: str = text("topic")
+    queue_id: int = i32("queueId")
+    timestamp_ms: int = i64("timestamp")
+    boundary_type: str | None = text("boundaryType", default=None, since=V5_0_0)
+    """LOWER (also when absent) or UPPER, read in any case of letters."""
+    lite_topic: str | None = text("liteTopic", default=None, since=V5_5_0)
+
+
+@header("SearchOffsetResponseHeader")
+class SearchOffsetResponse:
+    """A queue offset."""
+
+    queue_offset: int = i64("offset")
+
+
+@header("GetMaxOffsetRequestHeader")
+class GetMaxOffsetRequest:
+    """Ask for the offset that the next message of a queue will have."""
+
+    topic: str = text("topic")
+    queue_id: int = i32("queueId")
+    committed: bool | None = boolean("committed", default=None, since=V5_0_0)
+
+
+@header("GetMaxOffsetResponseHeader")
+class GetMaxOffsetResponse:
+    """A queue offset."""
+
+    queue_offset: int = i64("offset")
+
+
+@header("GetMinOffsetRequestHeader")
+class GetMinOffsetRequest:
+    """Ask for the first offset of a queue that is still stored."""
+
+    topic: str = text("topic")
+    queue_id: int = i32("queueId")
+
+
+@header("GetMinOffsetResponseHeader")
+class GetMinOffsetResponse:
+    """A queue offset."""
+
+    queue_offset: int = i64("offset")
+
+
+@header("GetEarliestMsgStoretimeRequestHeader")
+class GetEarliestStoreTimeRequest:
+    """Ask when the first message of a queue was stored."""
+
+    topic: str = text("topic")
+    queue_id: int = i32("queueId")
+
+
+@header("GetEarliestMsgStoretimeResponseHeader")
+class GetEarliestStoreTimeResponse:
+    """A time; -1 where there is no message."""
+
+    timestamp_ms: int = i64("timestamp")
+
+
+@header("QueryConsumerOffsetRequestHeader")
+class QueryConsumerOffsetRequest:
+    """Ask how far a consumer group came in a queue."""
+
+    consumer_group: str = text("consumerGroup", default="")
+    topic: str = text("topic")
+    queue_id: int = i32("queueId")
+    set_zero_if_not_found: bool | None = boolean("setZeroIfNotFound", default=None, since=V5_0_0)
+
+
+@header("QueryConsumerOffsetResponseHeader")
+class QueryConsumerOffsetResponse:
+    """A queue offset."""
+
+    queue_offset: int = i64("offset")
+
+
+@header("UpdateConsumerOffsetRequestHeader")
+class UpdateConsumerOffsetRequest:
+    """Say how far a consumer group came in a queue; mostly one-way."""
+
+    consumer_group: str = text("consumerGroup")
+    topic: str = text("topic")
+    queue_id: int = i32("queueId")
+    commit_offset: int = i64("commitOffset")
+
+
+SEARCH_OFFSET_BY_TIMESTAMP: Final = Command(
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffsetRequest, SearchOffsetResponse
+)
+GET_MAX_OFFSET: Final = Command(
+    RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequest, GetMaxOffsetResponse
+)
+GET_MIN_OFFSET: Final = Command(
+    RequestCode.GET_MIN_OFFSET, GetMinOffsetRequest, GetMinOffsetResponse
+)
+GET_EARLIEST_MSG_STORETIME: Final = Command(
+    RequestCode.GET_EARLIEST_MSG_STORETIME,
+    GetEarliestStoreTimeRequest,
+    GetEarliestStoreTimeResponse,
+)
+QUERY_CONSUMER_OFFSET: Final = Command(
+    RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetRequest, QueryConsumerOffsetResponse
+)
+UPDATE_CONSUMER_OFFSET: Final = Command(
+    RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequest, NoFields
+)
+COMMANDS: Final = (
+    SEARCH_OFFSET_BY_TIMESTAMP,
+    GET_MAX_OFFSET,
+    GET_MIN_OFFSET,
+    GET_EARLIEST_MSG_STORETIME,
+    QUERY_CONSUMER_OFFSET,
+    UPDATE_CONSUMER_OFFSET,
+)

@@ -1,0 +1,82 @@
+"""Sending: codes 10, 310 and 320, which share one header, and 36, a message that failed.
+
+The body is the message's, or for 320 the batch. Every client since 3.x sends 310 or 320, whose
+fields have letters for names; 10 is what other clients may still send.
+"""
+
+from typing import Final
+
+from rocketlens.wire.codes import V5_0_0, V5_5_0, RequestCode
+from rocketlens.wire.commands.command_table import Command, NoFields
+from rocketlens.wire.commands.header_table import boolean, header, i32, i64, text
+
+
+@header("SendMessageRequestHeader")
+class SendMessageRequest:
+    """What a producer says about a message; ``properties`` are as they are stored.
+
+    Of the fields that RocketMQ declares mandatory, its brokers never look for the producer group
+    and the default topic.
+    """
+
+    producer_group: str = text("producerGroup", short_name="a", default="")
+    topic: str = text("topic", short_name="b")
+    default_topic: str = text("defaultTopic", short_name="c", default="")
+    default_topic_queue_nums: int = i32("defaultTopicQueueNums", short_name="d", default=0)
+    queue_id: int = i32("queueId", short_name="e")
+    """Negative: any."""
+    sys_flag: int = i32("sysFlag", short_name="f")
+    born_timestamp_ms: int = i64("bornTimestamp", short_name="g")
+    flag: int = i32("flag", short_name="h")
+    properties: str | None = text("properties", short_name="i", default=None)
+    reconsume_times: int | None = i32("reconsumeTimes", short_name="j", default=None)
+    unit_mode: bool | None = boolean("unitMode", short_name="k", default=None)
+    batch: bool | None = boolean("batch", short_name="m", default=None)
+    max_reconsume_times: int | None = i32("maxReconsumeTimes", short_name="l", default=None)
+    broker_name: str | None = text("bname", short_name="n", default=None)
+
+
+@header("SendMessageResponseHeader")
+class SendMessageResponse:
+    """Where a message was stored. ``msg_id`` is its offsetMsgId; for a batch all, with commas.
+
+    ``transaction_id`` is the unique key, and absent for a batch. ``MSG_REGION`` and ``TRACE_ON``
+    come with it in ``ext_fields``, though they are not in RocketMQ's header class.
+    """
+
+    msg_id: str = text("msgId")
+    queue_id: int = i32("queueId")
+    queue_offset: int = i64("queueOffset")
+    transaction_id: str | None = text("transactionId", default=None)
+    batch_unique_key: str | None = text("batchUniqId", default=None, since=V5_0_0)
+    recall_handle: str | None = text("recallHandle", default=None, since=V5_5_0)
+
+
+@header("ConsumerSendMsgBackRequestHeader")
+class ConsumerSendMessageBackRequest:
+    """A message that a consumer could not handle, to be delivered again later."""
+
+    physical_offset: int = i64("offset")
+    consumer_group: str = text("group")
+    delay_level: int = i32("delayLevel")
+    origin_msg_id: str | None = text("originMsgId", default=None)
+    origin_topic: str | None = text("originTopic", default=None)
+    unit_mode: bool = boolean("unitMode", default=False)
+    max_reconsume_times: int | None = i32("maxReconsumeTimes", default=None)
+
+
+MSG_REGION: Final = "MSG_REGION"
+TRACE_ON: Final = "TRACE_ON"
+"""These two are in every answer to a send, beside the header's fields."""
+
+SEND_MESSAGE: Final = Command(RequestCode.SEND_MESSAGE, SendMessageRequest, SendMessageResponse)
+SEND_MESSAGE_V2: Final = Command(
+    RequestCode.SEND_MESSAGE_V2, SendMessageRequest, SendMessageResponse, short=True
+)
+SEND_BATCH_MESSAGE: Final = Command(
+    RequestCode.SEND_BATCH_MESSAGE, SendMessageRequest, SendMessageResponse, short=True
+)
+CONSUMER_SEND_MSG_BACK: Final = Command(
+    RequestCode.CONSUMER_SEND_MSG_BACK, ConsumerSendMessageBackRequest, NoFields
+)
+COMMANDS: Final = (SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE, CONSUMER_SEND_MSG_BACK)
