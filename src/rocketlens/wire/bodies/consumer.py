@@ -1,0 +1,168 @@
+"""Consumers: who they are (203, 38, 300), locks (41, 42), and what they answer (307, 309)."""
+
+from collections.abc import Mapping
+from enum import Enum
+
+from rocketlens.wire.bodies.heartbeat import (
+    ConsumeFromWhere,
+    ConsumeType,
+    MessageModel,
+    SubscriptionData,
+)
+from rocketlens.wire.bodies.schema import (
+    BOOLEAN,
+    I32,
+    I64,
+    REAL,
+    TEXT,
+    array_of,
+    body,
+    enum_of,
+    map_of,
+    member,
+    object_key_of,
+    object_of,
+)
+from rocketlens.wire.bodies.stats import MessageQueue
+from rocketlens.wire.codes import V5_0_0
+
+
+class ConsumeResult(Enum):
+    """What became of a message that a consumer was handed directly (CMResult)."""
+
+    CR_SUCCESS = 0
+    CR_LATER = 1
+    CR_ROLLBACK = 2
+    CR_COMMIT = 3
+    CR_THROW_EXCEPTION = 4
+    CR_RETURN_NULL = 5
+
+
+@body("Connection")
+class ClientConnection:
+    """A client, its address as the broker sees it, and what it runs."""
+
+    client_id: str = member("clientId", TEXT)
+    client_addr: str = member("clientAddr", TEXT)
+    language: str | None = member("language", TEXT, default=None)
+    """A name of LanguageCode, also one that we do not know."""
+    version: int = member("version", I32, default=0)
+
+
+@body("ConsumerConnection")
+class ConsumerConnection:
+    """The clients of a consumer group, and what they want."""
+
+    connections: tuple[ClientConnection, ...] = member(
+        "connectionSet", array_of(object_of(ClientConnection)), default=()
+    )
+    subscription_table: Mapping[str, SubscriptionData] = member(
+        "subscriptionTable", map_of(TEXT, object_of(SubscriptionData)), default_factory=dict
+    )
+    consume_type: ConsumeType | None = member("consumeType", enum_of(ConsumeType), default=None)
+    message_model: MessageModel | None = member("messageModel", enum_of(MessageModel), default=None)
+    consume_from_where: ConsumeFromWhere | None = member(
+        "consumeFromWhere", enum_of(ConsumeFromWhere), default=None
+    )
+
+
+@body("GetConsumerListByGroupResponseBody")
+class ConsumerIdList:
+    """The client ids of a group."""
+
+    consumer_ids: tuple[str, ...] = member("consumerIdList", array_of(TEXT), default=())
+
+
+@body("GroupList")
+class GroupList:
+    """Names of consumer groups."""
+
+    groups: tuple[str, ...] = member("groupList", array_of(TEXT), default=())
+
+
+@body("LockBatchRequestBody")
+class LockBatchRequest:
+    """Queues that a client wants for itself (41), or gives back (42)."""
+
+    consumer_group: str = member("consumerGroup", TEXT)
+    client_id: str = member("clientId", TEXT)
+    queues: tuple[MessageQueue, ...] = member(
+        "mqSet", array_of(object_of(MessageQueue)), default=()
+    )
+    only_this_broker: bool | None = member("onlyThisBroker", BOOLEAN, default=None, since=V5_0_0)
+
+
+@body("LockBatchResponseBody")
+class LockBatchResponse:
+    """The queues that it got."""
+
+    locked_queues: tuple[MessageQueue, ...] = member(
+        "lockOKMQSet", array_of(object_of(MessageQueue)), default=()
+    )
+
+
+@body("ConsumeStatus")
+class ConsumeStatus:
+    """How fast a consumer is in one topic; times in milliseconds, rates per second."""
+
+    pull_rt: float = member("pullRT", REAL, default=0.0)
+    pull_tps: float = member("pullTPS", REAL, default=0.0)
+    consume_rt: float = member("consumeRT", REAL, default=0.0)
+    consume_ok_tps: float = member("consumeOKTPS", REAL, default=0.0)
+    consume_failed_tps: float = member("consumeFailedTPS", REAL, default=0.0)
+    consume_failed_msgs: int = member("consumeFailedMsgs", I64, default=0)
+
+
+@body("ProcessQueueInfo")
+class ProcessQueueInfo:
+    """What a consumer holds of one queue."""
+
+    commit_offset: int = member("commitOffset", I64, default=0)
+    cached_msg_min_offset: int = member("cachedMsgMinOffset", I64, default=0)
+    cached_msg_max_offset: int = member("cachedMsgMaxOffset", I64, default=0)
+    cached_msg_count: int = member("cachedMsgCount", I32, default=0)
+    cached_msg_size_mib: int = member("cachedMsgSizeInMiB", I32, default=0)
+    transaction_msg_min_offset: int = member("transactionMsgMinOffset", I64, default=0)
+    transaction_msg_max_offset: int = member("transactionMsgMaxOffset", I64, default=0)
+    transaction_msg_count: int = member("transactionMsgCount", I32, default=0)
+    locked: bool = member("locked", BOOLEAN, default=False)
+    try_unlock_times: int = member("tryUnlockTimes", I64, default=0)
+    last_lock_timestamp_ms: int = member("lastLockTimestamp", I64, default=0)
+    dropped: bool = member("droped", BOOLEAN, default=False)
+    last_pull_timestamp_ms: int = member("lastPullTimestamp", I64, default=0)
+    last_consume_timestamp_ms: int = member("lastConsumeTimestamp", I64, default=0)
+
+
+@body("ConsumerRunningInfo")
+class ConsumerRunningInfo:
+    """How a consumer does; ``properties`` are its settings, PROP_CONSUME_TYPE and others."""
+
+    properties: Mapping[str, str] = member("properties", map_of(TEXT, TEXT), default_factory=dict)
+    subscriptions: tuple[SubscriptionData, ...] = member(
+        "subscriptionSet", array_of(object_of(SubscriptionData)), default=()
+    )
+    queue_table: Mapping[MessageQueue, ProcessQueueInfo] = member(
+        "mqTable",
+        map_of(object_key_of(MessageQueue), object_of(ProcessQueueInfo)),
+        default_factory=dict,
+    )
+    status_table: Mapping[str, ConsumeStatus] = member(
+        "statusTable", map_of(TEXT, object_of(ConsumeStatus)), default_factory=dict
+    )
+    user_consumer_info: Mapping[str, str] | None = member(
+        "userConsumerInfo", map_of(TEXT, TEXT), default=None, since=V5_0_0
+    )
+    jstack: str | None = member("jstack", TEXT, default=None)
+
+
+@body("ConsumeMessageDirectlyResult")
+class ConsumeMessageDirectlyResult:
+    """What a consumer made of a message it was handed directly."""
+
+    order: bool = member("order", BOOLEAN, default=False)
+    auto_commit: bool = member("autoCommit", BOOLEAN, default=True)
+    consume_result: ConsumeResult | None = member(
+        "consumeResult", enum_of(ConsumeResult), default=None
+    )
+    remark: str | None = member("remark", TEXT, default=None)
+    spent_time_ms: int = member("spentTimeMills", I64, default=0)

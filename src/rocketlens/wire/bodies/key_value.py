@@ -1,0 +1,12 @@
+"""Tables of text: a broker's runtime figures (28), a name server's values (219)."""
+
+from collections.abc import Mapping
+
+from rocketlens.wire.bodies.schema import TEXT, body, map_of, member
+
+
+@body("KVTable")
+class KvTable:
+    """Names and values, in their order."""
+
+    table: Mapping[str, str] = member("table", map_of(TEXT, TEXT), default_factory=dict)

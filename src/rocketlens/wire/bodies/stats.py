@@ -1,0 +1,68 @@
+"""Offsets of many queues at once, by queue: of a topic (202) and of a group (208)."""
+
+from collections.abc import Mapping
+
+from rocketlens.wire.bodies.schema import (
+    I32,
+    I64,
+    REAL,
+    TEXT,
+    body,
+    map_of,
+    member,
+    object_key_of,
+    object_of,
+)
+from rocketlens.wire.codes import V5_0_0
+
+
+@body("MessageQueue")
+class MessageQueue:
+    """One queue of a topic on the brokers of one name."""
+
+    topic: str = member("topic", TEXT)
+    broker_name: str = member("brokerName", TEXT)
+    queue_id: int = member("queueId", I32)
+
+
+@body("TopicOffset")
+class TopicOffset:
+    """A queue: the first offset stored, the next one, and when the last message came."""
+
+    min_offset: int = member("minOffset", I64, default=0)
+    max_offset: int = member("maxOffset", I64, default=0)
+    last_update_timestamp_ms: int = member("lastUpdateTimestamp", I64, default=0)
+
+
+@body("TopicStatsTable")
+class TopicStatsTable:
+    """All queues of a topic on one broker."""
+
+    offset_table: Mapping[MessageQueue, TopicOffset] = member(
+        "offsetTable",
+        map_of(object_key_of(MessageQueue), object_of(TopicOffset)),
+        default_factory=dict,
+    )
+    topic_put_tps: float | None = member("topicPutTps", REAL, default=None, since=V5_0_0)
+
+
+@body("OffsetWrapper")
+class OffsetWrapper:
+    """How far a group came in a queue."""
+
+    broker_offset: int = member("brokerOffset", I64, default=0)
+    consumer_offset: int = member("consumerOffset", I64, default=0)
+    pull_offset: int | None = member("pullOffset", I64, default=None, since=V5_0_0)
+    last_timestamp_ms: int = member("lastTimestamp", I64, default=0)
+
+
+@body("ConsumeStats")
+class ConsumeStats:
+    """How far a group came on one broker."""
+
+    offset_table: Mapping[MessageQueue, OffsetWrapper] = member(
+        "offsetTable",
+        map_of(object_key_of(MessageQueue), object_of(OffsetWrapper)),
+        default_factory=dict,
+    )
+    consume_tps: float = member("consumeTps", REAL, default=0.0)
