@@ -1,0 +1,233 @@
+"""One end of a connection, without its socket: bytes in, events out; commands in, bytes out.
+
+Both ends may request, each with opaques of its own; answers come in any order. So two tables are
+kept: the requests that wait for an answer here (each with a ``context`` of the caller's), and
+how many of the other end's are not done with. Both are bounded.
+
+=========  ==============================  ===================================================
+state      left by                         what then happens
+=========  ==============================  ===================================================
+open       a frame or header that lies     ``ConnectionFailed`` is the last event: failed
+open       ``close()``                     closed
+failed     ``close()``                     closed; until then bytes are dropped
+closed     nothing                         bytes are dropped; a request is a ``BadInput``
+=========  ==============================  ===================================================
+
+``receive`` gives the same events however the bytes are cut, and raises nothing.
+"""
+
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from rocketlens import limits
+from rocketlens.errors import BadInput, ProtocolError
+from rocketlens.wire import codec
+from rocketlens.wire.codes import LanguageCode, ResponseCode
+from rocketlens.wire.command import (
+    NO_EXT_FIELDS,
+    ONE_WAY_FLAG,
+    OUR_LANGUAGE,
+    OUR_VERSION,
+    RESPONSE_FLAG,
+    RemotingCommand,
+)
+from rocketlens.wire.frame import JSON_CODEC, FrameSplitter
+
+C = TypeVar("C")
+
+OVERLOAD_REMARK: Final = "[OVERLOAD]system busy, start flow control for a while"
+LARGEST_OPAQUE: Final = 2**31 - 1
+
+
+class RequestReceived(NamedTuple):
+    """The other end asks. ``respond`` to it, or say ``done`` if it is one-way."""
+
+    command: RemotingCommand
+
+
+class RequestRefused(NamedTuple):
+    """It asks too much at once: send ``reply`` (empty if it was one-way), no more."""
+
+    command: RemotingCommand
+    reply: bytes
+
+
+class ResponseReceived(NamedTuple):
+    """It answers the request that was made with this ``context``."""
+
+    command: RemotingCommand
+    context: Any
+
+
+class UnexpectedResponse(NamedTuple):
+    """It answers what was never asked, or no longer waited for."""
+
+    command: RemotingCommand
+
+
+class ConnectionFailed(NamedTuple):
+    """It does not speak the protocol: close. No event comes after this one."""
+
+    error: ProtocolError
+
+
+Event = RequestReceived | RequestRefused | ResponseReceived | UnexpectedResponse | ConnectionFailed
+
+
+class Connection(Generic[C]):
+    """The protocol's state for one connection; not for use by two threads at once."""
+
+    def __init__(
+        self,
+        *,
+        max_header_bytes: int = limits.HEADER_BYTES,
+        max_unanswered: int = limits.UNANSWERED_REQUESTS,
+        max_pending: int = limits.PENDING_REQUESTS,
+        header_codec: int = JSON_CODEC,
+        language: LanguageCode = OUR_LANGUAGE,
+        version: int = OUR_VERSION,
+    ) -> None:
+        self.max_unanswered = max_unanswered
+        self.max_pending = max_pending
+        self.header_codec = header_codec
+        self.language = language
+        self.version = version
+        self.unanswered = 0
+        """Requests received that were neither answered nor done with."""
+        self.is_closed = False
+        self._has_failed = False
+        self._splitter = FrameSplitter(max_header_bytes=max_header_bytes)
+        self._pending: dict[int, C] = {}
+        self._last_opaque = -1
+
+    @property
+    def pending(self) -> int:
+        """Requests that wait for an answer."""
+        return len(self._pending)
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of a frame that is not complete; 0 between frames."""
+        return self._splitter.held_bytes
+
+    def receive(self, chunk: bytes) -> list[Event]:
+        """Take bytes from the other end and give what they complete, in order."""
+        events: list[Event] = []
+        if self.is_closed or self._has_failed:
+            return events
+        for received in self._splitter.feed(chunk):
+            try:
+                command = codec.decode(received)
+            except ProtocolError as error:
+                return self._failed(events, error)
+            if command.flag & RESPONSE_FLAG:
+                events.append(self._match(command))
+            elif self.unanswered < self.max_unanswered:
+                self.unanswered += 1
+                events.append(RequestReceived(command))
+            else:
+                events.append(RequestRefused(command, self._busy(command)))
+        if self._splitter.failure is not None:
+            return self._failed(events, self._splitter.failure)
+        return events
+
+    def request(
+        self, code: int, ext_fields: dict[str, str], body: bytes = b"", *, context: C
+    ) -> tuple[int, bytes]:
+        """Ask the other end: give the opaque that was chosen, and the bytes to send.
+
+        :raises BadInput: when the connection is closed, too many requests wait, or the command
+            cannot be written.
+        """
+        if self.is_closed:
+            raise BadInput("the connection is closed")
+        if len(self._pending) >= self.max_pending:
+            raise BadInput(f"{len(self._pending)} requests wait on this connection already")
+        opaque = self._next_opaque()
+        command = RemotingCommand(
+            code, opaque, 0, None, ext_fields, body, self.language, self.version
+        )
+        sent = codec.encode(command, self.header_codec)
+        self._pending[opaque] = context
+        return opaque, sent
+
+    def one_way(self, code: int, ext_fields: dict[str, str], body: bytes = b"") -> bytes:
+        """Tell the other end something that it must not answer: give the bytes to send.
+
+        :raises BadInput: when the connection is closed, or the command cannot be written.
+        """
+        if self.is_closed:
+            raise BadInput("the connection is closed")
+        opaque = self._next_opaque()
+        command = RemotingCommand(
+            code, opaque, ONE_WAY_FLAG, None, ext_fields, body, self.language, self.version
+        )
+        return codec.encode(command, self.header_codec)
+
+    def respond(
+        self,
+        request: RemotingCommand,
+        code: int,
+        ext_fields: dict[str, str] = NO_EXT_FIELDS,
+        body: bytes = b"",
+        *,
+        remark: str | None = None,
+    ) -> bytes:
+        """Answer a request, once: give the bytes to send, none if it was one-way.
+
+        :raises BadInput: when the answer cannot be written; the request still wants one then.
+        """
+        sent = b""
+        if not request.flag & ONE_WAY_FLAG:
+            sent = self._answer(request.opaque, code, ext_fields, body, remark)
+        self.unanswered -= 1
+        return sent
+
+    def done(self, request: RemotingCommand) -> None:
+        """Say that a request needs no answer any more: it was one-way, or its sender is gone."""
+        del request
+        self.unanswered -= 1
+
+    def forget(self, opaque: int) -> C | None:
+        """Wait no longer for an answer; give its context, None if it came or was forgotten."""
+        return self._pending.pop(opaque, None)
+
+    def close(self) -> list[C]:
+        """End it: give the contexts of all requests that still waited, oldest first."""
+        self.is_closed = True
+        waiting = list(self._pending.values())
+        self._pending.clear()
+        return waiting
+
+    def _failed(self, events: list[Event], error: ProtocolError) -> list[Event]:
+        self._has_failed = True
+        events.append(ConnectionFailed(error))
+        return events
+
+    def _match(self, command: RemotingCommand) -> Event:
+        if command.opaque in self._pending:
+            return ResponseReceived(command, self._pending.pop(command.opaque))
+        return UnexpectedResponse(command)
+
+    def _busy(self, command: RemotingCommand) -> bytes:
+        if command.is_one_way:
+            return b""
+        return self._answer(
+            command.opaque, ResponseCode.SYSTEM_BUSY, NO_EXT_FIELDS, b"", OVERLOAD_REMARK
+        )
+
+    def _answer(
+        self, opaque: int, code: int, ext_fields: dict[str, str], body: bytes, remark: str | None
+    ) -> bytes:
+        command = RemotingCommand(
+            code, opaque, RESPONSE_FLAG, remark, ext_fields, body, self.language, self.version
+        )
+        return codec.encode(command, self.header_codec)
+
+    def _next_opaque(self) -> int:
+        """Count up, and begin again at 0, past those that still wait."""
+        opaque = self._last_opaque
+        while True:
+            opaque = 0 if opaque == LARGEST_OPAQUE else opaque + 1
+            if opaque not in self._pending:
+                self._last_opaque = opaque
+                return opaque
