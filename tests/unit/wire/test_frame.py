@@ -1,0 +1,117 @@
+import re
+import struct
+import tracemalloc
+
+import pytest
+
+from rocketlens import limits
+from rocketlens.errors import BadInput, FrameError
+from rocketlens.wire import frame
+from rocketlens.wire.frame import FrameSplitter
+
+FRAMES = [(0, b"{}", b""), (1, b"\x00\x01binary", b"body"), (0, b"", b"x" * 300)]
+STREAM = b"".join(frame.encode(header, body, codec) for codec, header, body in FRAMES)
+
+
+def fed(chunks, **bounds):
+    splitter = FrameSplitter(**bounds)
+    frames = [one for chunk in chunks for one in splitter.feed(chunk)]
+    return frames, None if splitter.failure is None else str(splitter.failure), splitter
+
+
+def test_the_layout_table_is_what_the_structs_say():
+    rows = re.findall(r"^(\d+) +i(\d+) ", frame.__doc__, re.MULTILINE)
+    assert [(int(offset), int(bits)) for offset, bits in rows] == [(0, 32), (4, 8), (5, 24)]
+    assert frame.PREFIX.size == 8
+    assert frame.PREFIX.format == ">ii"
+    assert frame.encode(b"hd", b"b", 1) == struct.pack(">ibBH", 7, 1, 0, 2) + b"hdb"
+
+
+def test_frames_come_out_as_they_went_in():
+    assert fed([STREAM])[:2] == (FRAMES, None)
+
+
+def test_every_cut_into_two_gives_the_same_frames():
+    for cut in range(len(STREAM) + 1):
+        assert fed([STREAM[:cut], STREAM[cut:]])[:2] == (FRAMES, None)
+
+
+def test_single_bytes_give_the_same_frames():
+    frames, failure, splitter = fed([STREAM[at : at + 1] for at in range(len(STREAM))])
+    assert (frames, failure) == (FRAMES, None)
+    assert splitter.held_bytes == 0
+
+
+def test_every_prefix_gives_the_frames_that_are_whole_and_holds_the_rest():
+    ends = [0]
+    for codec, header, body in FRAMES:
+        ends.append(ends[-1] + len(frame.encode(header, body, codec)))
+    for cut in range(len(STREAM)):
+        frames, failure, splitter = fed([STREAM[:cut]])
+        whole = sum(1 for end in ends[1:] if end <= cut)
+        assert (frames, failure) == (FRAMES[:whole], None)
+        assert splitter.held_bytes == cut - ends[whole]
+
+
+LIES = [
+    struct.pack(">i", 0),
+    struct.pack(">i", 3),
+    struct.pack(">i", -1),
+    struct.pack(">i", 2**31 - 1),
+    struct.pack(">i", limits.FRAME_BYTES - 3),
+    b"\x16\x03\x01\x02",
+    struct.pack(">ii", 4, 1),
+    struct.pack(">ii", 100, 97),
+    struct.pack(">ii", limits.FRAME_BYTES - 4, limits.HEADER_BYTES + 1),
+]
+
+
+@pytest.mark.parametrize("lie", LIES, ids=bytes.hex)
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_length_that_lies_is_refused_before_anything_is_kept_for_it(lie, is_whole):
+    good = frame.encode(b"{}", b"body")
+    chunks = [good + lie] if is_whole else [bytes([byte]) for byte in good + lie]
+    tracemalloc.start()
+    frames, failure, splitter = fed(chunks)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert frames == [(0, b"{}", b"body")]
+    assert failure is not None
+    assert isinstance(splitter.failure, FrameError)
+    assert splitter.failure.closes
+    assert peak < len(good + lie) + 64 * 1024
+    assert splitter.feed(good) == []
+    assert splitter.held_bytes == 0
+
+
+def test_the_largest_frame_of_rocketmq_is_read_and_one_byte_more_is_not():
+    # Measured on 4.9.7 and 5.5.0: they close the connection at a length of 16,777,213.
+    largest = struct.pack(">ii", 16_777_212, 2)
+    assert fed([largest])[1] is None
+    assert fed([struct.pack(">ii", 16_777_213, 2)])[1] is not None
+    with pytest.raises(BadInput):
+        frame.encode(b"{}", bytes(16_777_213 - 6))
+    assert len(frame.encode(b"{}", bytes(16_777_212 - 6))) == 16_777_216
+
+
+def test_a_promised_body_costs_no_memory_until_it_comes():
+    tracemalloc.start()
+    splitter = FrameSplitter()
+    splitter.feed(struct.pack(">ii", 16_777_212, 2) + b"{}")
+    received = 10
+    peaks = []
+    for _ in range(64):
+        splitter.feed(bytes(4096))
+        received += 4096
+        peaks.append(tracemalloc.get_traced_memory()[0] - received * 9 // 8)
+    tracemalloc.stop()
+    assert max(peaks) < 64 * 1024
+    assert splitter.held_bytes == received
+
+
+def test_a_server_may_read_smaller_headers_only():
+    long_header = frame.encode(b" " * 101)
+    assert fed([long_header], max_header_bytes=101)[1] is None
+    assert fed([long_header], max_header_bytes=100)[1] == (
+        "a header says it has 101 bytes, 100 allowed"
+    )
