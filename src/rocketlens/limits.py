@@ -71,8 +71,8 @@ What is beyond is read again by each query. RocketMQ answers nothing for such lo
 FRAME_BYTES: Final = 16 * 1024 * 1024
 """Largest frame of the remoting protocol, its four length bytes included. RocketMQ: the same."""
 
-REQUEST_HEADER_BYTES: Final = 512 * 1024
-"""Largest header that a server reads: JSON can grow to 30 times its size in memory.
+REQUEST_HEADER_BYTES: Final = 384 * 1024
+"""Largest header that a server reads: JSON can grow to 70 times its size in memory.
 
 The properties of a message, at most 32,767 bytes, become at most 192 KiB in JSON. RocketMQ: only
 the frame bounds it.

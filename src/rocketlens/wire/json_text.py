@@ -50,10 +50,10 @@ quote = json.encoder.encode_basestring
 """Write a string as JSON, in quotes, non-ASCII characters as they are."""
 
 
-def loads(content: bytes | str, error: type[ProtocolError]) -> Any:
-    """Read a JSON text in either dialect.
+def loads(content: bytes | str, error: type[ProtocolError], *, is_plain: bool = False) -> Any:
+    """Read a JSON text in either dialect; only in plain JSON if ``is_plain``.
 
-    Costs 20 ns for each byte of plain JSON, up to 1 µs in the other dialect.
+    Costs up to 0.3 µs for each byte of plain JSON, and 1.5 µs in the other dialect.
 
     :raises ProtocolError: (as ``error``) when it is neither, or not within the bounds above.
         Nothing else is raised, whatever the bytes.
@@ -63,7 +63,7 @@ def loads(content: bytes | str, error: type[ProtocolError]) -> Any:
         try:
             value = STRICT_DECODER.decode(text)
         except (ValueError, RecursionError):
-            if not ODD_KEY.search(text):
+            if is_plain or not ODD_KEY.search(text):
                 raise
             value = _Reader(text).read()
         _check(value, 0)

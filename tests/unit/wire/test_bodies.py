@@ -195,6 +195,13 @@ def test_a_rate_is_a_finite_number(text):
         read(stats.ConsumeStats, f'{{"consumeTps":{text}}}'.encode())
 
 
+def test_where_plain_json_is_asked_for_the_other_dialect_is_an_error():
+    text = b'{"clientID":"c","x":{1:2}}'
+    read(heartbeat.HeartbeatData, text)
+    with pytest.raises(CommandBodyError):
+        read(heartbeat.HeartbeatData, text, is_plain=True)
+
+
 def test_a_body_over_its_bound_is_not_even_read():
     written = write(route.TopicList(topic_list=("t",) * 100))
     assert read(route.TopicList, written, len(written))

@@ -1,6 +1,7 @@
 import json
 import re
 import struct
+import tracemalloc
 
 import pytest
 
@@ -193,6 +194,17 @@ def test_hostile_json_is_a_protocol_error_and_nothing_else(hostile):
     with pytest.raises(HeaderError) as caught:
         header_json.decode(hostile)
     assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("unit", [b"[],", b"{},", b"1.5,", b'"a",'])
+def test_the_largest_header_that_a_server_reads_costs_at_most_32_mib(unit):
+    count = (limits.REQUEST_HEADER_BYTES - 10) // len(unit)
+    hostile = b'{"x":[' + unit * count + b"1]}"
+    tracemalloc.start()
+    header_json.decode(hostile)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 32 * 1024 * 1024
 
 
 # Binary

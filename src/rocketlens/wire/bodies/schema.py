@@ -103,15 +103,21 @@ def java_name_of(cls: type) -> str:
     return _JAVA_NAMES[cls]
 
 
-def read(cls: type[B], content: bytes, max_bytes: int = limits.JSON_BODY_BYTES) -> B:
-    """Read a body.
+def read(
+    cls: type[B],
+    content: bytes,
+    max_bytes: int = limits.JSON_BODY_BYTES,
+    *,
+    is_plain: bool = False,
+) -> B:
+    """Read a body; in plain JSON only if ``is_plain``, as heartbeats and lists of locks are.
 
     :raises CommandBodyError: when it is too large, no JSON, or not of this shape; nothing else
         is raised, whatever the bytes.
     """
     if len(content) > max_bytes:
         raise CommandBodyError(f"a body of {len(content)} bytes, {max_bytes} allowed")
-    value = loads(content, CommandBodyError)
+    value = loads(content, CommandBodyError, is_plain=is_plain)
     try:
         return read_object(cls, value)
     except (TypeError, ValueError, RecursionError) as error:
