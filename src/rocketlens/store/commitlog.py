@@ -1,14 +1,20 @@
 """The commit log: segment files that together are one long sequence of records."""
 
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens.errors import NotAStore, RecordError
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.commitlog_record import Reason, Record
 from rocketlens.store import fs
+from rocketlens.store.mapped import MappedFiles
+
+if TYPE_CHECKING:
+    from os import DirEntry
 
 SEGMENT_NAME_DIGITS: Final = 20
+LAST_BASE_OFFSET: Final = 2**62
+"""Above it no physical offset is believed: they are signed 64-bit numbers."""
 
 
 class Segment(NamedTuple):
@@ -24,41 +30,63 @@ class Segment(NamedTuple):
         return self.base_offset + self.size
 
 
+class SegmentLost(RecordError):
+    """A segment that was listed and cannot be opened now: deleted meanwhile, or not readable."""
+
+
 class CommitLog:
     """Reads the records of a commit log directory.
 
     Segments are those that are there: the first may have been deleted by the broker's cleaner,
-    and a copy may lack others or hold cut ones. ``odd_files`` names files that are no segment.
+    and a copy may lack others or hold cut ones. They never overlap here: see :func:`_disjoint`.
+    ``odd_files`` names files that are no segment, empty ones among them.
     """
 
     def __init__(self, directory: Path) -> None:
         """List the segments; none is opened yet.
 
-        :raises NotAStore: when there is not one segment.
+        :raises NotAStore: when there is not one segment, or the directory cannot be read.
         """
         self.directory = directory
-        self._mapped: dict[int, fs.MappedFile] = {}
+        self._mapped = MappedFiles()
         self.odd_files: tuple[str, ...] = ()
         self.segments: list[Segment] = []
-        self.refresh()
+        try:
+            self._list()
+        except OSError as error:
+            message = f"{directory} cannot be read: {error.strerror}"
+            raise NotAStore(message) from error
         if not self.segments:
             message = f"{directory} holds no commit log segment (a file named by 20 digits)"
             raise NotAStore(message)
 
     def refresh(self) -> None:
-        """List the segments again: a running broker adds and deletes some."""
+        """List the segments again: a running broker adds and deletes some.
+
+        When none is left, or the directory cannot be read any more, the list stays as it was.
+        """
+        before = self.segments
+        try:
+            self._list()
+        except OSError:
+            self.segments = before
+        if not self.segments:
+            self.segments = before
+        for segment in {s.path for s in before} - {s.path for s in self.segments}:
+            self._mapped.drop(segment)
+
+    def _list(self) -> None:
         segments: list[Segment] = []
         odd_files: list[str] = []
         for entry in fs.entries(self.directory):
-            if _is_segment_name(entry.name) and entry.is_file():
-                size = entry.stat().st_size
+            size = _segment_size(entry)
+            if size:
                 segments.append(Segment(Path(entry.path), int(entry.name), size))
             else:
                 odd_files.append(entry.name)
-        kept = {segment.base_offset for segment in segments}
-        for base_offset in self._mapped.keys() - kept:
-            self._mapped.pop(base_offset).close()
-        self.segments = segments
+        self.segments = _disjoint(segments)
+        kept = {segment.path for segment in self.segments}
+        odd_files += [s.path.name for s in segments if s.path not in kept]
         self.odd_files = tuple(odd_files)
 
     @property
@@ -94,11 +122,15 @@ class CommitLog:
         return None
 
     def map(self, segment: Segment) -> fs.MappedFile:
-        """Give the segment's bytes, mapped once and kept."""
-        mapped = self._mapped.get(segment.base_offset)
-        if mapped is None:
-            mapped = self._mapped[segment.base_offset] = fs.MappedFile(segment.path)
-        return mapped
+        """Give the segment's bytes, mapped once and kept for a while.
+
+        :raises SegmentLost: when its file cannot be opened.
+        """
+        try:
+            return self._mapped.get(segment.path, segment.size)
+        except OSError as error:
+            detail = f"{segment.path.name} cannot be read: {error.strerror}"
+            raise SegmentLost(Reason.END, detail, segment.base_offset) from error
 
     def record_at(self, physical_offset: int, *, check_crc: bool = True) -> Record:
         """Read the record that claims to begin at ``physical_offset``.
@@ -109,11 +141,19 @@ class CommitLog:
             belongs at this offset.
         """
         segment = self.segment_of(physical_offset)
+        if segment is None and physical_offset >= self.max_offset:
+            self.refresh()
+            segment = self.segment_of(physical_offset)
         if segment is None:
             detail = f"the log has offsets {self.min_offset} to {self.max_offset}"
             raise RecordError(Reason.END, detail, physical_offset)
+        try:
+            mapped = self.map(segment)
+        except SegmentLost:
+            self.refresh()
+            raise
         return commitlog_record.decode(
-            self.map(segment).view,
+            mapped.view,
             physical_offset - segment.base_offset,
             physical_offset=physical_offset,
             check_crc=check_crc,
@@ -121,10 +161,44 @@ class CommitLog:
 
     def close(self) -> None:
         """Unmap all segments."""
-        for mapped in self._mapped.values():
-            mapped.close()
-        self._mapped.clear()
+        self._mapped.close()
 
 
-def _is_segment_name(name: str) -> bool:
-    return len(name) == SEGMENT_NAME_DIGITS and name.isascii() and name.isdigit()
+def _segment_size(entry: "DirEntry[str]") -> int:
+    """Give the size of a file whose name is that of a segment; 0 for anything else."""
+    name = entry.name
+    if len(name) != SEGMENT_NAME_DIGITS or not (name.isascii() and name.isdigit()):
+        return 0
+    try:
+        is_segment = int(name) <= LAST_BASE_OFFSET and entry.is_file()
+        return entry.stat().st_size if is_segment else 0
+    except FileNotFoundError:
+        return 0
+
+
+def _disjoint(segments: list[Segment]) -> list[Segment]:
+    """Cut or leave out segments so that no two hold the same offset.
+
+    Overlaps come from strays and from files that were made longer. A file that begins inside
+    another and doesn't begin with its own record is a stray; otherwise the other ends there.
+    """
+    result: list[Segment] = []
+    for segment in segments:
+        before = result[-1] if result else None
+        if before is not None and segment.base_offset < before.end_offset:
+            if not _begins_with_its_record(segment):
+                continue
+            result[-1] = before._replace(size=segment.base_offset - before.base_offset)
+        result.append(segment)
+    return result
+
+
+def _begins_with_its_record(segment: Segment) -> bool:
+    try:
+        with fs.MappedFile(segment.path) as mapped:
+            commitlog_record.decode(
+                mapped.view, physical_offset=segment.base_offset, check_crc=False
+            )
+    except (OSError, RecordError):
+        return False
+    return True

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from rocketlens import limits
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, QueueEntry, decode
 from rocketlens.store import fs
+from rocketlens.store.mapped import MappedFiles
 
 _TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
 _FILE_NAME: Final = re.compile(r"\d{20}\Z")
@@ -40,18 +41,35 @@ class ConsumeQueue:
     not entries; a file that is missing between others leaves a hole.
     """
 
-    def __init__(self, directory: Path) -> None:
-        """List the files of the queue; there may be none."""
+    def __init__(self, directory: Path, mapped: MappedFiles | None = None) -> None:
+        """List the files of the queue; there may be none.
+
+        ``mapped``: where all queues of a store keep their mappings together.
+        """
         self.directory = directory
-        self._mapped: dict[Path, fs.MappedFile] = {}
-        self.files: list[QueueFile] = [
+        self._mapped = MappedFiles() if mapped is None else mapped
+        self.files: list[QueueFile] = []
+        self.refresh()
+
+    def refresh(self) -> None:
+        """List the files again: a running broker adds and deletes some.
+
+        Those that cannot be read count as not there.
+        """
+        try:
+            listed = list(fs.entries(self.directory))
+        except OSError:
+            listed = []
+        self.files = [
             QueueFile(
                 Path(entry.path),
                 int(entry.name) // ENTRY_BYTES,
                 entry.stat().st_size // ENTRY_BYTES,
             )
-            for entry in fs.entries(directory)
-            if _FILE_NAME.match(entry.name) and int(entry.name) % ENTRY_BYTES == 0
+            for entry in listed
+            if _FILE_NAME.match(entry.name)
+            and int(entry.name) % ENTRY_BYTES == 0
+            and entry.is_file()
         ]
 
     def entry(self, queue_offset: int) -> QueueEntry | None:
@@ -96,16 +114,17 @@ class ConsumeQueue:
         return self.entry(self.max_offset - 1) if self.files else None
 
     def _map(self, file: QueueFile) -> memoryview:
-        mapped = self._mapped.get(file.path)
-        if mapped is None:
-            mapped = self._mapped[file.path] = fs.MappedFile(file.path)
-        return mapped.view
+        """Give a file's bytes; zeros, which are no entries, when it cannot be opened any more."""
+        size = file.entry_count * ENTRY_BYTES
+        try:
+            view = self._mapped.get(file.path, size).view
+        except OSError:
+            view = memoryview(b"")
+        return view if len(view) == size else memoryview(bytes(size))
 
     def close(self) -> None:
         """Unmap all files."""
-        for mapped in self._mapped.values():
-            mapped.close()
-        self._mapped.clear()
+        self._mapped.close()
 
 
 class ConsumeQueues:
@@ -114,6 +133,7 @@ class ConsumeQueues:
     def __init__(self, directory: Path) -> None:
         """Remember the directory; it may be missing."""
         self.directory = directory
+        self._mapped = MappedFiles()
         self._queues: dict[QueueName, ConsumeQueue] = {}
 
     def names(self) -> list[QueueName]:
@@ -127,8 +147,12 @@ class ConsumeQueues:
         ]
 
     def topics(self) -> list[str]:
-        """List the topics that have queues, by name."""
-        return [e.name for e in fs.entries(self.directory) if is_topic_name(e.name) and e.is_dir()]
+        """List the topics that have queues, by name; none when the directory cannot be read."""
+        try:
+            listed = list(fs.entries(self.directory))
+        except OSError:
+            return []
+        return [entry.name for entry in listed if is_topic_name(entry.name) and entry.is_dir()]
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """Give one queue; None when the topic's name is not safe in a path."""
@@ -137,11 +161,11 @@ class ConsumeQueues:
         name = QueueName(topic, queue_id)
         queue = self._queues.get(name)
         if queue is None:
-            queue = self._queues[name] = ConsumeQueue(self.directory / topic / str(queue_id))
+            directory = self.directory / topic / str(queue_id)
+            queue = self._queues[name] = ConsumeQueue(directory, self._mapped)
         return queue
 
     def close(self) -> None:
         """Unmap everything."""
-        for queue in self._queues.values():
-            queue.close()
+        self._mapped.close()
         self._queues.clear()

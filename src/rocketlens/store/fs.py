@@ -19,22 +19,29 @@ _AT_FDCWD: Final = -100
 
 
 class MappedFile:
-    """A whole file mapped into memory for reading.
+    """A file mapped into memory for reading, whole or its first ``size`` bytes.
 
     The mapping stays valid when the file is deleted. ``content`` has ``find``, slicing and
     ``len`` like bytes; an empty file is empty bytes. Cost of opening: O(1) in the file's size.
+
+    Each mapping holds an open file, of which a process has perhaps 1,024. A file of at most
+    ``copy_bytes`` is read instead, as it is now, and holds none.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, size: int | None = None, *, copy_bytes: int = 0) -> None:
         """Map ``path``.
 
         :raises OSError: as ``open`` does.
         """
         self.path = path
         with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
+            length = os.fstat(file.fileno()).st_size
+            if size is not None:
+                length = min(length, size)
             self.content: bytes | mmap.mmap = (
-                mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) if size else b""
+                mmap.mmap(file.fileno(), length, access=mmap.ACCESS_READ)
+                if length > copy_bytes
+                else file.read(length)
             )
         self.view = memoryview(self.content)
 
@@ -81,6 +88,27 @@ def next_written(path: Path, start: int) -> int | None:
             return os.lseek(file.fileno(), start, os.SEEK_DATA)
         except OSError as error:
             return None if error.errno == errno.ENXIO else start
+
+
+def written_parts(path: Path, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Give the parts of ``start .. stop - 1`` that are not in a hole of the file, ascending.
+
+    Where the file system cannot tell, that is all of it. The file is opened anew for each part, so
+    that a reader which stops early holds nothing open.
+    """
+    position = start
+    while position < stop:
+        with path.open("rb") as file:
+            try:
+                position = os.lseek(file.fileno(), position, os.SEEK_DATA)
+                end = os.lseek(file.fileno(), position, os.SEEK_HOLE)
+            except OSError as error:
+                if error.errno == errno.ENXIO:
+                    return
+                end = stop
+        if position < stop:
+            yield position, min(end, stop)
+        position = end
 
 
 def entries(directory: Path) -> Iterator[os.DirEntry[str]]:
