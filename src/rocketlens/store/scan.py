@@ -4,12 +4,10 @@ Torn is not corrupt. Bytes that are no record, with no record after them, are th
 log ends before them. With records after them they are damage: reported, and the walk goes on at
 the next place where a record identifies itself.
 
-A body may hold bytes that look like a record and even claim the right offset, so such a place is
-believed only if the damaged record's own size leads there, or its consume queue points there, or
-what follows it is a record, a segment end or unwritten.
+Which place can be believed is decided in :mod:`rocketlens.store.resync`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -17,24 +15,18 @@ from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import (
     SIZE_AND_MAGIC,
-    SMALLEST_RECORD,
     Reason,
     Record,
 )
 from rocketlens.model.java import decode_utf8
-from rocketlens.store import fs
-from rocketlens.store.commitlog import CommitLog, Segment
+from rocketlens.store.commitlog import CommitLog, Segment, SegmentLost
+from rocketlens.store.resync import Confirm, next_record
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
 CHUNK_ROWS: Final = 65_536
-_MAGIC_START: Final = b"\xda\xa3\x20"
-_MAGIC_POSITION: Final = 4
-
-Confirm = Callable[[Record], bool | None]
-"""Says whether a consume queue knows this record at its offset; None when no queue can tell."""
 
 
 class Damage(NamedTuple):
@@ -133,31 +125,41 @@ class LogWalk:
                     self._pass(segment, Reason(error.reason), str(error))
 
     def _segment(self) -> Segment | None:
-        """Give the segment of the position, moved over a gap between files; None at the end."""
-        if self.position >= self.stop or self.torn_at is not None:
-            return None
-        segment = self.log.segment_of(self.position)
-        if segment is None:
-            later = self._later_segment(self.position)
-            if later is None or later.base_offset >= self.stop:
-                self.position = self.stop
-                return None
-            self.damage.append(
-                Damage(self.position, later.base_offset, "no file holds these offsets")
-            )
-            self.position = later.base_offset
-            return later
-        return segment
+        """Give the segment of the position, moved over what no file holds; None at the end."""
+        while self.position < self.stop and self.torn_at is None:
+            segment = self.log.segment_of(self.position)
+            if segment is None:
+                later = self._later_segment()
+                until = self.stop if later is None else min(later.base_offset, self.stop)
+                self.damage.append(Damage(self.position, until, "no file holds these offsets"))
+                self.position = until
+                continue
+            try:
+                self.log.map(segment)
+            except SegmentLost as error:
+                self._lose(segment, str(error))
+            else:
+                return segment
+        return None
 
-    def _later_segment(self, offset: int) -> Segment | None:
-        return next((s for s in self.log.segments if s.base_offset >= offset), None)
+    def _lose(self, segment: Segment, detail: str) -> None:
+        """Move on when a segment cannot be opened: what a broker deleted is no damage."""
+        self.log.refresh()
+        if self.position < self.log.min_offset:
+            self.position = self.log.min_offset
+        elif segment in self.log.segments:
+            self.damage.append(Damage(self.position, segment.end_offset, detail))
+            self.position = segment.end_offset
+
+    def _later_segment(self) -> Segment | None:
+        return next((s for s in self.log.segments if s.base_offset > self.position), None)
 
     def _pass(self, segment: Segment, reason: Reason, detail: str) -> None:
         """Move the position past what is no record, or end the walk."""
         if reason is Reason.BLANK and self._is_true_blank(segment):
             self.position = segment.end_offset
             return
-        found = self._next_record(segment, reason)
+        found = next_record(self.log, self.position, reason, self._confirm)
         if found is None:
             if reason is not Reason.END:
                 self.torn_at = self.position
@@ -167,71 +169,12 @@ class LogWalk:
         self.position = found
 
     def _is_true_blank(self, segment: Segment) -> bool:
-        view = self.log.map(segment).view
         place = self.position - segment.base_offset
-        bytes_left, _ = SIZE_AND_MAGIC.unpack_from(view, place)
-        later = self._later_segment(segment.end_offset)
-        return bytes_left == len(view) - place or (
+        bytes_left, _ = SIZE_AND_MAGIC.unpack_from(self.log.map(segment).view, place)
+        later = self._later_segment()
+        return bytes_left == segment.size - place or (
             later is not None and later.base_offset == self.position + bytes_left
         )
-
-    def _next_record(self, segment: Segment, reason: Reason) -> int | None:
-        """Find where the log goes on behind the position; None when it does not."""
-        if reason is not Reason.END:
-            size: int = SIZE_AND_MAGIC.unpack_from(
-                self.log.map(segment).view, self.position - segment.base_offset
-            )[0]
-            if size >= SMALLEST_RECORD and self._follows(self.position + size, or_end=False):
-                return self.position + size
-        within = self._search(segment, self.position - segment.base_offset + 1, reason)
-        if within is not None:
-            return within
-        for later in self.log.segments:
-            if later.base_offset > self.position:
-                if self._follows(later.base_offset, or_end=False):
-                    return later.base_offset
-                found = self._search(later, 0, reason)
-                if found is not None:
-                    return found
-        return None
-
-    def _search(self, segment: Segment, start: int, reason: Reason) -> int | None:
-        """Find a self-identifying record in one segment.
-
-        Behind unwritten bytes only a window is searched, and what the file system knows to be
-        written behind it: most of a log's last segment is unwritten, and may be large.
-        """
-        stop = segment.size
-        if reason is Reason.END:
-            window = start + limits.UNWRITTEN_SEARCH_BYTES
-            if window < stop:
-                written = fs.next_written(segment.path, window)
-                if written is None or written == window:
-                    stop = window
-        content = self.log.map(segment).content
-        place = content.find(_MAGIC_START, start + _MAGIC_POSITION, stop)
-        while place >= 0:
-            offset = segment.base_offset + place - _MAGIC_POSITION
-            if self._is_record(offset):
-                return offset
-            place = content.find(_MAGIC_START, place + 1, stop)
-        return None
-
-    def _is_record(self, offset: int) -> bool:
-        try:
-            record = self.log.record_at(offset)
-        except RecordError:
-            return False
-        known = self._confirm(record) if self._confirm else None
-        return self._follows(offset + record.total_size) if known is None else known
-
-    def _follows(self, offset: int, *, or_end: bool = True) -> bool:
-        """Say whether a record begins at ``offset``, or (``or_end``) the segment ends there."""
-        try:
-            self.log.record_at(offset, check_crc=False)
-        except RecordError as error:
-            return or_end and error.reason in (Reason.END, Reason.BLANK)
-        return True
 
 
 def exhaust(walk: LogWalk) -> None:
