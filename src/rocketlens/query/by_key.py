@@ -1,19 +1,19 @@
 """Finds messages by key or unique key: index files and memory first, then the log decides."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, BodyError, IndexFileError, RecordError
 from rocketlens.formats.commitlog_record import Reason, message_of
-from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+from rocketlens.model.answer import Answer, SourceState
 from rocketlens.model.java import index_hash
 from rocketlens.model.message import Message
-from rocketlens.query.source import COMMIT_LOG, INDEX, StoreSource
+from rocketlens.query.source import StoreSource
 from rocketlens.query.verify import Wanted
-from rocketlens.store.index import IndexFile
+from rocketlens.store.index_files import Hit, Rejected
 
-_Evidence = tuple[IndexFile, int] | None
-"""The index file and entry that led to an offset; None when the memory did."""
+_Evidence = Hit | None
+"""The index entry that led to an offset; None when the memory did."""
 
 
 def check_key(key: str) -> None:
@@ -47,21 +47,16 @@ def query_by_key(
         message = f"max_num is {max_num}; give how many messages you want, or nothing for all"
         raise BadInput(message)
     while True:
-        topics = [wanted.topic] if wanted.topic is not None else source.topics()
+        topics = {wanted.topic} if wanted.topic is not None else source.topics.known()
         hashes = {index_hash(f"{topic}#{text}") for topic in topics}
         try:
-            return _Search(source, wanted, max_num).answer(query, hashes)
-        except _Rejected as rejected:
-            source.reject_index_file(rejected.file, rejected.error)
-
-
-class _Rejected(Exception):
-    """An index file contradicted itself or the log."""
-
-    def __init__(self, file: IndexFile, error: IndexFileError) -> None:
-        super().__init__(str(error))
-        self.file = file
-        self.error = error
+            answer = _Search(source, wanted, max_num).answer(query, hashes)
+        except Rejected as rejected:
+            source.reject_index_file(rejected)
+            continue
+        if answer.messages or wanted.topic is not None or not source.topics.may_be_more():
+            return answer
+        source.topics.read_log()
 
 
 class _Search:
@@ -75,8 +70,17 @@ class _Search:
         self._truncated = False
 
     def answer(self, query: str, hashes: Collection[int]) -> Answer:
+        """Search for entries with one of these hashes.
+
+        :raises Rejected: when an index file turns out to be damaged.
+        """
         messages = self._messages(self._candidates(hashes))
-        coverage = (*_coverage(self._source), *self._source.log_failures(self._failures))
+        if not messages:
+            self._source.index.count_slots()
+        coverage = self._source.key_coverage()
+        if self._wanted.topic is None:
+            coverage += (self._source.topics.coverage(),)
+        coverage += tuple(self._source.log_failures(self._failures))
         return Answer(
             query,
             tuple(reversed(messages)),
@@ -89,22 +93,8 @@ class _Search:
     def _candidates(self, hashes: Collection[int]) -> dict[int, _Evidence]:
         """Give the physical offset of each entry with one of the hashes, and where it stands."""
         found: dict[int, _Evidence] = dict.fromkeys(self._source.tail.find(hashes))
-        for file in self._source.index.sound:
-            try:
-                found.update(self._in_file(file, hashes))
-            except IndexFileError as error:
-                raise _Rejected(file, error) from error
+        found.update((hit.physical_offset, hit) for hit in self._source.index.find(hashes))
         return found
-
-    def _in_file(self, file: IndexFile, hashes: Collection[int]) -> Iterator[tuple[int, _Evidence]]:
-        witnesses = limits.CHAIN_WITNESSES if file.hides_flipped_bits() else 0
-        for key_hash in hashes:
-            for number, entry in file.chain(key_hash):
-                if entry.key_hash == key_hash:
-                    yield entry.physical_offset, (file, number)
-                elif witnesses:
-                    witnesses -= 1
-                    file.check_entry(self._source.log, number)
 
     def _messages(self, candidates: dict[int, _Evidence]) -> list[Message]:
         messages: list[Message] = []
@@ -127,6 +117,8 @@ class _Search:
         try:
             record = self._source.log.record_at(offset)
         except RecordError as error:
+            if offset < self._source.log.min_offset:
+                return None
             if error.reason != Reason.CRC:
                 self._check(evidence)
                 self._failures.append(str(error))
@@ -146,33 +138,7 @@ class _Search:
         """Make sure that an entry which led to nothing wanted is that of another key."""
         if evidence is None:
             return
-        file, number = evidence
         try:
-            file.check_entry(self._source.log, number)
+            evidence.file.check_entry(self._source.log, evidence.number)
         except IndexFileError as error:
-            raise _Rejected(file, error) from error
-
-
-def _coverage(source: StoreSource) -> Iterator[Coverage]:
-    """Give what answers key look-ups in this store, file by file, then the part in memory."""
-    for state in source.index.states:
-        name = f"{INDEX}/{state.path.name}"
-        if state.file is None:
-            yield Coverage(name, SourceKind.INDEX_FILE, SourceState.DAMAGED, None, state.error)
-        elif state.file.header.last_entry:
-            indexed_to_ms = state.file.header.end_timestamp_ms
-            yield Coverage(name, SourceKind.INDEX_FILE, SourceState.SEARCHED, indexed_to_ms)
-    tail = source.tail
-    closed = [(start, stop) for start, stop in tail.ranges if stop is not None]
-    opened = [(start, stop) for start, stop in tail.ranges if stop is None]
-    if closed:
-        name = f"{COMMIT_LOG}: {len(closed)} stretches without index entries"
-        yield Coverage(name, SourceKind.TAIL, SourceState.SEARCHED)
-    for start, _ in opened:
-        name = f"{COMMIT_LOG}: from physical offset {start} to its end"
-        newest_ms = tail.last_timestamp_ms or None
-        yield Coverage(name, SourceKind.TAIL, SourceState.SEARCHED, newest_ms)
-    if tail.torn_at is not None:
-        error = f"torn tail: the bytes from physical offset {tail.torn_at} are no whole record"
-        yield Coverage(COMMIT_LOG, SourceKind.COMMIT_LOG, SourceState.DAMAGED, None, error)
-    yield from source.log_failures(map(str, tail.damage))
+            raise Rejected(evidence.file, error) from error

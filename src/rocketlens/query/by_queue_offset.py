@@ -1,5 +1,9 @@
 """Finds the message at one place of one queue: by its consume queue, or by reading the log."""
 
+from collections.abc import Mapping
+from itertools import zip_longest
+from typing import Final
+
 from rocketlens.errors import (
     AnswerIncomplete,
     BadInput,
@@ -15,12 +19,19 @@ from rocketlens.formats.commitlog_record import (
     message_of,
 )
 from rocketlens.formats.consumequeue_entry import QueueEntry
+from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+from rocketlens.model.java import decode_utf8
 from rocketlens.model.message import Message
 from rocketlens.query.by_time import QueuePlace, Scan
-from rocketlens.query.source import CONSUME_QUEUE, StoreSource
+from rocketlens.query.source import CONSUME_QUEUE, StoreSource, torn_coverage
 from rocketlens.query.verify import Wanted
 from rocketlens.store.consumequeue import ConsumeQueue, is_topic_name
+
+LITE_TOPIC_PREFIX: Final = "%LMQ%"
+"""Lite queues hold entries of other topics' messages."""
+MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
+MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
 
 
 def query_by_queue_offset(
@@ -42,10 +53,10 @@ def query_by_queue_offset(
     query = f"{topic}/{queue_id}/{queue_offset}"
     queue = source.queues.queue(topic, queue_id)
     name = f"{CONSUME_QUEUE}/{topic}/{queue_id}"
-    entry = queue.entry(queue_offset) if queue else None
+    entry = _entry(queue, queue_offset) if queue else None
     if entry is None:
         state = Coverage(name, SourceKind.CONSUME_QUEUE, SourceState.SEARCHED)
-    elif entry.physical_offset < source.log.min_offset and entry.physical_offset >= 0:
+    elif queue and _is_deleted(source, queue, queue_offset, entry):
         return _deleted(source, query, name, entry)
     else:
         record, error = _record_of(source, entry, (topic, queue_id, queue_offset))
@@ -71,6 +82,31 @@ def message_of_answer(answer: Answer) -> Message:
     raise AnswerIncomplete(f"{answer.query} was not found, but: {errors}", answer)
 
 
+def _entry(queue: ConsumeQueue, queue_offset: int) -> QueueEntry | None:
+    """Give the entry; files that a broker made since the queue was opened are looked for."""
+    entry = queue.entry(queue_offset)
+    if entry is None:
+        queue.refresh()
+        entry = queue.entry(queue_offset)
+    return entry
+
+
+def _is_deleted(
+    source: StoreSource, queue: ConsumeQueue, queue_offset: int, entry: QueueEntry
+) -> bool:
+    """Say whether an entry leads to what the broker deleted, and its neighbours agree.
+
+    Entries ascend: the one before is deleted, too. Of the newest deleted one, the next can still
+    be there; then the little log before that is read to be sure.
+    """
+    if not 0 <= entry.physical_offset < source.log.min_offset:
+        return False
+    before, after = queue.entry(queue_offset - 1), queue.entry(queue_offset + 1)
+    if before is not None and before.physical_offset >= entry.physical_offset:
+        return False
+    return after is None or entry.physical_offset < after.physical_offset < source.log.min_offset
+
+
 def _deleted(source: StoreSource, query: str, name: str, entry: QueueEntry) -> Answer:
     error = (
         f"it was at physical offset {entry.physical_offset}; the log now begins at "
@@ -88,9 +124,29 @@ def _record_of(
         record = source.log.record_at(entry.physical_offset)
     except RecordError as error:
         return None, f"its entry {place[2]} leads to a bad {error}"
-    if (record.topic, record.queue_id, record.queue_offset) != place:
-        return None, f"its entry {place[2]} leads to {record.topic}/{record.queue_id}"
+    if place[0].startswith(LITE_TOPIC_PREFIX):
+        if place[0] not in _lite_places(props.parse(decode_utf8(record.properties))):
+            return None, f"its entry {place[2]} leads to a message that was not sent there"
+    elif (record.topic, record.queue_id, record.queue_offset) != place:
+        return None, f"its entry {place[2]} leads to a message of {_place_of(record)}"
+    if not source.is_record_start(record):
+        return None, f"its entry {place[2]} leads to no record's start"
     return record, None
+
+
+def _place_of(record: Record) -> str:
+    return f"{record.topic}/{record.queue_id}/{record.queue_offset}"
+
+
+def _lite_places(properties: Mapping[str, str]) -> dict[str, str]:
+    """Give the lite queues that a message was also put in, each with its offset there as text.
+
+    The broker counts these offsets apart from the queues' own, and can get them wrong, so an
+    entry of such a queue is believed before them.
+    """
+    topics = properties.get(MULTI_DISPATCH, "").split(",")
+    offsets = properties.get(MULTI_QUEUE_OFFSET, "").split(",")
+    return dict(zip_longest(topics, offsets[: len(topics)], fillvalue=""))
 
 
 def _found(source: StoreSource, query: str, name: str, record: Record) -> Answer:
@@ -114,13 +170,18 @@ def _found(source: StoreSource, query: str, name: str, record: Record) -> Answer
 def _read_log(source: StoreSource, query: str, queue: Coverage, place: QueuePlace) -> Answer:
     topic = query.rsplit("/", 2)[0]
     start, stop = _stretch(source, source.queues.queue(topic, place.queue_id), place.queue_offset)
-    scan = Scan(source, Wanted(topic=topic), place, start=start, stop=stop)
-    messages = [
-        message
-        for message in scan
-        if message.sys_flag & SYS_FLAG_TRANSACTION_MASK
-        not in (SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK)
-    ]
+    if topic.startswith(LITE_TOPIC_PREFIX):
+        scan = Scan(source, Wanted(), start=start, stop=stop)
+        claimed = str(place.queue_offset)
+        messages = [m for m in scan if _lite_places(m.properties).get(topic) == claimed]
+    else:
+        scan = Scan(source, Wanted(topic=topic), place, start=start, stop=stop)
+        messages = [
+            message
+            for message in scan
+            if message.sys_flag & SYS_FLAG_TRANSACTION_MASK
+            not in (SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK)
+        ]
     failures = tuple(source.log_failures(scan.failures))
     tail = Coverage(
         f"commitlog/{start}..{'' if stop is None else stop}",
@@ -132,7 +193,7 @@ def _read_log(source: StoreSource, query: str, queue: Coverage, place: QueuePlac
         query,
         tuple(messages[:1]),
         complete=bool(messages) or not failures,
-        coverage=(queue, tail, *failures),
+        coverage=(queue, tail, *torn_coverage(scan.torn_at), *failures),
         index_last_update_timestamp_ms=scan.last_timestamp_ms,
     )
 
@@ -165,6 +226,9 @@ def _believed(source: StoreSource, queue: ConsumeQueue, queue_offsets: range) ->
             record = source.log.record_at(entry.physical_offset, check_crc=False)
         except RecordError:
             continue
-        if record.queue_offset == queue_offset and record.total_size == entry.store_size:
+        topic, queue_id = queue.directory.parent.name, queue.directory.name
+        if (record.topic, str(record.queue_id)) == (topic, queue_id) and (
+            (record.queue_offset, record.total_size) == (queue_offset, entry.store_size)
+        ):
             return entry
     return None

@@ -51,7 +51,7 @@ class Scan:
         self._wanted = wanted
         self._place = place
         first = source.log.min_offset if start is None else start
-        self._walk = LogWalk(source.log, first, stop, confirm=source.queue_knows)
+        self._walk = LogWalk(source.log, first, stop, confirm=source.knows)
         self._errors: list[str] = []
         self._topics: dict[int, str] = {}
         self.last_timestamp_ms = 0

@@ -16,7 +16,7 @@ from rocketlens.query.by_key import query_by_key
 from rocketlens.query.by_queue_offset import message_of_answer, query_by_queue_offset
 from rocketlens.query.by_time import Scan
 from rocketlens.query.merge import merge
-from rocketlens.query.source import COMMIT_LOG, StoreSource
+from rocketlens.query.source import COMMIT_LOG, StoreSource, torn_coverage
 from rocketlens.query.verify import Wanted
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class Store:
             topic or "",
             tuple(messages),
             complete=not failures,
-            coverage=(searched, *failures),
+            coverage=(searched, *torn_coverage(scan.torn_at), *failures),
             truncated=truncated,
             index_last_update_timestamp_ms=scan.last_timestamp_ms,
         )
@@ -231,7 +231,7 @@ class Store:
                 return []
             message = f"{text[:80]!r} is no queue position: write TOPIC/QUEUE/OFFSET"
             raise BadInput(message)
-        if kind == "auto" and place["topic"] not in self._source.topics():
+        if kind == "auto" and place["topic"] not in self._source.topics.known():
             return []
         numbers = int(place["queue_id"]), int(place["queue_offset"])
         return [query_by_queue_offset(self._source, place["topic"], *numbers)]

@@ -2,25 +2,24 @@
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rocketlens import limits
-from rocketlens.errors import ConfigError, IndexFileError, NotAStore, RecordError
-from rocketlens.formats import config_json
+from rocketlens.errors import NotAStore, RecordError
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
-from rocketlens.store import fs
+from rocketlens.query.topics import Topics
 from rocketlens.store.commitlog import CommitLog
 from rocketlens.store.consumequeue import ConsumeQueues
-from rocketlens.store.index import IndexFile, IndexFiles
-from rocketlens.store.scan import LogWalk, exhaust
+from rocketlens.store.index_files import IndexFiles, IndexState, Rejected
+from rocketlens.store.starts import RecordStarts
 from rocketlens.store.tail import Tail
 
 COMMIT_LOG: Final = "commitlog"
 CONSUME_QUEUE: Final = "consumequeue"
 INDEX: Final = "index"
-TOPICS_FILE: Final = "config/topics.json"
-_CONFIG_BYTES: Final = 256 * 1024 * 1024
+_REOPEN_ENTRIES: Final = 2_000_000
+"""With so many entries in memory it is worth looking whether the broker has indexed them."""
 
 
 class StoreSource:
@@ -37,8 +36,12 @@ class StoreSource:
             raise NotAStore(message)
         self.log = CommitLog(path / COMMIT_LOG)
         self.queues = ConsumeQueues(path / CONSUME_QUEUE)
+        self.starts = RecordStarts(self.log, self.knows, self._start_by_index)
+        self.topics = Topics(self)
         self._index: IndexFiles | None = None
         self._tail: Tail | None = None
+        self._reopen_above = _REOPEN_ENTRIES
+        self._coverage: tuple[tuple[object, ...], tuple[Coverage, ...]] | None = None
 
     @property
     def index(self) -> IndexFiles:
@@ -51,15 +54,39 @@ class StoreSource:
     def tail(self) -> Tail:
         """The index in memory for what the index files don't answer for, read up to now."""
         if self._tail is None:
-            self._tail = Tail(self.log, self.queue_knows)
+            self._tail = Tail(self.log, self.knows)
             self._tail.cover(self.index.uncovered())
         self._tail.read_new()
+        if self._tail.entry_count > self._reopen_above:
+            self._reopen_above = 2 * self._tail.entry_count
+            if self.index.has_grown():
+                self._index = self._tail = None
+                return self.tail
         return self._tail
 
-    def reject_index_file(self, file: IndexFile, error: IndexFileError) -> None:
+    def reject_index_file(self, rejected: Rejected) -> None:
         """Stop using an index file; memory takes over its part of the log."""
-        self.index.reject(file, error)
+        self.index.reject(rejected.file, rejected.error)
         self._tail = None
+
+    def key_coverage(self) -> tuple[Coverage, ...]:
+        """Give what answers key look-ups now: file by file, then the parts in memory.
+
+        Made anew only when something changed: a broker can have thousands of files.
+        """
+        tail = self.tail
+        state = (
+            id(tail),
+            self.index.version,
+            tail.last_timestamp_ms,
+            tail.torn_at,
+            len(tail.damage),
+        )
+        if self._coverage is None or self._coverage[0] != state:
+            files = tuple(_file_coverage(state) for state in self.index.states)
+            found = (*filter(None, files), *_tail_coverage(tail))
+            self._coverage = state, (*found, *self.log_failures(map(str, tail.damage)))
+        return self._coverage[1]
 
     def log_failures(self, errors: Iterable[str]) -> Iterator[Coverage]:
         """Give places of the log that could not be read, as coverage; the first 1,000 by name."""
@@ -73,45 +100,52 @@ class StoreSource:
             error = f"{unnamed} more places cannot be read: see `rocketlens index verify`"
             yield Coverage(COMMIT_LOG, SourceKind.COMMIT_LOG, SourceState.FAILED, None, error)
 
-    def queue_knows(self, record: Record) -> bool | None:
-        """Say whether the record's consume queue points to it; None when it has no such entry."""
+    def knows(self, record: Record) -> bool | None:
+        """Say whether a queue or an index file leads to this record; None when neither can tell."""
+        by_queue = self._queue_knows(record)
+        if by_queue or self._index is None:
+            return by_queue
+        by_index = self._index.knows(record)
+        return by_queue if by_index is None else by_index
+
+    def _queue_knows(self, record: Record) -> bool | None:
+        """Say whether the record's consume queue leads to it.
+
+        False only when the entry of its place leads to another record of that place, or to one
+        that this record would lie inside of: an entry that leads nowhere tells nothing.
+        """
         if record.queue_id < 0 or record.queue_offset < 0:
-            return False
+            return None
         queue = self.queues.queue(record.topic, record.queue_id)
         entry = queue.entry(record.queue_offset) if queue else None
         if entry is None:
             return None
-        return (entry.physical_offset, entry.store_size) == (
-            record.physical_offset,
-            record.total_size,
-        )
+        offset = record.physical_offset
+        if (entry.physical_offset, entry.store_size) == (offset, record.total_size):
+            return True
+        if entry.physical_offset < offset < entry.physical_offset + entry.store_size:
+            return False
+        try:
+            other = self.log.record_at(entry.physical_offset, check_crc=False)
+        except RecordError:
+            return None
+        place = (record.topic, record.queue_id, record.queue_offset)
+        return False if (other.topic, other.queue_id, other.queue_offset) == place else None
 
     def is_record_start(self, record: Record) -> bool:
         """Say whether a record that claims its place really begins there.
 
         By its consume queue, else by an index entry, else by walking from the nearest known start.
         """
-        known = self.queue_knows(record)
-        if known is not None:
-            return known
-        offset = record.physical_offset
-        start = self._known_start(offset)
-        if start == offset:
-            return True
-        walk = LogWalk(self.log, start, offset, confirm=self.queue_knows)
-        exhaust(walk)
-        return walk.position == offset
+        return bool(self._queue_knows(record)) or self.starts.begins_at(record.physical_offset)
 
     def begins_here(self, physical_offset: int) -> bool:
         """Say whether a record began at an offset whose bytes are now damaged."""
-        walk = LogWalk(self.log, self._known_start(physical_offset), physical_offset + 1)
-        exhaust(walk)
-        return any(damage.start == physical_offset for damage in walk.damage)
+        return self.starts.is_damaged_at(physical_offset)
 
-    def _known_start(self, physical_offset: int) -> int:
-        """Give the nearest offset at or before this one where a record is known to begin."""
-        segment = self.log.segment_of(physical_offset)
-        known = segment.base_offset if segment else self.log.min_offset
+    def _start_by_index(self, physical_offset: int) -> int:
+        """Give the nearest offset at or before this one where an index file has a record."""
+        known = 0
         for file in self.index.sound:
             start = file.known_start_before(physical_offset)
             if start is not None and start > known and self._is_readable(start):
@@ -125,33 +159,39 @@ class StoreSource:
             return False
         return True
 
-    def topics(self) -> set[str]:
-        """Give every topic that the config, the queues or the log read so far know of.
-
-        When neither config nor queues are there the whole log is read for its topics.
-        """
-        known = set(self.queues.topics()) | self._configured_topics()
-        if not known:
-            self._tail = Tail(self.log, self.queue_knows)
-            self._tail.cover([(self.log.min_offset, None)])
-        return known | set(self.tail.topics)
-
-    def _configured_topics(self) -> set[str]:
-        topics: set[str] = set()
-        for name in (TOPICS_FILE, f"{TOPICS_FILE}.bak"):
-            content = fs.read_bytes(self.path / name, _CONFIG_BYTES)
-            if content:
-                try:
-                    table: Any = config_json.loads(content)
-                except ConfigError:
-                    continue
-                if isinstance(table, dict) and isinstance(table.get("topicConfigTable"), dict):
-                    topics |= set(table["topicConfigTable"])
-        return topics
-
     def close(self) -> None:
         """Unmap everything."""
         if self._index:
             self._index.close()
         self.queues.close()
         self.log.close()
+
+
+def _file_coverage(state: IndexState) -> Coverage | None:
+    name = INDEX if state.path.name == INDEX else f"{INDEX}/{state.path.name}"
+    if state.file is None:
+        return Coverage(name, SourceKind.INDEX_FILE, SourceState.DAMAGED, None, state.error)
+    if not state.file.last_entry:
+        return None
+    indexed_to_ms = state.file.header.end_timestamp_ms
+    return Coverage(name, SourceKind.INDEX_FILE, SourceState.SEARCHED, indexed_to_ms)
+
+
+def _tail_coverage(tail: Tail) -> Iterator[Coverage]:
+    closed = sum(stop is not None for _, stop in tail.ranges)
+    if closed:
+        name = f"{COMMIT_LOG}: {closed} stretches without index entries"
+        yield Coverage(name, SourceKind.TAIL, SourceState.SEARCHED)
+    for start, stop in tail.ranges:
+        if stop is None:
+            name = f"{COMMIT_LOG}: from physical offset {start} to its end"
+            newest_ms = tail.last_timestamp_ms or None
+            yield Coverage(name, SourceKind.TAIL, SourceState.SEARCHED, newest_ms)
+    yield from torn_coverage(tail.torn_at)
+
+
+def torn_coverage(torn_at: int | None) -> Iterator[Coverage]:
+    """Say that the log ends in a torn record, if it does: it is lost, and nothing else is."""
+    if torn_at is not None:
+        error = f"torn tail: the bytes from physical offset {torn_at} are no whole record"
+        yield Coverage(COMMIT_LOG, SourceKind.COMMIT_LOG, SourceState.DAMAGED, None, error)

@@ -13,10 +13,12 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens import limits
+from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Record
-from rocketlens.store.commitlog import CommitLog
+from rocketlens.store.commitlog import CommitLog, SegmentLost
 from rocketlens.store.index import index_hashes
-from rocketlens.store.scan import Chunk, Confirm, Damage, LogWalk
+from rocketlens.store.resync import Confirm
+from rocketlens.store.scan import Chunk, Damage, LogWalk
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
 
 _SORT_AFTER_LOOK_UPS: Final = 4
 """Entries are sorted once so many look-ups came: a single one is cheaper unsorted."""
+
+
+_MOST_INTERPRETED: Final = 300_000
+"""Hashes kept in a dictionary, at most: 200 bytes each, where a table has 12."""
 
 
 class _Part(NamedTuple):
@@ -74,12 +80,18 @@ class Tail:
         self._parts: list[_Part] = []
         self._look_ups = 0
         self._kept = 0
+        self._interpreted_bytes = 0
         self._read_again: list[tuple[int, int]] = []
         self._topics: dict[int, str] = {}
         self.ranges: list[tuple[int, int | None]] = []
         self.damage: list[Damage] = []
         self.torn_at: int | None = None
         self.last_timestamp_ms = 0
+
+    @property
+    def entry_count(self) -> int:
+        """How many index entries the memory holds, about."""
+        return self._kept + len(self._few)
 
     @property
     def topics(self) -> Collection[str]:
@@ -102,9 +114,12 @@ class Tail:
 
     def read_new(self) -> None:
         """Read all that was taken on or appended since the last call."""
+        self._interpreted_bytes = (
+            limits.INTERPRETED_SCAN_BYTES if len(self._few) < _MOST_INTERPRETED else 0
+        )
         while self._closed:
             self._read(LogWalk(self._log, *self._closed.pop(), confirm=self._confirm))
-        if self._open_at is None or self._at_open_end() == self._seen_there:
+        if self._open_at is None or not self._has_grown():
             return
         self._log.refresh()
         walk = LogWalk(self._log, self._open_at, confirm=self._confirm)
@@ -144,6 +159,18 @@ class Tail:
         ):
             self._parts[-2:] = [_merged(self._parts[-2:])]
 
+    def _has_grown(self) -> bool:
+        """Say whether something was appended at the open end, or a record there became whole."""
+        if self._at_open_end() != self._seen_there:
+            return True
+        if self.torn_at is None:
+            return False
+        try:
+            self._log.record_at(self.torn_at, check_crc=False)
+        except RecordError:
+            return False
+        return True
+
     def _at_open_end(self) -> bytes:
         """Give the bytes that change when something is appended at the open end."""
         segment = self._log.segment_of(self._open_at or 0)
@@ -151,15 +178,21 @@ class Tail:
             self._log.refresh()
             return str(self._log.max_offset).encode()
         place = (self._open_at or 0) - segment.base_offset
-        return bytes(self._log.map(segment).view[place : place + SIZE_AND_MAGIC.size])
+        try:
+            return bytes(self._log.map(segment).view[place : place + SIZE_AND_MAGIC.size])
+        except SegmentLost as error:
+            return str(error).encode()
 
     def _read(self, walk: LogWalk) -> None:
-        switch_at = walk.position + limits.INTERPRETED_SCAN_BYTES
-        for record in walk.records():
+        start = walk.position
+        for record in walk.records() if self._interpreted_bytes > 0 else ():
             self._add_record(record)
-            if walk.position > switch_at:
-                for chunk in walk.chunks():
-                    self._add_chunk(chunk, walk)
+            self._interpreted_bytes -= walk.position - start
+            start = walk.position
+            if self._interpreted_bytes <= 0:
+                break
+        for chunk in walk.chunks() if walk.position < walk.stop else ():
+            self._add_chunk(chunk, walk)
         self.damage += walk.damage
 
     def _add_record(self, record: Record) -> None:

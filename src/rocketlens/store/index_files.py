@@ -1,0 +1,295 @@
+"""All index files of a store together: which can be used, what they leave out, and look-ups."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rocketlens import limits
+from rocketlens.errors import IndexFileError
+from rocketlens.formats.commitlog_record import Record
+from rocketlens.formats.index_file import Geometry
+from rocketlens.store import fs
+from rocketlens.store.commitlog import CommitLog
+from rocketlens.store.index import IndexFile, index_hashes
+from rocketlens.store.index_check import Extent, check_samples, check_whole, entry_columns
+from rocketlens.store.scan import LogWalk
+
+if TYPE_CHECKING:
+    from os import DirEntry
+
+_JOIN_AFTER_LOOK_UPS: Final = 3
+_JOIN_FILES: Final = 8
+"""So many files are joined into one table in memory once so many look-ups came."""
+_JOIN_ENTRIES: Final = 4_000_000
+"""Entries of the joined table, at most: 16 bytes each."""
+_SAMPLED_PLACES: Final = 1024
+"""Places at which files are checked that are too large to be checked whole, all together."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """What one index file is good for. ``error`` says why it is not used, None when it is."""
+
+    path: Path
+    file: IndexFile | None
+    error: str | None
+
+
+class Hit(NamedTuple):
+    """An entry with a wanted hash: the physical offset it has, and where it stands."""
+
+    physical_offset: int
+    file: IndexFile
+    number: int
+
+
+class Rejected(Exception):
+    """A file that was in use contradicted itself or the log."""
+
+    def __init__(self, file: IndexFile, error: IndexFileError) -> None:
+        """Keep both."""
+        super().__init__(str(error))
+        self.file = file
+        self.error = error
+
+
+class IndexFiles:
+    """The index files of a store, by the order of their log, sound and unsound."""
+
+    def __init__(self, directory: Path, log: CommitLog) -> None:
+        """Open every file and decide which can be used. Files of other names are left alone."""
+        self._log = log
+        self._directory = directory
+        self._extents: dict[IndexFile, Extent] = {}
+        self._look_ups = 0
+        self._joined: _Joined | None = None
+        self._uncovered: list[tuple[int, int | None]] | None = None
+        self.states: list[IndexState] = []
+        self.version = 0
+        """Grows when a file is rejected."""
+        likely: tuple[Geometry, ...] = ()
+        for entry in self._listed():
+            state = _open(entry, likely)
+            if state.file and state.file.geometry:
+                likely = (state.file.geometry,)
+            self.states.append(state)
+        self._check()
+        self._sound = self._in_order()
+
+    def _listed(self) -> "list[DirEntry[str]]":
+        try:
+            return [entry for entry in fs.entries(self._directory) if entry.name.isdigit()]
+        except OSError as error:
+            text = f"cannot be read: {error.strerror}"
+            self.states.append(IndexState(self._directory, None, text))
+            return []
+
+    @property
+    def sound(self) -> list[IndexFile]:
+        """The files to look into, oldest first; each has at least one entry."""
+        return self._sound
+
+    def find(self, hashes: Collection[int]) -> Iterator[Hit]:
+        """Give the entries that have one of the hashes, in no order.
+
+        :raises Rejected: when a file turns out to be damaged.
+        """
+        self._look_ups += 1
+        if (
+            self._joined is None
+            and self._look_ups > _JOIN_AFTER_LOOK_UPS
+            and len(self._sound) >= _JOIN_FILES
+            and sum(file.last_entry for file in self._sound) <= _JOIN_ENTRIES
+        ):
+            self._joined = _Joined(self._sound)
+        if self._joined is not None:
+            yield from self._joined.find(hashes, self._log)
+            return
+        for file in self._sound:
+            try:
+                for key_hash in hashes:
+                    for number, physical_offset in file.find(key_hash, self._log):
+                        yield Hit(physical_offset, file, number)
+            except IndexFileError as error:
+                raise Rejected(file, error) from error
+
+    def count_slots(self) -> None:
+        """Make sure that no slot was lost, which only their number shows.
+
+        :raises Rejected: when a file turns out to be damaged.
+        """
+        for file in self._sound:
+            try:
+                file.count_slots()
+            except IndexFileError as error:
+                raise Rejected(file, error) from error
+
+    def reject(self, file: IndexFile, error: IndexFileError) -> None:
+        """Stop using a file that turned out to be damaged."""
+        self._set_error(file, str(error))
+        self._sound = [sound for sound in self._sound if sound is not file]
+        self._joined = None
+        self._uncovered = None
+        self.version += 1
+
+    def _set_error(self, file: IndexFile, error: str) -> None:
+        for place, state in enumerate(self.states):
+            if state.file is file:
+                self.states[place] = IndexState(state.path, None, error)
+
+    def has_grown(self) -> bool:
+        """Say whether a broker added to these files, or made new ones, since they were opened."""
+        names = {state.path.name for state in self.states}
+        return any(entry.name not in names for entry in self._listed()) or any(
+            file.has_grown() for file in self._sound[-1:]
+        )
+
+    def knows(self, record: Record) -> bool | None:
+        """Say whether these files have a record at its place.
+
+        None where they don't answer for the place, or the record has nothing to be indexed by.
+        """
+        offset = record.physical_offset
+        for file in self._sound:
+            if file.header.begin_offset <= offset <= file.header.end_offset:
+                number = file.number_before(offset)
+                if number and file.entry(number).physical_offset == offset:
+                    return file.entry(number).key_hash in index_hashes(record)
+        is_open = any(
+            start <= offset and (stop is None or offset < stop) for start, stop in self.uncovered()
+        )
+        return None if is_open or not index_hashes(record) else False
+
+    def uncovered(self) -> list[tuple[int, int | None]]:
+        """Give the ranges of physical offsets that no sound file answers for, ascending.
+
+        Each begins at a record's start; a record that begins before its end belongs to it. The
+        last one has no end. A file may have filled up in the middle of a record, so where two
+        files don't meet, the last record of one and the first of the other count as not covered.
+        """
+        if self._uncovered is None:
+            self._uncovered = self._find_uncovered()
+        return self._uncovered
+
+    def _find_uncovered(self) -> list[tuple[int, int | None]]:
+        ranges: list[tuple[int, int | None]] = []
+        last: int | None = None
+        for file in self._sound:
+            extent = self._extents[file]
+            first = max(extent.first, self._log.min_offset)
+            if last is None:
+                if first > self._log.min_offset:
+                    ranges.append((self._log.min_offset, first + 1))
+            elif first > last and first != self._after(last):
+                ranges.append((last, first + 1))
+            ranges += extent.gaps
+            last = max(extent.last, last or 0, self._log.min_offset)
+        ranges.append((self._log.min_offset if last is None else last, None))
+        return ranges
+
+    def _after(self, physical_offset: int) -> int | None:
+        """Give the offset behind the record at ``physical_offset``, over a segment's end."""
+        walk = LogWalk(self._log, physical_offset, physical_offset + 1)
+        for _ in walk.records():
+            pass
+        segment = self._log.segment_of(walk.position)
+        if segment is None or walk.damage:
+            return walk.position
+        # Over the filler, too, if that is what comes next.
+        over = LogWalk(self._log, walk.position, segment.end_offset)
+        return next((record.physical_offset for record in over.records()), over.position)
+
+    def _check(self) -> None:
+        """Check each file, whole or at some places, and note what it covers."""
+        files = [state.file for state in self.states if state.file and state.file.last_entry]
+        is_small = sum(file.last_entry for file in files) <= limits.INDEX_CHECK_ENTRIES
+        places = max(_SAMPLED_PLACES // max(len(files), 4), 8)
+        for file in files:
+            try:
+                if is_small:
+                    self._extents[file] = check_whole(file, self._log)
+                    file.are_slots_counted = True
+                else:
+                    self._extents[file] = check_samples(file, self._log, places)
+            except IndexFileError as error:
+                self._set_error(file, str(error))
+
+    def _in_order(self) -> list[IndexFile]:
+        """Sort the sound files by their log; names don't, when a clock was set back.
+
+        A file that begins before the end of the one before is not used: one of them is stale.
+        """
+        files = [state.file for state in self.states if state.file and state.file.last_entry]
+        files.sort(key=lambda file: (file.header.begin_offset, file.header.end_offset))
+        sound: list[IndexFile] = []
+        for file in files:
+            if sound and file.header.begin_offset < sound[-1].header.end_offset:
+                self._set_error(file, f"{file.path.name}: overlaps {sound[-1].path.name}")
+            else:
+                sound.append(file)
+        return sound
+
+    def close(self) -> None:
+        """Unmap everything."""
+        for state in self.states:
+            if state.file:
+                state.file.close()
+
+
+def _open(entry: "DirEntry[str]", likely: tuple[Geometry, ...]) -> IndexState:
+    path = Path(entry.path)
+    if not entry.is_file():
+        return IndexState(path, None, f"{entry.name}: is no file")
+    try:
+        file = IndexFile(path, likely)
+        if not file.last_entry:
+            file.check_empty()
+    except IndexFileError as error:
+        text = str(error)
+        return IndexState(path, None, text if entry.name in text else f"{entry.name}: {text}")
+    except OSError as error:
+        return IndexState(path, None, f"{entry.name}: cannot be read: {error.strerror}")
+    return IndexState(path, file, None)
+
+
+class _Joined:
+    """The entries of many files in one sorted table: a look-up costs the same for any number."""
+
+    def __init__(self, files: list[IndexFile]) -> None:
+        import numpy as np
+
+        self._files = files
+        columns = [entry_columns(file)[1:] for file in files]
+        hashes = np.concatenate([column["key_hash"].astype(np.int32) for column in columns])
+        self._starts = np.cumsum([0, *map(len, columns)])
+        self._order = np.argsort(hashes).astype(np.int32)
+        self._hashes = hashes[self._order]
+        # A damaged hash can only be on its right chain if the changed bits keep its slot.
+        slot_counts = {file.geometry.slot_count for file in files if file.geometry}
+        self._masks = [
+            1 << bit for bit in range(31) if any((1 << bit) % count == 0 for count in slot_counts)
+        ]
+
+    def find(self, hashes: Collection[int], log: CommitLog) -> Iterator[Hit]:
+        for key_hash, (file, number) in self._places(list(hashes)):
+            del key_hash
+            yield Hit(file.entry(number).physical_offset, file, number)
+        near = [key_hash ^ mask for key_hash in hashes for mask in self._masks]
+        for key_hash, (file, number) in self._places(near):
+            try:
+                if key_hash not in hashes:
+                    file.check_entry(log, number)
+            except IndexFileError as error:
+                raise Rejected(file, error) from error
+
+    def _places(self, wanted: list[int]) -> Iterator[tuple[int, tuple[IndexFile, int]]]:
+        import numpy as np
+
+        keys = np.array(wanted, dtype=np.int32)
+        firsts = np.searchsorted(self._hashes, keys, "left").tolist()
+        lasts = np.searchsorted(self._hashes, keys, "right").tolist()
+        for key_hash, first, last in zip(wanted, firsts, lasts, strict=True):
+            for place in self._order[first:last].tolist():
+                which = int(np.searchsorted(self._starts, place, "right")) - 1
+                yield key_hash, (self._files[which], place - int(self._starts[which]) + 1)
