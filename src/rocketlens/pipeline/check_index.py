@@ -150,8 +150,10 @@ class IndexCompared:
     """Entries missing behind the newest entry of all files: perhaps not written yet."""
     duplicates: int = 0
     """Entries too many of a record's key: a broker that starts indexes the last record again."""
-    tags_unindexed: int = 0
-    """Tag entries missing before the first there is: the broker was older then."""
+    first_tag_offset: int | None = None
+    """The first record of the range whose tags are in the index."""
+    early_tags: Findings = field(default_factory=Findings)
+    """Tags before that one which are not in the index: perhaps the broker was older then."""
     sound: dict[str, int] = field(default_factory=dict)
     """Entries that belong to a record, by file."""
     seen: dict[str, int] = field(default_factory=dict)
@@ -176,19 +178,24 @@ def compare(
                 _compare_file(compared, left, _Taken(facts, mapped, numbers, since_ms))
     newest = max((facts.highest_offset for facts in files), default=-1)
     missing = left.missing()
-    has_tags = expected.is_tag & ~missing
-    first_tag = int(expected.offsets[has_tags][0]) if has_tags.any() else high_offset
-    is_late = missing & (expected.offsets > newest)
-    is_early_tag = missing & expected.is_tag & (expected.offsets < first_tag) & ~is_late
-    is_late_tag = is_late & expected.is_tag
-    compared.tags_unindexed = int(np.count_nonzero(is_early_tag))
-    # Whether that broker would have indexed tags is not known here.
-    compared.unindexed = int(np.count_nonzero(is_late & ~is_late_tag))
-    for place in np.flatnonzero(missing & ~is_late & ~is_early_tag).tolist():
-        what = "tags" if expected.is_tag[place] else "key"
-        detail = f"its {what} of hash {int(expected.hashes[place])} is not in the index"
-        offset = int(expected.offsets[place])
-        compared.findings.add(Finding(Kind.INDEX_MISSING, detail, physical_offset=offset))
+    found_tags = expected.offsets[expected.is_tag & ~missing]
+    if len(found_tags):
+        compared.first_tag_offset = int(found_tags[0])
+    # A file may fill up within a record, so that its last one has more in the next file.
+    is_late = missing & (expected.offsets >= newest)
+    # Whether a broker that has not come so far indexes tags is not known.
+    compared.unindexed = int(np.count_nonzero(is_late & ~expected.is_tag))
+    first_tag = found_tags[0] if len(found_tags) else high_offset
+    is_early_tag = expected.is_tag & (expected.offsets < first_tag)
+    for findings, places in (
+        (compared.findings, missing & ~is_late & ~is_early_tag),
+        (compared.early_tags, missing & ~is_late & is_early_tag),
+    ):
+        for place in np.flatnonzero(places).tolist():
+            what = "tags" if expected.is_tag[place] else "key"
+            detail = f"its {what} of hash {int(expected.hashes[place])} is not in the index"
+            offset = int(expected.offsets[place])
+            findings.add(Finding(Kind.INDEX_MISSING, detail, physical_offset=offset))
     return compared
 
 

@@ -250,14 +250,14 @@ def _offset_msg_ids(content: "Bytes", base_offset: int, rows: "Rows") -> Any:
     import numpy as np
     import pyarrow as pa
 
-    offsets = rows["physical_offset"].astype(">i8")
+    offsets = rows["physical_offset"].astype(">i8").view(np.uint8).reshape(-1, 8)
     if _has_v6(rows, "store"):
         hosts = _packed_hosts(content, base_offset, rows, "store")
         pairs = zip(hosts, offsets, strict=True)
         return pa.array([(h + o.tobytes()).hex().upper() for h, o in pairs], pa.string())
     packed = np.empty((len(rows), 16), np.uint8)
     packed[:, :8] = _host_bytes(content, base_offset, rows, "store")
-    packed[:, 8:] = offsets.view(np.uint8).reshape(-1, 8)
+    packed[:, 8:] = offsets
     digits = np.frombuffer(_DIGITS, np.uint8)
     text = np.empty((len(rows), 32), np.uint8)
     text[:, 0::2] = digits[packed >> 4]

@@ -284,6 +284,8 @@ class _Verify:
         """Judge what only the whole log tells."""
         seen: Counter[str] = Counter()
         sound: Counter[str] = Counter()
+        firsts = [one.index.first_tag_offset for one in results]
+        first_tag = min((offset for offset in firsts if offset is not None), default=None)
         tags_unindexed = duplicates = 0
         for one in results:
             for part in (one.findings, one.index.findings, one.queues.findings):
@@ -291,7 +293,11 @@ class _Verify:
             duplicates += one.index.duplicates
             seen.update(one.index.seen)
             sound.update(one.index.sound)
-            tags_unindexed += one.index.tags_unindexed
+            start = one.walked.log_range.base_offset + one.walked.log_range.start
+            if first_tag is None or start <= first_tag:
+                tags_unindexed += one.index.early_tags.counts.total()
+            else:
+                self.findings.merge(one.index.early_tags)
         for facts in files:
             self._judge_file(facts, seen[facts.path], sound[facts.path])
         unindexed = sum(one.index.unindexed for one in results)

@@ -1,0 +1,126 @@
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rocketlens.errors import SparkUnavailable
+from rocketlens.pipeline import session
+
+PLAIN_SESSION = """
+import sys
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+assert not [name for name in sys.modules if name.startswith(("rocketlens", "pyspark_rocketmq"))]
+table = spark.read.format("rocketmq").option("store", sys.argv[1]).load()
+print(table.count(), table.filter("topic = 'PayTopic'").count(), table.count())
+"""
+
+
+def fake_java(directory: Path, *, says: str, release: str | None = None) -> Path:
+    java = directory / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+    java.chmod(java.stat().st_mode | stat.S_IXUSR)
+    if release is not None:
+        (directory / "release").write_text(release)
+    return java
+
+
+def start_with(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    code = (
+        "from rocketlens.errors import SparkUnavailable\n"
+        "from rocketlens.pipeline.session import start\n"
+        "try: start()\n"
+        "except SparkUnavailable as error: print(error)\n"
+    )
+    environment = {"HOME": os.environ.get("HOME", "/")} | environment
+    command = [sys.executable, "-c", code]
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=30, check=True
+    )
+
+
+def test_without_java_one_line_says_what_to_install(tmp_path):
+    said = start_with({"PATH": str(tmp_path)})
+    assert said.stdout == (
+        "no Java found, which Spark needs: install a JDK >= 17 and set JAVA_HOME to it\n"
+    )
+    assert said.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("says", "release"),
+    [
+        ('openjdk version "11.0.2" 2019-01-15', None),
+        ("", 'IMPLEMENTOR="X"\nJAVA_VERSION="11.0.2"\n'),
+        ('java version "1.8.0_301"', None),
+    ],
+)
+def test_a_java_too_old_is_named_with_what_to_install(tmp_path, says, release):
+    java = fake_java(tmp_path, says=says, release=release)
+    said = start_with({"JAVA_HOME": str(tmp_path)})
+    version = "8" if "1.8" in says else "11"
+    assert said.stdout == (
+        f"{java} is Java {version}, too old for Spark:"
+        " install a JDK >= 17 and set JAVA_HOME to it\n"
+    )
+
+
+def test_java_home_without_java_is_named(tmp_path):
+    said = start_with({"JAVA_HOME": str(tmp_path), "PATH": os.environ["PATH"]})
+    assert said.stdout.startswith(f"JAVA_HOME is {tmp_path}, which has no bin/java: install")
+
+
+def test_a_java_that_says_nothing_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    fake_java(tmp_path, says="hello")
+    with pytest.raises(SparkUnavailable, match="does not say its version"):
+        session.check_available()
+
+
+def test_without_pyspark_one_line_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(session, "find_spec", lambda _: None)
+    with pytest.raises(SparkUnavailable, match=r"pip install 'rocketlens\[spark\]'"):
+        session.check_available()
+
+
+def test_the_version_is_read_from_the_release_file_without_starting_java(tmp_path, monkeypatch):
+    fake_java(tmp_path, says="must not be asked", release='JAVA_VERSION="21.0.1"\n')
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert session.find_java() == (tmp_path / "bin" / "java", 21)
+
+
+def test_workers_run_this_interpreter_and_filters_may_be_pushed(spark):
+    executable = spark.sparkContext.parallelize([0], 1).map(lambda _: sys.executable).first()
+    assert executable == sys.executable
+    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
+
+
+def test_any_spark_session_knows_the_format_after_installation_alone(spark, golden):
+    """``spark`` skips the test where there is no JDK."""
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    command = [sys.executable, "-c", PLAIN_SESSION, golden("4.9.7").store]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=180, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    count, filtered, again = map(int, done.stdout.split())
+    assert count == again > filtered > 0
+
+
+def test_the_module_that_spark_imports_everywhere_is_light():
+    code = (
+        "import pyspark.sql.datasource, sys, time\n"
+        "before = set(sys.modules)\n"
+        "import pyspark_rocketmq\n"
+        "heavy = {'numpy', 'numba', 'pyarrow', 'pandas', 'zstandard', 'lz4', 'rich'}\n"
+        "print(sorted(heavy & (set(sys.modules) - before)))\n"
+        "print(pyspark_rocketmq.DefaultSource.name())\n"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert said.stdout == "[]\nrocketmq\n"
