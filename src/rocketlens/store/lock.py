@@ -7,27 +7,35 @@ ends. Readers do not take it.
 
 import fcntl
 import os
+import struct
 from pathlib import Path
 from typing import Final, Self
 
 from rocketlens.errors import StoreLocked
 
 LOCK_FILE: Final = "lock"
+LOCK_TEXT: Final = b"lock"
+"""What RocketMQ writes into it, too."""
+_FLOCK: Final = struct.Struct("hhlli4x")
+"""type, whence, start, length, process: Linux's ``struct flock`` on 64-bit machines."""
+
 _held: set[tuple[int, int]] = set()
-"""Device and inode of every lock file this process holds: POSIX locks do not exclude their own
-process, and closing any descriptor of the file drops them."""
+"""Device and inode of every lock file this process holds: locks of a process do not exclude it
+itself."""
 
 
 class StoreLock:
     """Holds a store from construction to :meth:`release`."""
 
-    def __init__(self, store: Path) -> None:
+    def __init__(self, store: Path, name: str = LOCK_FILE) -> None:
         """Take the lock at once, before anything of the store is read.
+
+        ``name``: the lock file, where it is not the store as a whole that is locked.
 
         :raises StoreLocked: at once when another process, or this one, holds it.
         :raises OSError: when the lock file cannot be opened.
         """
-        path = store / LOCK_FILE
+        path = store / name
         try:
             found = path.stat()
         except FileNotFoundError:
@@ -36,11 +44,13 @@ class StoreLock:
             raise _locked(store)
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+            _lock_first_byte(self._descriptor)
         except OSError as error:
             os.close(self._descriptor)
             raise _locked(store) from error
         status = os.fstat(self._descriptor)
+        if not status.st_size:
+            os.write(self._descriptor, LOCK_TEXT)
         self._identity = (status.st_dev, status.st_ino)
         _held.add(self._identity)
 
@@ -81,6 +91,22 @@ def is_locked(store: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def _lock_first_byte(descriptor: int) -> None:
+    """Take an advisory lock that excludes RocketMQ's.
+
+    One of the open file description where there are such (Linux): a lock of the process, which is
+    what RocketMQ takes and the fallback, is dropped when any other descriptor of the file is
+    closed, so that whoever reads the file in this process would give the store up.
+
+    :raises OSError: when another has it.
+    """
+    command = getattr(fcntl, "F_OFD_SETLK", None)
+    if command is None:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+    else:
+        fcntl.fcntl(descriptor, command, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
 
 
 def _locked(store: Path) -> StoreLocked:
