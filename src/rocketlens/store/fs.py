@@ -6,6 +6,7 @@ Every other module asks this one, so that a test can see or fail each operation 
 import errno
 import mmap
 import os
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 
 _RENAME_EXCHANGE: Final = 2
 _AT_FDCWD: Final = -100
+_CLEAR_BYTES: Final = 1 << 20
+
+DISK_FULL_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT)
+"""Error numbers that say that there is no room."""
 
 
 class MappedFile:
@@ -78,6 +83,142 @@ class MappedFile:
         self.close()
 
 
+class WritableFile:
+    """An existing file of fixed size, mapped for writing and shared with all other mappings of it.
+
+    ``content`` has slicing, ``find`` and ``len`` like a bytearray. A byte may be written only
+    where :meth:`reserve` was asked before: on a full disk that fails, where writing to a hole
+    would end the process (SIGBUS).
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Map ``path``, which must not be empty.
+
+        :raises OSError: as ``open`` does.
+        """
+        self.path = path
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            size = os.fstat(self._descriptor).st_size
+            self.content: mmap.mmap | bytearray = mmap.mmap(self._descriptor, size)
+        except (OSError, ValueError):
+            os.close(self._descriptor)
+            raise
+
+    def __len__(self) -> int:
+        """Give the size in bytes."""
+        return len(self.content)
+
+    def array(self) -> "npt.NDArray[np.uint8]":
+        """Give the content as a writable array of bytes, without copying."""
+        import numpy as np
+
+        return np.frombuffer(self.content, dtype=np.uint8)
+
+    def reserve(self, start: int, stop: int) -> None:
+        """Make the disk keep room for bytes ``start .. stop - 1``; what is there stays.
+
+        :raises OSError: when the disk is full.
+        """
+        if stop > start:
+            os.posix_fallocate(self._descriptor, start, stop - start)
+
+    def sync(self) -> None:
+        """Wait until what was written is on the disk.
+
+        :raises OSError: when it may not be, now or ever.
+        """
+        os.fdatasync(self._descriptor)
+
+    def touch(self) -> None:
+        """Set the modification time to now: writes through a mapping need not."""
+        os.utime(self._descriptor)
+
+    def clear(self, start: int) -> None:
+        """Make every byte from ``start`` on zero, without filling holes. O(bytes not in holes)."""
+        position = start
+        while position < len(self):
+            try:
+                position = os.lseek(self._descriptor, position, os.SEEK_DATA)
+                stop = os.lseek(self._descriptor, position, os.SEEK_HOLE)
+            except OSError as error:
+                if error.errno == errno.ENXIO:
+                    return
+                stop = len(self)
+            while position < stop:
+                end = min(position + _CLEAR_BYTES, stop)
+                if any(self.content[position:end]):
+                    self.content[position:end] = bytes(end - position)
+                position = end
+
+    def close(self) -> None:
+        """Unmap, unless someone still holds a view: then the mapping goes with the last view."""
+        os.close(self._descriptor)
+        try:
+            if isinstance(self.content, mmap.mmap):
+                self.content.close()
+        except BufferError:
+            pass
+
+
+class Disk:
+    """What a store that is written asks of the file system; a test gives one that fails."""
+
+    def make_file(self, path: Path, size: int, scratch: Path) -> None:
+        """Make a file of ``size`` zero bytes that take no room yet, there whole or not at all.
+
+        It is made in directory ``scratch`` of the same file system. Its name is not synced.
+        """
+        scratch.mkdir(parents=True, exist_ok=True)
+        beside = scratch / f"{path.name}.{os.getpid()}.new"
+        with beside.open("wb") as file:
+            file.truncate(size)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.rename(path)
+
+    def open_file(self, path: Path) -> WritableFile:
+        """Map an existing file for writing."""
+        return WritableFile(path)
+
+    def write_durably(self, path: Path, content: bytes) -> None:
+        """Write a small file, sync it, and put it in its place in one step."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file_durably(path, content)
+
+    def set_size(self, path: Path, size: int) -> None:
+        """Cut a file, or lengthen it by zeros that take no room."""
+        os.truncate(path, size)
+
+    def remove_file(self, path: Path) -> None:
+        """Delete a file; nothing when it is not there."""
+        path.unlink(missing_ok=True)
+
+    def sync_file(self, path: Path) -> None:
+        """Wait until a file's bytes are on the disk, whichever process wrote them."""
+        sync_file(path)
+
+    def sync_directory(self, directory: Path) -> None:
+        """Wait until the names in a directory are on the disk."""
+        sync_directory(directory)
+
+    def used_ratio(self, path: Path) -> float:
+        """Give how full the file system of ``path`` is, 0 to 1, as ``df`` counts."""
+        status = os.statvfs(path)
+        used = status.f_blocks - status.f_bfree
+        return used / max(used + status.f_bavail, 1)
+
+
+def most_open_files() -> int:
+    """Give how many files this process may have open at once."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft if soft > 0 else 1 << 20
+
+
+def process_number() -> int:
+    """Give the number of this process."""
+    return os.getpid()
+
+
 def next_written(path: Path, start: int) -> int | None:
     """Give the first position at or after ``start`` that is not in a hole of the file.
 
@@ -109,6 +250,23 @@ def written_parts(path: Path, start: int, stop: int) -> Iterator[tuple[int, int]
         if position < stop:
             yield position, min(end, stop)
         position = end
+
+
+def last_written(path: Path, content: memoryview, start: int) -> int | None:
+    """Give the position of the last byte from ``start`` on that is not zero; None without one.
+
+    ``content`` is the mapped file; its holes are not looked at.
+    """
+    last = None
+    position: int | None = start
+    while position is not None and position < len(content):
+        position = next_written(path, position)
+        if position is not None:
+            piece = bytes(content[position : position + _CLEAR_BYTES]).rstrip(b"\0")
+            if piece:
+                last = position + len(piece) - 1
+            position += _CLEAR_BYTES
+    return last
 
 
 def entries(directory: Path) -> Iterator[os.DirEntry[str]]:

@@ -1,0 +1,92 @@
+"""Where the files of a store are: RocketMQ's own, and ours beside them.
+
+Ours are in the directory ``rocketlens``, which RocketMQ does not look into. It opens every file
+that it finds in ``commitlog``, ``consumequeue`` and ``index``, so nothing else may ever be there,
+not even for a moment.
+
+======================  =========================================================================
+``rocketlens/``         content
+======================  =========================================================================
+``state.json``          how far the consume queues are synced, and how long each of them is
+``synced``              how far the log is synced: 16 bytes, written after each sync
+``index.json``          how far the index files are synced: the safe offset, and their headers
+``index.lock``          held by the one builder of index files
+``aside/``              bytes that recovery found damaged, or cut
+``scratch/``            files being made
+======================  =========================================================================
+
+All of ours may be deleted while no broker runs: the next start then reads the whole log.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+INDEX_LOCK: Final = "index.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLayout:
+    """The paths of one store."""
+
+    root: Path
+
+    @property
+    def commit_log(self) -> Path:
+        """Segments."""
+        return self.root / "commitlog"
+
+    @property
+    def consume_queue(self) -> Path:
+        """TOPIC/QUEUE/files."""
+        return self.root / "consumequeue"
+
+    @property
+    def index(self) -> Path:
+        """Index files."""
+        return self.root / "index"
+
+    @property
+    def config(self) -> Path:
+        """Tables of topics, groups and offsets."""
+        return self.root / "config"
+
+    @property
+    def checkpoint(self) -> Path:
+        """RocketMQ's checkpoint."""
+        return self.root / "checkpoint"
+
+    @property
+    def abort(self) -> Path:
+        """There while a broker runs, and after one that did not stop cleanly."""
+        return self.root / "abort"
+
+    @property
+    def own(self) -> Path:
+        """Everything that is not RocketMQ's."""
+        return self.root / "rocketlens"
+
+    @property
+    def state(self) -> Path:
+        """How far the consume queues are synced."""
+        return self.own / "state.json"
+
+    @property
+    def synced(self) -> Path:
+        """How far the log is synced."""
+        return self.own / "synced"
+
+    @property
+    def index_state(self) -> Path:
+        """How far the index files are synced."""
+        return self.own / "index.json"
+
+    @property
+    def aside(self) -> Path:
+        """Damaged bytes, kept."""
+        return self.own / "aside"
+
+    @property
+    def scratch(self) -> Path:
+        """Files being made."""
+        return self.own / "scratch"
