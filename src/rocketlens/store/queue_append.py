@@ -1,0 +1,375 @@
+"""Writes consume queues: one 20-byte entry for each message, with the message.
+
+A queue is a sequence of files of equal size. They take room on the disk as they are filled, a few
+thousand entries at a time, so that thousands of queues cost little and a full disk is noticed
+before anything is written.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rocketlens.formats.consumequeue_entry import (
+    ENTRY,
+    ENTRY_BYTES,
+    FILLER,
+    FILLER_SIZE,
+    QueueEntry,
+)
+from rocketlens.formats.consumequeue_entry import decode as decode_entry
+from rocketlens.store import fs
+from rocketlens.store.fs import Disk, WritableFile
+from rocketlens.store.layout import StoreLayout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from mmap import mmap
+
+    import numpy as np
+    import numpy.typing as npt
+
+RESERVED_ENTRIES: Final = 3_276
+RESERVED_BYTES: Final = RESERVED_ENTRIES * ENTRY_BYTES
+"""Room is reserved in steps of this, just under 64 KiB: a whole number of entries."""
+
+_NAME_DIGITS: Final = 20
+_LOOKED_AT: Final = 8
+
+
+class OpenQueues:
+    """Bounds how many queues have a file open. An open one costs two descriptors."""
+
+    def __init__(self, disk: Disk, file_bytes: int, most: int) -> None:
+        """Begin with none; at most ``most`` will be open."""
+        self.disk = disk
+        self.file_bytes = file_bytes
+        self._most = most
+        self._last_seen: dict[QueueWriter, int] = {}
+
+    def opened(self, queue: "QueueWriter") -> None:
+        """Note that a queue has a file open; has one that was not written lately give its up."""
+        self._last_seen[queue] = queue.next_offset
+        for _ in range(_LOOKED_AT):
+            if len(self._last_seen) <= self._most:
+                return
+            oldest = next(iter(self._last_seen))
+            seen_at = self._last_seen.pop(oldest)
+            if oldest is queue or oldest.next_offset != seen_at:
+                self._last_seen[oldest] = oldest.next_offset
+            else:
+                oldest.rest()
+        oldest = next(iter(self._last_seen))
+        if oldest is not queue:
+            del self._last_seen[oldest]
+            oldest.rest()
+
+
+class QueueWriter:
+    """Writes one queue. ``next_offset`` is the queue offset that the next message gets,
+    ``first_offset`` where its first file begins, or will.
+
+    The append path of :mod:`rocketlens.store.append` writes entries itself: at byte ``place`` of
+    ``content`` while that is below ``limit``, after :meth:`make_room` otherwise.
+    """
+
+    __slots__ = (
+        "_base",
+        "_disk",
+        "_file",
+        "_open_queues",
+        "_retired",
+        "_scratch",
+        "content",
+        "directory",
+        "file_bytes",
+        "first_offset",
+        "has_new_names",
+        "head_bytes",
+        "is_dirty",
+        "is_schedule",
+        "limit",
+        "magic",
+        "next_offset",
+        "place",
+        "queue_id",
+        "topic",
+        "topic_part",
+    )
+
+    def __init__(
+        self, open_queues: "OpenQueues", layout: StoreLayout, topic: str, queue_id: int
+    ) -> None:
+        """Begin with an empty queue; nothing is made on the disk, and nothing read."""
+        self._open_queues = open_queues
+        self._disk = open_queues.disk
+        self._scratch = layout.scratch
+        self._file: WritableFile | None = None
+        self._retired: list[WritableFile] = []
+        self._base = -1
+        self.directory = layout.consume_queue / topic / str(queue_id)
+        self.topic = topic
+        self.queue_id = queue_id
+        self.file_bytes = open_queues.file_bytes
+        self.content: mmap | bytearray = bytearray()
+        self.place = self.limit = self.next_offset = self.first_offset = 0
+        self.is_dirty = self.has_new_names = self.is_schedule = False
+        self.topic_part = b""
+        self.magic = self.head_bytes = 0
+
+    def make_room(self) -> None:
+        """Make ``place`` the place of entry ``next_offset``, with reserved room behind it.
+
+        :raises OSError: when the disk is full, with nothing changed.
+        """
+        position = self.next_offset * ENTRY_BYTES
+        self._turn_to(position - position % self.file_bytes)
+        assert self._file is not None  # noqa: S101 - just opened
+        place = position - self._base
+        limit = min(place + RESERVED_BYTES, self.file_bytes)
+        self._file.reserve(place, limit)
+        self.place, self.limit = place, limit
+
+    def reserve_ahead(self, entry_count: int) -> None:
+        """Reserve room for more entries than :meth:`make_room` does.
+
+        :raises OSError: when the disk is full.
+        """
+        position = self.next_offset * ENTRY_BYTES
+        stop = position + entry_count * ENTRY_BYTES
+        while position < stop:
+            base = position - position % self.file_bytes
+            path = self.directory / f"{base:0{_NAME_DIGITS}}"
+            if not path.exists():
+                self._disk.make_file(path, self.file_bytes, self._scratch)
+                self.has_new_names = True
+            file = self._disk.open_file(path)
+            try:
+                # As far as make_room will ask for again on the way.
+                end = min(stop - base + RESERVED_BYTES, self.file_bytes)
+                file.reserve(position - base, end)
+            finally:
+                file.close()
+            position = base + self.file_bytes
+
+    def append_entries(self, entries: bytes) -> None:
+        """Append whole entries, for which there is room."""
+        written = 0
+        while written < len(entries):
+            if self.place >= self.limit:
+                self.make_room()
+            count = min(self.limit - self.place, len(entries) - written)
+            self.content[self.place : self.place + count] = entries[written : written + count]
+            self.place += count
+            self.next_offset += count // ENTRY_BYTES
+            written += count
+        self.is_dirty = True
+
+    def read(self, queue_offset: int, count: int) -> list[QueueEntry]:
+        """Give up to ``count`` entries from ``queue_offset`` on, of one file only."""
+        stop = min(queue_offset + count, self.next_offset)
+        position = queue_offset * ENTRY_BYTES
+        base = position - position % self.file_bytes
+        end = min(stop * ENTRY_BYTES - base, self.file_bytes)
+        if queue_offset < 0 or end <= position - base:
+            return []
+        if base == self._base:
+            content = bytes(self.content[position - base : end])
+        else:
+            path = self.directory / f"{base:0{_NAME_DIGITS}}"
+            if not path.exists():
+                return []
+            with fs.MappedFile(path) as mapped:
+                content = bytes(mapped.view[position - base : end])
+        whole = len(content) // ENTRY_BYTES * ENTRY_BYTES
+        return [QueueEntry(*fields) for fields in ENTRY.iter_unpack(content[:whole])]
+
+    def begin_at(self, queue_offset: int) -> None:
+        """Let the queue begin with an entry, or with the file of it when that is there."""
+        position = queue_offset * ENTRY_BYTES
+        base = position - position % self.file_bytes
+        is_there = any(base == begin for begin, _ in self.files())
+        self.next_offset = base // ENTRY_BYTES if is_there else queue_offset
+
+    def put(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> bool:
+        """Write one entry where it belongs, and fill what is skipped; False when it is there.
+
+        Entries behind it stay. An entry for the same record stays as it is: its tags code may
+        be a delivery time that the configuration no longer gives.
+
+        :raises OSError: when the disk is full.
+        """
+        if not self.has_files:
+            self.next_offset = queue_offset
+        while self.next_offset < queue_offset:
+            skipped = self._entry_to_write(self.next_offset)
+            if skipped is None or skipped[0] > physical_offset:
+                self._write(self.next_offset, FILLER.physical_offset, FILLER_SIZE, 0)
+            else:
+                # Its record is damaged now, or gone.
+                self.next_offset += 1
+        current = self._entry_to_write(queue_offset)
+        if current is not None and current[:2] == (physical_offset, size):
+            self.next_offset = max(self.next_offset, queue_offset + 1)
+            return False
+        self._write(queue_offset, physical_offset, size, tags_code)
+        return True
+
+    @property
+    def has_files(self) -> bool:
+        """Whether anything of the queue is on the disk."""
+        return self._base >= 0 or bool(self.files())
+
+    def has_bytes_behind(self) -> bool:
+        """Say whether anything is written behind the last entry."""
+        end = self.next_offset * ENTRY_BYTES
+        for base, path in self.files():
+            if base + self.file_bytes > end:
+                with fs.MappedFile(path) as mapped:
+                    if fs.last_written(path, mapped.view, max(end - base, 0)) is not None:
+                        return True
+        return False
+
+    def _entry_to_write(self, queue_offset: int) -> QueueEntry | None:
+        """Read an entry, and open its file for writing."""
+        position = queue_offset * ENTRY_BYTES
+        self._turn_to(position - position % self.file_bytes)
+        return self.entry(queue_offset)
+
+    def _write(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> None:
+        position = queue_offset * ENTRY_BYTES
+        self._turn_to(position - position % self.file_bytes)
+        file = self._file
+        assert file is not None  # noqa: S101 - just opened
+        place = position - self._base
+        if not self.place <= place < self.limit:
+            limit = min(place + RESERVED_BYTES, self.file_bytes)
+            file.reserve(place, limit)
+            self.limit = limit
+        self.place = place
+        ENTRY.pack_into(file.content, place, physical_offset, size, tags_code)
+        self.next_offset = max(self.next_offset, queue_offset + 1)
+        self.is_dirty = True
+
+    def _turn_to(self, base: int) -> None:
+        """Open the file that begins at byte ``base`` of the queue, making it if need be."""
+        if base == self._base:
+            return
+        path = self.directory / f"{base:0{_NAME_DIGITS}}"
+        is_new = not path.exists()
+        if is_new:
+            self._disk.make_file(path, self.file_bytes, self._scratch)
+            self.has_new_names = True
+        file = self._disk.open_file(path)
+        if is_new and self.next_offset * ENTRY_BYTES > base:
+            # A queue that begins inside a file: RocketMQ fills what is before.
+            count = self.next_offset - base // ENTRY_BYTES
+            try:
+                file.reserve(0, count * ENTRY_BYTES)
+            except OSError:
+                file.close()
+                raise
+            file.content[: count * ENTRY_BYTES] = FILLER.encode() * count
+        if self._file is not None:
+            self._retired.append(self._file)
+        self._file, self._base, self.content = file, base, file.content
+        self.place = self.limit = 0
+        self.is_dirty = True
+        self._open_queues.opened(self)
+
+    def rest(self) -> None:
+        """Give the open file up until the queue is written again; the next sync closes it."""
+        if self._file is not None:
+            self._retired.append(self._file)
+        self._file, self._base, self.content = None, -1, bytearray()
+        self.place = self.limit = 0
+        self.is_dirty = True
+
+    def sync(self) -> None:
+        """Wait until every entry written before this call is on the disk.
+
+        May run beside one thread that appends.
+
+        :raises OSError: when it may not be.
+        """
+        self.is_dirty = False
+        # In this order: an appender retires a file before it turns to the next.
+        current = self._file
+        retired = self._retired[:]
+        for file in retired:
+            file.sync()
+        if current is not None:
+            current.sync()
+        if self.has_new_names:
+            self.has_new_names = False
+            for directory in (self.directory, self.directory.parent, self.directory.parent.parent):
+                self._disk.sync_directory(directory)
+        for file in retired:
+            self._retired.remove(file)
+            file.close()
+
+    def files(self) -> list[tuple[int, Path]]:
+        """List the files: the byte of the queue at which each begins, and its path."""
+        return [
+            (int(entry.name), Path(entry.path))
+            for entry in fs.entries(self.directory)
+            if len(entry.name) == _NAME_DIGITS and entry.name.isdigit()
+        ]
+
+    def entry(self, queue_offset: int) -> QueueEntry | None:
+        """Read one entry: physical offset, size, tags code; None where nothing was written."""
+        if queue_offset < 0:
+            return None
+        position = queue_offset * ENTRY_BYTES
+        base = position - position % self.file_bytes
+        if base == self._base and self._file is not None:
+            entry = decode_entry(memoryview(self._file.content), position - base)
+            return None if entry.is_end else entry
+        path = self.directory / f"{base:0{_NAME_DIGITS}}"
+        if not path.exists():
+            return None
+        with fs.MappedFile(path) as mapped:
+            if position - base + ENTRY_BYTES > len(mapped):
+                return None
+            entry = decode_entry(mapped.view, position - base)
+            return None if entry.is_end else entry
+
+    def cut(self, queue_offset: int) -> None:
+        """Make the queue end before ``queue_offset``; later files are deleted.
+
+        The queue is closed by this; it is opened again where it is written next.
+        """
+        self.close()
+        for base, path in self.files():
+            first = base // ENTRY_BYTES
+            if first >= queue_offset and base != queue_offset * ENTRY_BYTES:
+                self._disk.remove_file(path)
+            elif queue_offset < first + self.file_bytes // ENTRY_BYTES:
+                file = self._disk.open_file(path)
+                try:
+                    file.clear((queue_offset - first) * ENTRY_BYTES)
+                    file.sync()
+                finally:
+                    file.close()
+        self.next_offset = queue_offset
+
+    def columns(self, file_count: int) -> "Iterator[tuple[int, npt.NDArray[np.void]]]":
+        """Give the entries of the last ``file_count`` files: first queue offset, and an array.
+
+        The array has the columns of :data:`ENTRY_DTYPE`, one row for each place of the file.
+        """
+        import numpy as np
+
+        for base, path in self.files()[-file_count:]:
+            content = np.fromfile(path, dtype=ENTRY_DTYPE)
+            yield base // ENTRY_BYTES, content
+
+    def close(self) -> None:
+        """Unmap the files without syncing."""
+        for file in (*self._retired, *([self._file] if self._file else [])):
+            file.close()
+        self._retired.clear()
+        self._file, self._base, self.content = None, -1, bytearray()
+        self.place = self.limit = 0
+
+
+ENTRY_DTYPE: Final = [("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")]
+"""An entry as a numpy record of 20 bytes."""
