@@ -1,0 +1,181 @@
+"""``config/topics.json`` and ``config/subscriptionGroup.json``: what there is, and who may use it.
+
+Members that are not known here are kept and written back, so a newer RocketMQ loses nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+from rocketlens.store.config_table import ConfigFile, DataVersion, table_of
+from rocketlens.store.fs import Disk
+from rocketlens.store.layout import StoreLayout
+
+PERM_READ: Final = 4
+PERM_WRITE: Final = 2
+PERM_INHERIT: Final = 1
+
+_TOPIC_FIELDS: Final = {
+    "attributes": "attributes",
+    "order": "order",
+    "perm": "perm",
+    "readQueueNums": "read_queue_count",
+    "topicFilterType": "filter_type",
+    "topicName": "topic",
+    "topicSysFlag": "sys_flag",
+    "writeQueueNums": "write_queue_count",
+}
+
+
+@dataclass(slots=True)
+class TopicConfig:
+    """One topic. ``perm`` is a sum of ``PERM_READ``, ``PERM_WRITE`` and ``PERM_INHERIT``."""
+
+    topic: str
+    read_queue_count: int = 16
+    write_queue_count: int = 16
+    perm: int = PERM_READ | PERM_WRITE
+    filter_type: str = "SINGLE_TAG"
+    sys_flag: int = 0
+    order: bool = False
+    attributes: dict[str, str] = field(default_factory=dict)
+    others: dict[str, Any] = field(default_factory=dict)
+    """Members that are not known here."""
+
+    def encode(self) -> dict[str, Any]:
+        """Give it as RocketMQ writes it."""
+        known = {name: getattr(self, attribute) for name, attribute in _TOPIC_FIELDS.items()}
+        return dict(sorted({**known, **self.others}.items()))
+
+    @classmethod
+    def decode(cls, value: Any) -> Self | None:
+        """Read it; None when it is none."""
+        if not isinstance(value, dict) or not isinstance(value.get("topicName"), str):
+            return None
+        known = {
+            attribute: value[name]
+            for name, attribute in _TOPIC_FIELDS.items()
+            if value.get(name) is not None
+        }
+        return cls(**known, others={n: v for n, v in value.items() if n not in _TOPIC_FIELDS})
+
+
+class TopicTable:
+    """The topics of a store, by name. Changes are written at once."""
+
+    def __init__(self, layout: StoreLayout, disk: Disk, clock: Callable[[], int]) -> None:
+        """Read the file.
+
+        :raises ConfigError: when it and its backup are damaged.
+        """
+        self._file = ConfigFile(layout.config / "topics.json", disk)
+        self._clock = clock
+        value = self._file.read()
+        self.topics: dict[str, TopicConfig] = table_of(
+            value.get("topicConfigTable"), TopicConfig.decode
+        )
+        self.data_version = DataVersion.decode(value.get("dataVersion"), clock())
+
+    def put(self, *topics: TopicConfig) -> None:
+        """Add or replace topics: one change, however many.
+
+        :raises OSError: when the file cannot be written.
+        """
+        for topic in topics:
+            self.topics[topic.topic] = topic
+        self._changed()
+
+    def remove(self, topic: str) -> TopicConfig | None:
+        """Take a topic out; gives what it was.
+
+        :raises OSError: when the file cannot be written.
+        """
+        removed = self.topics.pop(topic, None)
+        if removed is not None:
+            self._changed()
+        return removed
+
+    def _changed(self) -> None:
+        self.data_version.next(self._clock())
+        self.save()
+
+    def save(self) -> None:
+        """Write the file."""
+        self._file.write(
+            {
+                "dataVersion": self.data_version.encode(),
+                "topicConfigTable": {name: t.encode() for name, t in self.topics.items()},
+            }
+        )
+
+
+class GroupTable:
+    """The subscription groups of a store: for each name RocketMQ's members as they are."""
+
+    def __init__(self, layout: StoreLayout, disk: Disk, clock: Callable[[], int]) -> None:
+        """Read the file.
+
+        :raises ConfigError: when it and its backup are damaged.
+        """
+        self._file = ConfigFile(layout.config / "subscriptionGroup.json", disk)
+        self._clock = clock
+        value = self._file.read()
+        self.groups: dict[str, dict[str, Any]] = table_of(
+            value.get("subscriptionGroupTable"), lambda v: v if isinstance(v, dict) else None
+        )
+        self._forbidden = value.get("forbiddenTable", {})
+        self.data_version = DataVersion.decode(value.get("dataVersion"), clock())
+
+    def put(self, group: str, **members: Any) -> dict[str, Any]:
+        """Add a group with RocketMQ's defaults, or change members of it; gives all of them.
+
+        :raises OSError: when the file cannot be written.
+        """
+        current = self.groups.get(group) or default_group(group)
+        self.groups[group] = dict(sorted({**current, **members}.items()))
+        self._changed()
+        return self.groups[group]
+
+    def remove(self, group: str) -> bool:
+        """Take a group out; False when there was none.
+
+        :raises OSError: when the file cannot be written.
+        """
+        if self.groups.pop(group, None) is None:
+            return False
+        self._changed()
+        return True
+
+    def _changed(self) -> None:
+        self.data_version.next(self._clock())
+        self.save()
+
+    def save(self) -> None:
+        """Write the file."""
+        self._file.write(
+            {
+                "dataVersion": self.data_version.encode(),
+                "forbiddenTable": self._forbidden,
+                "subscriptionGroupTable": self.groups,
+            }
+        )
+
+
+def default_group(group: str) -> dict[str, Any]:
+    """Give a subscription group as RocketMQ makes one."""
+    return {
+        "attributes": {},
+        "brokerId": 0,
+        "consumeBroadcastEnable": True,
+        "consumeEnable": True,
+        "consumeFromMinEnable": True,
+        "consumeMessageOrderly": False,
+        "consumeTimeoutMinute": 15,
+        "groupName": group,
+        "groupRetryPolicy": {"type": "CUSTOMIZED"},
+        "groupSysFlag": 0,
+        "notifyConsumerIdsChangedEnable": True,
+        "retryMaxTimes": 16,
+        "retryQueueNums": 1,
+        "whichBrokerWhenConsumeSlowly": 1,
+    }
