@@ -1,0 +1,520 @@
+"""A store that is written: what a broker opens, appends to, reads queues of, and closes.
+
+Opening takes the lock before it looks at anything, so a second opener is refused with nothing
+touched. Then the log and the queues are recovered, and ``abort`` says that the store is in use.
+
+Three threads run beside the caller's: one makes the log durable, one the queues and then the
+checkpoint, and one builds index files. All other calls belong to one thread, the broker's loop.
+
+The checkpoint is made for a real broker that opens the store after ours was killed. It would throw
+the unfinished index file away and read the log again only from ``min(physic, logics) - 3 s``, so
+``logics`` never says more than the last *full* index file does: it reads again what it throws away.
+"""
+
+import logging
+import threading
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from rocketlens.errors import BadInput, CheckpointError, NotAStore, StoreFailed, StoreFull
+from rocketlens.formats import checkpoint
+from rocketlens.formats.checkpoint import Checkpoint
+from rocketlens.formats.commitlog_record import HEAD, STORE_TIMESTAMP, SYS_FLAG_BORN_HOST_V6
+from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
+from rocketlens.model.message import Host
+from rocketlens.model.message_id import pack_address
+from rocketlens.store import cleaner, fs
+from rocketlens.store.append import DISK_FULL, Appended, Appender, Limits, Snapshot
+from rocketlens.store.commitlog import CommitLog
+from rocketlens.store.config import StoreConfig, parse_delay_levels
+from rocketlens.store.flush import CHECKPOINT_THREAD, FLUSH_THREAD, FlushThread, GroupCommit, Waiter
+from rocketlens.store.fs import Disk
+from rocketlens.store.index_build import IndexBuilder, safe_offset_of
+from rocketlens.store.layout import StoreLayout
+from rocketlens.store.lock import StoreLock
+from rocketlens.store.queue_append import QueueWriter
+from rocketlens.store.recovery import Recovered, Recovery
+from rocketlens.store.state import StoreState, SyncedFile, read_state, read_synced_offset
+
+_log: Final = logging.getLogger(__name__)
+
+INDEX_THREAD_NAME: Final = "rocketlens-index"
+_INDEX_INTERVAL_SECONDS: Final = 0.2
+_INDEX_STEP_BYTES: Final = 64 * 1024 * 1024
+_DESCRIPTORS_KEPT: Final = 256
+_FEWEST_OPEN_QUEUES: Final = 64
+_CHECKPOINT_BYTES: Final = 4096
+
+
+def system_clock() -> int:
+    """Give the time in epoch milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """What a store is opened with, besides RocketMQ's configuration.
+
+    ``store_host``: the broker's address, written into each record. ``with_tag_index``: index
+    tags, as RocketMQ 5.5 does. ``build_index`` False leaves index files to another builder.
+    ``threads`` False starts no thread: the caller calls ``flush`` and ``build_index``.
+    """
+
+    store_host: Host
+    with_tag_index: bool = True
+    build_index: bool = True
+    threads: bool = True
+
+
+class MessageStore:
+    """One store directory, open for writing. A context manager.
+
+    ``append`` and ``append_batch`` are those of :class:`rocketlens.store.append.Appender`.
+    ``recovered`` says what opening found; ``config`` has the file sizes that the store really has.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        config: StoreConfig,
+        options: StoreOptions,
+        *,
+        disk: Disk | None = None,
+        clock: Callable[[], int] = system_clock,
+    ) -> None:
+        """Open the store, or make one.
+
+        :raises StoreLocked: at once, when another process or this one has it.
+        :raises BadInput: when its files have sizes that are not the configuration's.
+        :raises OSError: when it cannot be read or written.
+        """
+        self.layout = StoreLayout(path)
+        self.config = config
+        self.options = options
+        self._disk = disk or Disk()
+        self._clock = clock
+        path.mkdir(parents=True, exist_ok=True)
+        self._lock = StoreLock(path)
+        try:
+            self._open()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _open(self) -> None:
+        layout, disk, config = self.layout, self._disk, self.config
+        layout.commit_log.mkdir(exist_ok=True)
+        layout.own.mkdir(exist_ok=True)
+        log = self._existing_log()
+        host = self.options.store_host
+        appender = Appender(
+            layout,
+            disk,
+            clock=self._clock,
+            store_host=pack_address(host.address) + host.port.to_bytes(4, "big"),
+            bounds=Limits(config.maxMessageSize, config.autoMessageVersionOnTopicLen),
+            delays_ms=parse_delay_levels(config.messageDelayLevel),
+            segment_bytes=config.mappedFileSizeCommitLog,
+            queue_file_bytes=config.queue_file_bytes,
+            open_queues=max((fs.most_open_files() - _DESCRIPTORS_KEPT) // 4, _FEWEST_OPEN_QUEUES),
+        )
+        self.appender = appender
+        self.append, self.append_batch = appender.append, appender.append_batch
+        disk.write_durably(layout.abort, str(fs.process_number()).encode())
+        self.recovered = Recovered()
+        if log is not None:
+            recovery = Recovery(layout, disk, log, appender)
+            self.recovered = recovery.run(read_state(layout), read_synced_offset(layout))
+            log.close()
+        appender.last = self.recovered.last
+        appender.start(self.recovered.base_offset, self.recovered.end_offset)
+        self._synced = SyncedFile(layout, disk)
+        self.group_commit = GroupCommit(0)
+        self._builder: IndexBuilder | None = None
+        self._saved: tuple[StoreState, Checkpoint] | None = None
+        self._cleaned_below = -1
+        self._index_lock = threading.Lock()
+        self._checkpoint = _read_checkpoint(layout)
+        self._flush_lock = threading.Lock()
+        self._save_lock = threading.Lock()
+        self._min_offsets: dict[tuple[str, int], tuple[int, int]] = {}
+        self._log = CommitLog(layout.commit_log)
+        self._is_closed = False
+        self.flush()
+        if self.group_commit.failure is not None:
+            raise self.group_commit.failure
+        self._start_threads()
+
+    def _existing_log(self) -> CommitLog | None:
+        """Open the log for recovery; None when there is none yet.
+
+        :raises BadInput: when its segments have another size than the configuration says.
+        """
+        try:
+            log = CommitLog(self.layout.commit_log)
+        except NotAStore:
+            return None
+        size = self.config.mappedFileSizeCommitLog
+        for segment in log.segments:
+            if segment.size != size or segment.base_offset % size:
+                log.close()
+                raise BadInput(
+                    f"{segment.path} has {segment.size} bytes: mappedFileSizeCommitLog must be "
+                    f"the size that the store was made with, not {size}"
+                )
+        return log
+
+    def _start_threads(self) -> None:
+        self._flusher: FlushThread | None = None
+        self._saver: FlushThread | None = None
+        self._index_thread: threading.Thread | None = None
+        self._index_stop = threading.Event()
+        if self.options.build_index and self.config.messageIndexEnable:
+            self._builder = IndexBuilder(
+                self.layout,
+                self.config.geometry,
+                with_tags=self.options.with_tag_index,
+                disk=self._disk,
+                clock=self._clock,
+                log_end=self.group_commit.flushed_offset,
+            )
+        if self.options.threads:
+            self._flusher = FlushThread(
+                FLUSH_THREAD, self.flush_log, self.config.flushIntervalCommitLog / 1000
+            )
+            self._saver = FlushThread(
+                CHECKPOINT_THREAD, self.flush, self.config.flushIntervalConsumeQueue / 1000
+            )
+            if self._builder is not None:
+                self._index_thread = threading.Thread(
+                    target=self._build_in_background, name=INDEX_THREAD_NAME, daemon=True
+                )
+                self._index_thread.start()
+
+    @property
+    def end_offset(self) -> int:
+        """The physical offset behind the last record."""
+        last = self.appender.last
+        return self.recovered.end_offset if last is None else _end_of(last)
+
+    def when_durable(self, end_offset: int, waiter: Waiter) -> None:
+        """Have ``waiter`` called, by another thread, when the log is durable below ``end_offset``.
+
+        A round of syncing begins at once, or after the one that runs; it serves everyone who
+        waits when it begins.
+        """
+        self.group_commit.wait_for(end_offset, waiter)
+        if self._flusher is not None and self.group_commit.has_waiting:
+            self._flusher.ask()
+
+    def flush_log(self) -> None:
+        """Make durable what was appended before this call, and tell who waits for it.
+
+        A failure is final, and not raised here: see :class:`rocketlens.errors.StoreFailed`.
+        """
+        with self._flush_lock:
+            if self.group_commit.failure is not None:
+                return
+            end_offset = self.end_offset
+            try:
+                self.appender.sync_log()
+            except OSError as error:
+                self._fail(error)
+                return
+            self._synced.write(end_offset)
+        self.group_commit.end_round(end_offset)
+
+    def flush(self) -> None:
+        """Make the log durable, then the queues, then write the checkpoint.
+
+        Failures are treated as by :meth:`flush_log`; a full disk only leaves the checkpoint old.
+        """
+        with self._save_lock:
+            snapshot = self.appender.snapshot()
+            self.flush_log()
+            if snapshot is None or self.group_commit.failure is not None:
+                return
+            try:
+                self.appender.sync_queues()
+                self._save(snapshot)
+            except OSError as error:
+                if error.errno not in fs.DISK_FULL_ERRORS:
+                    self._fail(error)
+
+    def _save(self, snapshot: Snapshot) -> None:
+        """Write ``state.json`` and the checkpoint, if anything changed."""
+        last = snapshot.last
+        state = StoreState(self.recovered.end_offset, None, 0)
+        if last is not None:
+            state = StoreState(_end_of(last), last.physical_offset, last.store_timestamp_ms)
+        for (topic, queue_id), span in snapshot.queues.items():
+            if span[1]:
+                state.queue_offsets.setdefault(topic, {})[queue_id] = span
+        now_ms = state.last_record_timestamp_ms
+        new = Checkpoint(now_ms, now_ms, now_ms, 0, 0, state.queues_offset)
+        if self.config.messageIndexEnable:
+            full = self._builder.full if self._builder else None
+            full_ms = full.end_timestamp_ms if full else 0
+            new = new._replace(
+                logics_msg_timestamp_ms=min(now_ms, full_ms),
+                index_msg_timestamp_ms=full_ms,
+                logics_physical_offset=full.end_offset if full else 0,
+            )
+        crcs = {zlib.crc32(one.encode()) for one in (self._checkpoint, new)}
+        state.checkpoint_crcs = tuple(sorted(crcs))
+        if (state, new) == self._saved:
+            return
+        self._synced.sync()
+        self._disk.write_durably(self.layout.state, state.encode())
+        self._disk.write_durably(self.layout.checkpoint, new.encode())
+        self._checkpoint, self._saved = new, (state, new)
+
+    def _fail(self, error: OSError) -> None:
+        """Store nothing more, and tell everyone who waits."""
+        failure = StoreFailed(f"the store failed and takes no more messages: {error}")
+        _log.error("%s", failure)
+        self.appender.refusal = failure
+        self.group_commit.fail(failure)
+
+    def build_index(self, *, at_most_bytes: int = _INDEX_STEP_BYTES) -> bool:
+        """Index what is durable, up to a number of bytes; True when all of it is, and synced.
+
+        False when there is more, when the disk is full, or when another builder does it.
+        """
+        with self._index_lock:
+            if self._builder is None:
+                return False
+            up_to = self.group_commit.flushed_offset
+            try:
+                is_done = self._builder.build(up_to, at_most_bytes=at_most_bytes)
+                self._builder.sync()
+            except OSError as error:
+                if error.errno not in fs.DISK_FULL_ERRORS:
+                    _log.error("index files are not built any more: %s", error)
+                    self._builder.close()
+                    self._builder = None
+                return False
+            return is_done
+
+    def _build_in_background(self) -> None:
+        while not self._index_stop.is_set():
+            behind = self.group_commit.flushed_offset - self.indexed_offset
+            if behind <= 0 or self.build_index() or self._builder is None:
+                self._index_stop.wait(_INDEX_INTERVAL_SECONDS)
+
+    @property
+    def indexed_offset(self) -> int:
+        """The physical offset up to which index files are built and synced."""
+        builder = self._builder
+        return safe_offset_of(self.layout) if builder is None else builder.safe_offset
+
+    @property
+    def min_offset(self) -> int:
+        """The physical offset of the first byte that the log still has."""
+        return self._log.min_offset
+
+    def record(self, physical_offset: int, size: int) -> memoryview | None:
+        """Give the bytes of a record; None when the log does not have them all.
+
+        ``size``: as its consume queue says, or 0 for what its first four bytes say.
+        """
+        if not self.min_offset <= physical_offset < self.end_offset:
+            return None
+        segment = self._log.segment_of(physical_offset)
+        if segment is None:
+            self._log.refresh()
+            segment = self._log.segment_of(physical_offset)
+        if segment is None:
+            return None
+        view = self._log.map(segment).view
+        start = physical_offset - segment.base_offset
+        if not size:
+            size = int.from_bytes(view[start : start + 4], "big")
+        stop = start + size
+        if size <= 0 or stop > len(view) or physical_offset + size > self.end_offset:
+            return None
+        return view[start:stop]
+
+    def queue(self, topic: str, queue_id: int) -> QueueWriter | None:
+        """Give a queue that has, or had, messages."""
+        return self.appender.queues.get((topic, queue_id))
+
+    def max_queue_offset(self, topic: str, queue_id: int) -> int:
+        """Give the queue offset that the next message gets."""
+        queue = self.queue(topic, queue_id)
+        return queue.next_offset if queue else 0
+
+    def min_queue_offset(self, topic: str, queue_id: int) -> int:
+        """Give the queue offset of the first message that the log still has.
+
+        O(log entries) after the cleaner ran, else O(1).
+        """
+        queue = self.queue(topic, queue_id)
+        if queue is None:
+            return 0
+        known = self._min_offsets.get((topic, queue_id))
+        if known is not None and known[0] == self.min_offset:
+            return known[1]
+        files = queue.files()
+        low = min(files[0][0] // ENTRY_BYTES if files else queue.next_offset, queue.next_offset)
+        high = queue.next_offset
+        while low < high:
+            middle = (low + high) // 2
+            entry = queue.entry(middle)
+            if entry is None or entry.is_filler or entry.physical_offset < self.min_offset:
+                low = middle + 1
+            else:
+                high = middle
+        self._min_offsets[topic, queue_id] = (self.min_offset, low)
+        return low
+
+    def offset_by_time(
+        self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool = False
+    ) -> int:
+        """Give the first queue offset stored at or after a time; the max offset when none was.
+
+        ``upper``: the last one stored at or before it, instead. As RocketMQ 5; O(log entries).
+        """
+        first = low = self.min_queue_offset(topic, queue_id)
+        high = self.max_queue_offset(topic, queue_id)
+        while low < high:
+            middle = (low + high) // 2
+            stored_ms = self._store_time(topic, queue_id, middle)
+            if stored_ms < timestamp_ms or (upper and stored_ms == timestamp_ms):
+                low = middle + 1
+            else:
+                high = middle
+        return max(low - 1, first) if upper else low
+
+    def _store_time(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        queue = self.queue(topic, queue_id)
+        entry = queue.entry(queue_offset) if queue else None
+        if entry is None or entry.is_filler:
+            return 0
+        record = self.record(entry.physical_offset, entry.store_size)
+        return 0 if record is None else store_timestamp_of(record)
+
+    def clean(self) -> list[Path]:
+        """Delete what is expired, by age and by how full the disk is; gives the segments deleted.
+
+        Sets and lifts the refusal of messages for a disk that is too full.
+        """
+        now_ms = self._clock()
+        used_ratio = self._disk.used_ratio(self.layout.root)
+        self._log.refresh()
+        ages = [
+            cleaner.SegmentAge(one.path, one.base_offset, int(one.path.stat().st_mtime * 1000))
+            for one in self._log.segments
+        ]
+        plan = cleaner.plan(self.config, ages, now_ms, used_ratio)
+        if plan.is_full and self.appender.refusal is None:
+            self.appender.refusal = StoreFull(f"{DISK_FULL} [{used_ratio:.2f} used]")
+        elif not plan.is_full and isinstance(self.appender.refusal, StoreFull):
+            self.appender.refusal = None
+        for segment in plan.segments:
+            self._disk.remove_file(segment.path)
+        if plan.segments:
+            self._log.refresh()
+        self._clean_queues_and_index()
+        return [segment.path for segment in plan.segments]
+
+    def _clean_queues_and_index(self) -> None:
+        min_offset = self.min_offset
+        if min_offset == self._cleaned_below:
+            return
+        for queue in list(self.appender.queues.values()):
+            for path in cleaner.expired_queue_files(queue.files(), queue.file_bytes, min_offset):
+                self._disk.remove_file(path)
+                queue.first_offset += queue.file_bytes // ENTRY_BYTES
+        with self._index_lock:
+            if self._builder is not None:
+                self._builder.forget_below(min_offset)
+        self._cleaned_below = min_offset
+
+    def close(self) -> None:
+        """Make everything durable, index the rest, and give the store up.
+
+        ``abort`` is removed only when queues and index files are complete; otherwise whoever opens
+        the store next does what a killed broker's store needs.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._stop_threads()
+        self.flush_log()
+        while not self.build_index() and self._is_behind():
+            pass
+        self.flush()
+        is_complete = self._is_complete()
+        if self._builder is not None:
+            self._builder.close()
+        if is_complete:
+            self._disk.remove_file(self.layout.abort)
+            self._disk.sync_directory(self.layout.root)
+        self.abandon()
+
+    def _is_behind(self) -> bool:
+        """Say whether another step of building would bring the index on."""
+        builder = self._builder
+        return builder is not None and builder.made_progress
+
+    def _is_complete(self) -> bool:
+        """Say whether a real broker may take the store for one that was stopped cleanly."""
+        is_saved = self._saved is not None and self._saved[0].queues_offset == self.end_offset
+        return (
+            self.group_commit.failure is None
+            and is_saved
+            and (not self.config.messageIndexEnable or self.indexed_offset >= self.end_offset)
+        )
+
+    def _stop_threads(self) -> None:
+        self._index_stop.set()
+        for flusher in (self._flusher, self._saver):
+            if flusher is not None:
+                flusher.stop()
+        if self._index_thread is not None:
+            self._index_thread.join()
+
+    def abandon(self) -> None:
+        """Let go of everything as if this process were killed; for tests, and after a failure."""
+        self._is_closed = True
+        self._stop_threads()
+        if self._builder is not None:
+            self._builder.abandon()
+            self._builder = None
+        self.appender.close()
+        self._synced.close()
+        self._log.close()
+        self._lock.release()
+
+    def __enter__(self) -> Self:
+        """Give the store."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
+
+
+def _end_of(record: Appended) -> int:
+    return record.physical_offset + record.store_size
+
+
+def store_timestamp_of(record: memoryview) -> int:
+    """Read the store timestamp of a record's bytes."""
+    is_v6 = record[39] & SYS_FLAG_BORN_HOST_V6
+    start = HEAD.size + (20 if is_v6 else 8)
+    timestamp_ms: int = STORE_TIMESTAMP.unpack_from(record, start)[0]
+    return timestamp_ms
+
+
+def _read_checkpoint(layout: StoreLayout) -> Checkpoint:
+    """Read RocketMQ's checkpoint; one of zeros when it is not there, or too short."""
+    try:
+        return checkpoint.decode(fs.read_bytes(layout.checkpoint, _CHECKPOINT_BYTES) or b"")
+    except CheckpointError:
+        return Checkpoint()
