@@ -1,0 +1,206 @@
+"""``make bench``: speed against the real RocketMQ, as ratios of one run on one machine.
+
+Goals are those of the project: rebuilding index and queues 5 times as fast, the kernel alone 10
+times; finding in 0.35 s and 10 times as fast as mqadmin; ``--help`` in 0.2 s; a look-up in an open
+store in 100 microseconds, and no slower with 10 times the messages.
+"""
+
+import argparse
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from bench import find, kernels, rebuild
+from bench.report import goal, heading, machine_lines, ratio, size_text, table
+from bench.synthetic import SyntheticStore, write_store
+from rocketlens.errors import SparkUnavailable
+from rocketlens.pipeline.session import check_available
+from tests.peer.rocketmq_peer import PeerFailed, PeerUnavailable, RocketMQPeer
+
+VERSION = "5.5.0"
+LOG_BYTES, QUICK_LOG_BYTES = 1100 << 20, 128 << 20
+RUNS, MQADMIN_RUNS = 7, 3
+SECTIONS = ("kernel", "rebuild", "find")
+DISK_FACTOR = 6
+
+KERNEL_GOAL, REBUILD_GOAL, FIND_GOAL = 10.0, 5.0, 10.0
+PROCESS_SECONDS, HELP_SECONDS = 0.35, 0.2
+LOOK_UP_MICROSECONDS = 100.0
+# Medians of microseconds differ by this much from run to run.
+NO_SLOWER = 1.25
+
+
+class Bench:
+    """One run: what it may use, and what it could not."""
+
+    def __init__(self, directory: Path, log_bytes: int, master: str) -> None:
+        self.directory = directory
+        self.log_bytes = log_bytes
+        self.master = master
+        self.not_run: list[str] = []
+        self.kernel_rate: float | None = None
+        self.store: SyntheticStore | None = None
+        self.peer: RocketMQPeer | None = None
+        try:
+            self.peer = RocketMQPeer()
+            self.peer.jars(VERSION)
+        except (PeerUnavailable, PeerFailed) as error:
+            self.peer = None
+            self.not_run.append(f"everything with the real RocketMQ {VERSION}: {error}")
+        try:
+            check_available()
+            self.has_spark = True
+        except SparkUnavailable as error:
+            self.has_spark = False
+            self.not_run.append(f"everything that needs an index, which Spark builds: {error}")
+
+    def run_kernel(self) -> Iterator[str]:
+        """The compiled kernels alone, in memory, on one core."""
+        rates = kernels.measure(self.log_bytes)
+        self.kernel_rate = rates.entries_made_and_built
+        rows = [
+            (name.replace("_", " "), f"{value:.2f}")
+            for name, value in rates._asdict().items()
+            if name != "import_seconds"
+        ]
+        yield from table(("one core", "millions/s"), rows)
+        yield f"  loading them in a new process: {rates.import_seconds:.2f} s"
+
+    def run_rebuild(self) -> Iterator[str]:
+        """Index and queues from the log."""
+        if not self.has_spark:
+            return
+        store = self.written()
+        with rebuild.spark_session(self.master) as (spark, session_seconds):
+            runs = [rebuild.rebuild_with_spark(spark, store, session_seconds) for _ in range(3)]
+        ours = min(runs, key=lambda one: one.seconds)
+        yield f"  {ours.entries:,} index entries and {store.messages:,} queue entries"
+        phases = ", ".join(f"{phase} {taken:.1f} s" for phase, taken in ours.phases.items())
+        rows = [self._rebuilt("rocketlens, Spark", ours)]
+        if self.peer is None:
+            yield from table(REBUILD_TITLES, rows)
+            return
+        aside = self.directory / "built-by-spark"
+        rebuild.set_aside(store.path, aside)
+        theirs = rebuild.rebuild_with_rocketmq(self.peer, VERSION, store)
+        rows.append(self._rebuilt(f"RocketMQ {VERSION}", theirs))
+        yield from table(REBUILD_TITLES, rows)
+        yield f"  Spark, best of {len(runs)}: {phases}"
+        different = rebuild.differences(store.path, aside)
+        shutil.rmtree(aside)
+        yield f"  the same bytes: {'yes' if not different else 'NO: ' + '; '.join(different[:5])}"
+        rate, their_rate = ours.entries / ours.seconds, theirs.entries / theirs.seconds
+        text = f"entries a second, Spark to RocketMQ: {ratio(rate, their_rate)}"
+        yield goal(is_met=rate >= REBUILD_GOAL * their_rate, text=f"{text}, wanted 5x")
+        if self.kernel_rate is not None:
+            kernel_rate = self.kernel_rate * 1e6
+            text = f"kernel alone, one core, to RocketMQ: {ratio(kernel_rate, their_rate)}"
+            yield goal(is_met=kernel_rate >= KERNEL_GOAL * their_rate, text=f"{text}, wanted 10x")
+
+    @staticmethod
+    def _rebuilt(who: str, one: rebuild.Rebuilt) -> tuple[str, ...]:
+        rate = f"{one.entries / one.seconds / 1e6:.2f}"
+        return who, f"{one.seconds:.2f}", rate, f"{one.start_seconds:.1f}"
+
+    def run_find(self) -> Iterator[str]:
+        """Look-ups, as whole processes and inside one open store."""
+        if not self.has_spark:
+            return
+        store = self.written()
+        small = write_store(self.directory / "small" / "store", self.log_bytes // 10)
+        with rebuild.spark_session(self.master) as (spark, _):
+            for one in (store, small):
+                rebuild.rebuild_with_spark(spark, one, 0.0)
+        find.read_into_cache(store.path)
+        yield from self._lookups(small, store)
+        shutil.rmtree(small.path.parent)
+        ours = find.seconds_of_processes(store, RUNS)
+        theirs: dict[str, float] = {}
+        if self.peer is not None:
+            theirs = find.seconds_of_mqadmin(self.peer, VERSION, store, MQADMIN_RUNS)
+        rows = []
+        for name, seconds in ours.items():
+            other = theirs.get(name)
+            beside = (f"{other:.2f}", ratio(other, seconds)) if other else ("", "")
+            rows.append((name, f"{seconds:.3f}", *beside))
+        yield ""
+        yield from table(("whole process", "rocketlens s", "mqadmin s", "ratio"), rows)
+        slowest = max(taken for name, taken in ours.items() if name != "--help")
+        text = f"slowest find: {slowest:.2f} s, wanted under {PROCESS_SECONDS} s"
+        yield goal(is_met=slowest < PROCESS_SECONDS, text=text)
+        text = f"--help: {ours['--help']:.2f} s, wanted under {HELP_SECONDS} s"
+        yield goal(is_met=ours["--help"] < HELP_SECONDS, text=text)
+        if theirs:
+            least = min(theirs[name] / ours[name] for name in theirs)
+            text = f"mqadmin's time to ours: at least {least:.0f}x, wanted 10x"
+            yield goal(is_met=least >= FIND_GOAL, text=text)
+
+    def _lookups(self, small: SyntheticStore, store: SyntheticStore) -> Iterator[str]:
+        few, many = map(find.microseconds_of_lookups, (small, store))
+        rows = [
+            (name.replace("_", " "), f"{one:.1f}", f"{other:.1f}", ratio(other, one))
+            for name, one, other in zip(few._fields, few, many, strict=True)
+        ]
+        titles = (
+            "one look-up, median us",
+            f"{small.messages:,} messages",
+            f"{store.messages:,}",
+            "ratio",
+        )
+        yield from table(titles, rows)
+        text = f"slowest median: {max(many):.0f} us, wanted under {LOOK_UP_MICROSECONDS:.0f} us"
+        yield goal(is_met=max(many) < LOOK_UP_MICROSECONDS, text=text)
+        worst = max(other / one for one, other in zip(few, many, strict=True))
+        text = f"10 times the messages: {worst:.2f}x at most, wanted no more (within noise, 1.25x)"
+        yield goal(is_met=worst <= NO_SLOWER, text=text)
+
+    def written(self) -> SyntheticStore:
+        """Give the large store, which is written when first asked for."""
+        if self.store is None:
+            self.store = write_store(self.directory / "large" / "store", self.log_bytes)
+        return self.store
+
+
+REBUILD_TITLES = ("index and queues", "seconds", "M entries/s", "start s, apart")
+
+
+def main() -> int:
+    """Run the sections that were asked for, and print each as it is done."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}")
+    parser.add_argument("--quick", action="store_true", help="a log of 128 MiB, not 1.1 GiB")
+    parser.add_argument("--master", default="local[*]", help="the Spark master")
+    parser.add_argument("--directory", help="where to write the stores (default: temporary)")
+    arguments = parser.parse_args()
+    chosen = arguments.sections or SECTIONS
+    if not set(chosen) <= set(SECTIONS):
+        parser.error(f"sections are {', '.join(SECTIONS)}")
+    log_bytes = QUICK_LOG_BYTES if arguments.quick else LOG_BYTES
+    for line in machine_lines():
+        print(line)
+    print(f"log       {size_text(log_bytes)}{', too short to judge by' if arguments.quick else ''}")
+    with tempfile.TemporaryDirectory(prefix="rocketlens-bench-", dir=arguments.directory) as made:
+        free, wanted = shutil.disk_usage(made).free, log_bytes * DISK_FACTOR
+        if free < wanted:
+            print(f"{made} has {size_text(free)} free, {size_text(wanted)} are needed: --directory")
+            return 2
+        bench = Bench(Path(made), log_bytes, arguments.master)
+        for name in chosen:
+            run: Callable[[], Iterator[str]] = getattr(bench, f"run_{name}")
+            print(heading(f"{name}: {(run.__doc__ or '').splitlines()[0]}"), flush=True)
+            try:
+                for line in run():
+                    print(line, flush=True)
+            except PeerFailed as error:
+                bench.not_run.append(f"the rest of {name}: {error}")
+    if bench.not_run:
+        print(heading("Could not be run"))
+        for text in bench.not_run:
+            print(f"  {text}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
