@@ -9,18 +9,22 @@
             print(message.topic, message.queue_id, message.queue_offset, message.body)
 """
 
-from rocketlens.errors import (
-    AnswerIncomplete,
-    BadInput,
-    MessageNotFound,
-    NotAStore,
-    RocketLensError,
-    SparkUnavailable,
-    StoreLocked,
-)
-from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
-from rocketlens.model.message import Host, Message
-from rocketlens.query.offline import Store, open_store
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rocketlens.errors import (
+        AnswerIncomplete,
+        BadInput,
+        MessageNotFound,
+        NotAStore,
+        RocketLensError,
+        SparkUnavailable,
+        StoreLocked,
+    )
+    from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+    from rocketlens.model.message import Host, Message
+    from rocketlens.query.offline import Store, open_store
 
 __version__ = "0.1.0"
 
@@ -41,3 +45,43 @@ __all__ = [
     "StoreLocked",
     "open_store",
 ]
+
+# Each name is imported when it is first used: ``rocketlens --help`` and Spark's workers import this
+# package for other parts of it.
+_HOMES = {
+    "AnswerIncomplete": "rocketlens.errors",
+    "BadInput": "rocketlens.errors",
+    "MessageNotFound": "rocketlens.errors",
+    "NotAStore": "rocketlens.errors",
+    "RocketLensError": "rocketlens.errors",
+    "SparkUnavailable": "rocketlens.errors",
+    "StoreLocked": "rocketlens.errors",
+    "Answer": "rocketlens.model.answer",
+    "Coverage": "rocketlens.model.answer",
+    "SourceKind": "rocketlens.model.answer",
+    "SourceState": "rocketlens.model.answer",
+    "Host": "rocketlens.model.message",
+    "Message": "rocketlens.model.message",
+    "Store": "rocketlens.query.offline",
+    "open_store": "rocketlens.query.offline",
+}
+
+
+if not TYPE_CHECKING:  # a type checker shall say so of a name that there is not
+
+    def __getattr__(name: str) -> object:
+        """Import a public name from where it lives.
+
+        :raises AttributeError: when there is none of that name.
+        """
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value: object = getattr(import_module(home), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    """List the public names, used or not."""
+    return sorted({*globals(), *__all__})

@@ -189,4 +189,8 @@ def test_help_loads_no_command_and_nothing_heavy():
     )
     done = subprocess.run(process("--help", code=code), capture_output=True, text=True, check=False)
     assert done.returncode == 0
-    assert not {"numpy", "rocketlens.cli.find", "ctypes", "subprocess"} & set(done.stderr.split())
+    loaded = set(done.stderr.split())
+    assert not {"numpy", "dataclasses", "json", "ctypes", "subprocess", "datetime"} & loaded
+    assert not {
+        name for name in loaded if name.startswith(("rocketlens.query", "rocketlens.store"))
+    }
