@@ -138,7 +138,7 @@ def test_architecture_names_only_modules_that_exist():
     rooms = "|".join(
         path.name for path in (REPOSITORY / "src" / "rocketlens").iterdir() if path.is_dir()
     )
-    for name in re.findall(rf"`((?:{rooms})/[a-z_]+)(?:\.py)?`", ARCHITECTURE):
+    for name in re.findall(rf"`((?:{rooms})/[a-z_/]+)(?:\.py)?`", ARCHITECTURE):
         assert (REPOSITORY / "src" / "rocketlens" / f"{name}.py").exists(), name
 
 
