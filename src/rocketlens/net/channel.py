@@ -1,0 +1,418 @@
+"""One connection with its socket: both ends may ask, and both answer.
+
+What arrives is handled at once, in order, on the event loop: a handler that can answer returns
+its :class:`Response`; one that must wait for something gives an awaitable, or None and responds
+itself later. Answers that are ready together leave in one write. Once a peer is behind in reading,
+no more of what it sends is read or handled until it has caught up, so a peer that asks without
+reading costs one write buffer; if its answers were under way already, they are held up to a cap,
+and beyond that the connection ends.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, NamedTuple, cast
+
+from rocketlens.errors import (
+    BadInput,
+    CallTimeout,
+    ConnectionLost,
+    ProtocolError,
+    RocketLensError,
+)
+from rocketlens.model.message import Host
+from rocketlens.net.group import ChannelGroup
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
+from rocketlens.wire.connection import (
+    OVERLOAD_REMARK,
+    Connection,
+    ConnectionFailed,
+    Event,
+    RequestReceived,
+    RequestRefused,
+    ResponseReceived,
+)
+
+logger: Final = logging.getLogger("rocketlens.net")
+
+NO_FIELDS: Final[dict[str, str]] = {}
+"""Never changed."""
+
+LARGEST_JOIN: Final = 64 * 1024
+"""Answers of more bytes than this together are written one by one, which saves a copy."""
+
+LONGEST_REMARK: Final = 500
+
+
+class Response(NamedTuple):
+    """What a request is answered with; as short as ``Response()`` for plain success."""
+
+    code: int = ResponseCode.SUCCESS
+    ext_fields: dict[str, str] = NO_FIELDS
+    body: bytes = b""
+    remark: str | None = None
+
+
+Answer = Response | Awaitable[Response | None] | None
+Handler = Callable[[RemotingCommand, "Channel"], Answer]
+"""Answers requests of one code; whatever it raises becomes an answer, too (`failure`)."""
+
+
+class Waiting:
+    """Who waits for an answer, and until when."""
+
+    __slots__ = ("future", "timer")
+
+    def __init__(self, future: asyncio.Future[RemotingCommand]) -> None:
+        self.future: Final = future
+        self.timer: asyncio.TimerHandle | None = None
+
+    def fail(self, error: RocketLensError) -> None:
+        """Wait no longer."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class Channel(asyncio.Protocol):
+    """One connection, as its server or client sees it; hashed by identity."""
+
+    def __init__(
+        self,
+        group: ChannelGroup,
+        handlers: Mapping[int, Handler],
+        connection: Connection[Waiting],
+        address: str = "",
+    ) -> None:
+        self.group: Final = group
+        self.handlers: Final = handlers
+        self.connection: Final = connection
+        self.address = address
+        """The peer, as ``ip:port``; for a client what it was told to dial."""
+        self.is_open = False
+        self.last_active_s = group.now_s
+        self.events_received = 0
+        self.swept: tuple[int, float, int] = (-1, 0.0, 0)
+        """For the sweep: events received and time when a frame was first seen incomplete; bytes
+        unsent."""
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._unsent: list[bytes] = []
+        self._unsent_bytes = 0
+        self._corked = False
+        self._flush_is_due = False
+        self._reason: str | None = None
+        self._backlog: deque[Event] = deque()
+        self._writable: asyncio.Event | None = None
+
+    def __repr__(self) -> str:
+        return f"Channel({self.address})"
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=self.group.bounds.unsent_pause_bytes)
+        if not self.address:
+            peer = transport.get_extra_info("peername")
+            self.address = str(Host(peer[0], peer[1])) if peer else "unknown"
+        self.is_open = True
+        self.last_active_s = self.group.now_s
+        self.group.opened(self)
+
+    def data_received(self, chunk: bytes) -> None:
+        """Take what came, and answer what can be answered."""
+        self.last_active_s = self.group.now_s
+        events = self.connection.receive(chunk)
+        if events:
+            self.events_received += len(events)
+            if self._backlog or self.is_behind:
+                self._backlog.extend(events)
+            else:
+                self._take(events)
+
+    def pause_writing(self) -> None:
+        """Read and handle no more: the peer does not read either."""
+        self._writable = asyncio.Event()
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Go on where it was left."""
+        if self._writable is not None:
+            self._writable.set()
+            self._writable = None
+        if self._backlog:
+            events = list(self._backlog)
+            self._backlog.clear()
+            self._take(events)
+        transport = self._transport
+        if transport is not None and not self.is_behind and not transport.is_closing():
+            transport.resume_reading()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """End: whoever still waits for an answer gets ConnectionLost."""
+        self.is_open = False
+        if self._reason is None:
+            self._reason = "the connection was closed by the other end"
+            if error is not None:
+                self._reason = f"the connection broke: {error}"
+        waiting = self.connection.close()
+        self.group.in_flight -= self.connection.unanswered
+        self._backlog.clear()
+        self._unsent.clear()
+        if self._writable is not None:
+            self._writable.set()
+            self._writable = None
+        for each in waiting:
+            each.fail(ConnectionLost(self.address, self._reason))
+        self.group.closed(self)
+
+    # What handlers and callers use.
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Say whether TLS is spoken."""
+        return (
+            self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
+        )
+
+    @property
+    def is_behind(self) -> bool:
+        """Say whether the peer has yet to read much of what was sent to it."""
+        return self._writable is not None
+
+    @property
+    def local_address(self) -> str:
+        """The address of this end, as ``ip:port``."""
+        name = None if self._transport is None else self._transport.get_extra_info("sockname")
+        return str(Host(name[0], name[1])) if name else "unknown"
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that wait for the peer to read."""
+        if self._transport is None:
+            return self._unsent_bytes
+        return self._unsent_bytes + self._transport.get_write_buffer_size()
+
+    def respond(self, request: RemotingCommand, response: Response) -> None:
+        """Answer a request, once. Nothing happens if it was one-way, or the channel has ended."""
+        if not self.is_open:
+            return
+        code, ext_fields, body, remark = response
+        try:
+            sent = self.connection.respond(request, code, ext_fields, body, remark=remark)
+        except BadInput as error:
+            logger.warning("request %d of %s: %s", request.code, self.address, error)
+            words = "the answer cannot be sent: over the limit, or no Unicode"
+            sent = self.connection.respond(request, ResponseCode.SYSTEM_ERROR, remark=words)
+        self.group.in_flight -= 1
+        if sent:
+            self._write(sent)
+
+    def request(
+        self,
+        code: int,
+        ext_fields: dict[str, str] = NO_FIELDS,
+        body: bytes = b"",
+        *,
+        timeout_s: float,
+    ) -> asyncio.Future[RemotingCommand]:
+        """Ask the peer, and wait for its answer, whatever its code.
+
+        The future fails with CallTimeout, or ConnectionLost.
+
+        :raises BadInput: when the request cannot be written, or too many wait already.
+        :raises ConnectionLost: when the channel has ended.
+        """
+        if not self.is_open:
+            raise ConnectionLost(self.address, self._reason or "the connection is not open")
+        waiting = Waiting(self._loop.create_future())
+        opaque, sent = self.connection.request(code, ext_fields, body, context=waiting)
+        waiting.timer = self._loop.call_later(timeout_s, self._expire, opaque, timeout_s)
+        self._write(sent)
+        return waiting.future
+
+    def tell(self, code: int, ext_fields: dict[str, str] = NO_FIELDS, body: bytes = b"") -> None:
+        """Send a request that is not answered (one-way).
+
+        :raises BadInput: when it cannot be written.
+        :raises ConnectionLost: when the channel has ended.
+        """
+        if not self.is_open:
+            raise ConnectionLost(self.address, self._reason or "the connection is not open")
+        self._write(self.connection.one_way(code, ext_fields, body))
+
+    async def writable(self) -> None:
+        """Wait until the peer has read most of what was sent, or the channel ends."""
+        if self._writable is not None:
+            await self._writable.wait()
+
+    def pause(self) -> None:
+        """Read nothing more."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def close(self, reason: str = "the connection was closed by this end") -> None:
+        """Send what is unsent, then end."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._reason = reason
+        self._flush()
+        self._transport.close()
+
+    def abort(self, reason: str) -> None:
+        """End at once; what is unsent is lost."""
+        self._reason = self._reason or reason
+        if self._transport is not None:
+            self._transport.abort()
+
+    # How it is done.
+
+    def _take(self, events: list[Event]) -> None:
+        """Handle events in order, until the peer is seen to be behind."""
+        self._corked = True
+        try:
+            for number, event in enumerate(events, 1):
+                kind = type(event)
+                if kind is RequestReceived:
+                    self.group.in_flight += 1
+                    self._serve(event.command)  # type: ignore[union-attr]
+                else:
+                    self._take_other(event)
+                if self._unsent_bytes > LARGEST_JOIN:
+                    self._flush()
+                    if self._writable is not None:
+                        self._backlog.extend(events[number:])
+                        return
+        finally:
+            self._corked = False
+            if self._unsent:
+                self._flush()
+
+    def _take_other(self, event: Event) -> None:
+        if isinstance(event, ResponseReceived):
+            waiting: Waiting = event.context
+            if waiting.timer is not None:
+                waiting.timer.cancel()
+            if not waiting.future.done():
+                waiting.future.set_result(event.command)
+        elif isinstance(event, RequestRefused):
+            if event.reply:
+                self._write(event.reply)
+        elif isinstance(event, ConnectionFailed):
+            logger.debug("%s: %s", self.address, event.error)
+            self.close(f"the other end does not speak the protocol: {event.error}")
+
+    def _serve(self, command: RemotingCommand) -> None:
+        handler = self.handlers.get(command.code)
+        if handler is None:
+            self.respond(command, _unsupported(command.code))
+            return
+        if self.group.in_flight > self.group.bounds.requests_in_flight:
+            self.respond(command, BUSY)
+            return
+        try:
+            answer = handler(command, self)
+        except Exception as error:  # noqa: BLE001 - whatever it is, only this request fails
+            self.respond(command, failure(command, error))
+            return
+        if type(answer) is Response:
+            self.respond(command, answer)
+        elif answer is None:
+            if command.flag & ONE_WAY_FLAG:
+                self._done(command)
+        elif asyncio.isfuture(answer):
+            answer.add_done_callback(lambda done: self._answer_later(command, done))
+        else:
+            task = self._loop.create_task(_result_of(cast("Awaitable[Response | None]", answer)))
+            self.group.tasks.add(task)
+            task.add_done_callback(lambda done: self._answer_later(command, done))
+
+    def _answer_later(
+        self, command: RemotingCommand, done: asyncio.Future[Response | None]
+    ) -> None:
+        self.group.tasks.discard(done)
+        try:
+            response = done.result()
+        except asyncio.CancelledError:
+            response = STOPPING
+        except Exception as error:  # noqa: BLE001 - whatever it is, only this request fails
+            response = failure(command, error)
+        if response is not None:
+            self.respond(command, response)
+        elif command.flag & ONE_WAY_FLAG:
+            self._done(command)
+
+    def _done(self, command: RemotingCommand) -> None:
+        if self.is_open:
+            self.connection.done(command)
+            self.group.in_flight -= 1
+
+    def _expire(self, opaque: int, timeout_s: float) -> None:
+        waiting = self.connection.forget(opaque)
+        if waiting is not None:
+            waiting.fail(CallTimeout(self.address, f"no answer in {timeout_s:g} s"))
+
+    def _write(self, sent: bytes) -> None:
+        """Send with whatever else is ready in this turn of the event loop."""
+        self._unsent.append(sent)
+        self._unsent_bytes += len(sent)
+        if not self._corked and not self._flush_is_due:
+            self._flush_is_due = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_is_due = False
+        unsent = self._unsent
+        transport = self._transport
+        if not unsent or transport is None:
+            return
+        if transport.is_closing():
+            pass
+        elif len(unsent) == 1:
+            transport.write(unsent[0])
+        elif self._unsent_bytes <= LARGEST_JOIN:
+            transport.write(b"".join(unsent))
+        else:
+            transport.writelines(unsent)
+        unsent.clear()
+        self._unsent_bytes = 0
+        if self._writable is not None:
+            behind = transport.get_write_buffer_size()
+            if behind > self.group.bounds.unsent_bytes:
+                logger.warning("%s does not read: %d bytes wait for it", self.address, behind)
+                self.abort(f"{behind} bytes waited for the other end to read them")
+
+
+BUSY: Final = Response(ResponseCode.SYSTEM_BUSY, remark=OVERLOAD_REMARK)
+STOPPING: Final = Response(ResponseCode.SYSTEM_ERROR, remark="the server is stopping")
+
+
+def failure(command: RemotingCommand, error: Exception) -> Response:
+    """Make the answer to a request whose handler raised ``error``.
+
+    An error of this package says itself what is wrong; anything else is a defect, and logged.
+    """
+    if isinstance(error, ProtocolError):
+        return Response(error.code, remark=error.remark[:LONGEST_REMARK])
+    if isinstance(error, RocketLensError):
+        code = ResponseCode.SYSTEM_ERROR if error.code is None else error.code
+        return Response(code, remark=str(error)[:LONGEST_REMARK])
+    logger.error("request %d could not be handled", command.code, exc_info=error)
+    words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return Response(ResponseCode.SYSTEM_ERROR, remark=words[:LONGEST_REMARK])
+
+
+def _unsupported(code: int) -> Response:
+    return Response(
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f" request type {code} not supported"
+    )
+
+
+async def _result_of(answer: Awaitable[Response | None]) -> Response | None:
+    return await answer

@@ -1,0 +1,160 @@
+"""What the channels of one server or client share: bounds, a coarse clock, and the sweep.
+
+Time is taken once a second by the sweep, never for each request, and no connection has a timer
+of its own: the sweep looks at all of them, in O(connections). Tests move a clock and sweep.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketlens import limits
+
+if TYPE_CHECKING:
+    from rocketlens.net.channel import Channel
+
+SWEEP_INTERVAL_S: Final = 1.0
+CLOSE_PATIENCE_S: Final = 1.0
+"""Seconds that peers have to take what was sent to them last, when all channels are closed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What one server or client allows; see :mod:`rocketlens.limits` for reasons."""
+
+    connections: int = limits.CONNECTIONS
+    requests_in_flight: int = limits.REQUESTS_IN_FLIGHT
+    unanswered_requests: int = limits.UNANSWERED_REQUESTS
+    """Of one connection."""
+    unsent_bytes: int = limits.UNSENT_BYTES
+    unsent_pause_bytes: int = limits.UNSENT_PAUSE_BYTES
+    buffered_bytes: int = limits.BUFFERED_BYTES
+    slowest_frame_bytes_per_s: int = limits.SLOWEST_FRAME_BYTES_PER_S
+    frame_deadline_s: float = limits.FRAME_DEADLINE_S
+    idle_s: float | None = limits.IDLE_S
+    """None: connections may be silent for ever, as a client's."""
+
+
+class ChannelGroup:
+    """The channels of one server or client, and what they have together."""
+
+    def __init__(
+        self,
+        bounds: Bounds | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        on_open: "Callable[[Channel], None] | None" = None,
+        on_close: "Callable[[Channel], None] | None" = None,
+    ) -> None:
+        self.bounds: Final = bounds or Bounds()
+        self.channels: Final[set[Channel]] = set()
+        self.tasks: Final[set[asyncio.Future[Any]]] = set()
+        """Handlers that are waiting for something."""
+        self.in_flight = 0
+        """Requests received on any channel, and not done with."""
+        self.clock: Final = clock
+        self.now_s = clock()
+        """The clock at the last sweep."""
+        self._on_open: Final = on_open
+        self._on_close: Final = on_close
+        self._timer: asyncio.TimerHandle | None = None
+        self._changed: asyncio.Event = asyncio.Event()
+
+    def opened(self, channel: "Channel") -> None:
+        """Take a channel in."""
+        self.channels.add(channel)
+        if self._on_open is not None:
+            self._on_open(channel)
+
+    def closed(self, channel: "Channel") -> None:
+        """Let a channel go."""
+        self.channels.discard(channel)
+        self._changed.set()
+        if self._on_close is not None:
+            self._on_close(channel)
+
+    def start(self, also: Callable[[], None] | None = None) -> None:
+        """Sweep every second from now on, and call ``also`` after each sweep."""
+
+        def tick() -> None:
+            self._timer = loop.call_later(SWEEP_INTERVAL_S, tick)
+            self.sweep()
+            if also is not None:
+                also()
+
+        loop = asyncio.get_running_loop()
+        if self._timer is None:
+            self._timer = loop.call_later(SWEEP_INTERVAL_S, tick)
+
+    def sweep(self) -> None:
+        """Take the time, and end every connection that is idle, too slow, or too much."""
+        self.now_s = self.clock()
+        buffered = 0
+        for channel in list(self.channels):
+            held = channel.connection.held_bytes
+            unsent = channel.unsent_bytes
+            buffered += held + unsent
+            reason = self._verdict(channel, held, unsent)
+            if reason is not None:
+                channel.abort(reason)
+        if buffered > self.bounds.buffered_bytes:
+            self._shed(buffered - self.bounds.buffered_bytes)
+
+    def _verdict(self, channel: "Channel", held: int, unsent: int) -> str | None:
+        """Say why a connection must end, if it must."""
+        bounds = self.bounds
+        events, since_s, unsent_before = channel.swept
+        if events != channel.events_received or not held:
+            since_s = self.now_s
+        if unsent != unsent_before:
+            # The peer reads, if slowly; or something was sent to it.
+            channel.last_active_s = self.now_s
+        channel.swept = channel.events_received, since_s, unsent
+        age_s = self.now_s - since_s
+        if age_s >= bounds.frame_deadline_s and held < age_s * bounds.slowest_frame_bytes_per_s:
+            return f"{held} bytes of a request in {age_s:.0f} s"
+        silent_s = self.now_s - channel.last_active_s
+        if bounds.idle_s is not None and silent_s >= bounds.idle_s:
+            return f"nothing came for {silent_s:.0f} s"
+        return None
+
+    def _shed(self, excess: int) -> None:
+        """End the connections that hold the most, until ``excess`` bytes are free."""
+        sizes = [(each.connection.held_bytes + each.unsent_bytes, each) for each in self.channels]
+        for size, channel in sorted(sizes, key=lambda pair: pair[0], reverse=True):
+            channel.abort("too much is waiting on all connections together")
+            excess -= size
+            if excess <= 0:
+                return
+
+    async def close(self, grace_s: float) -> None:
+        """Read nothing more, wait up to ``grace_s`` for answers under way, send them, and end."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for channel in self.channels:
+            channel.pause()
+        if self.tasks and self.in_flight:
+            await asyncio.wait(set(self.tasks), timeout=grace_s)
+        for task in set(self.tasks):
+            task.cancel()
+        if self.tasks:
+            await asyncio.wait(set(self.tasks))
+        for channel in list(self.channels):
+            channel.close()
+        await self._all_closed(CLOSE_PATIENCE_S)
+        for channel in list(self.channels):
+            channel.abort("it did not take what was sent to it")
+        await self._all_closed(CLOSE_PATIENCE_S)
+
+    async def _all_closed(self, patience_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + patience_s
+        while self.channels and loop.time() < deadline:
+            self._changed.clear()
+            try:
+                await asyncio.wait_for(self._changed.wait(), deadline - loop.time())
+            except TimeoutError:
+                return

@@ -1,0 +1,213 @@
+"""Calls by address: one connection each, made when it is needed, its requests pipelined.
+
+======================  =======================================================================
+what happens            what a call sees
+======================  =======================================================================
+nobody listens          ConnectFailed; until the address is dialled again (0.05 s later, doubled
+                        up to 1 s while it fails) further calls fail at once
+the connection ends     ConnectionLost for every request under way; the next call dials again
+no answer in time       CallTimeout; the connection stays, a late answer is dropped
+======================  =======================================================================
+
+All three name the address and are retriable. Only addresses that ``allows`` agrees to are ever
+dialled: an address out of a message id, or from a stranger's answer, is no reason to connect.
+"""
+
+import asyncio
+import re
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.errors import (
+    AddressNotAllowed,
+    BadInput,
+    CallTimeout,
+    ConnectFailed,
+    ConnectionLost,
+)
+from rocketlens.model.message import Host
+from rocketlens.net.channel import NO_FIELDS, Channel, Handler, Waiting
+from rocketlens.net.group import Bounds, ChannelGroup
+from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.connection import Connection
+
+_ADDRESS: Final = re.compile(
+    r"(\[(?P<v6>[^][\s]*:[^][\s]*)\]|(?P<host>[^][:\s]+)):(?P<port>[0-9]{1,5})"
+)
+
+NO_HANDLERS: Final[Mapping[int, Handler]] = {}
+
+
+def parse_address(text: str) -> Host:
+    """Read ``10.0.0.1:10911``, ``broker.example:10911`` or ``[::1]:10911``.
+
+    :raises BadInput: when it is neither.
+    """
+    match = _ADDRESS.fullmatch(text) if len(text) <= limits.ADDRESS_CHARACTERS else None
+    if match is None or not 0 < int(match["port"]) < 65_536:
+        shown = text[: limits.ADDRESS_CHARACTERS]
+        raise BadInput(f"address {shown!r}: give host:port, such as 10.0.0.1:9876 or [::1]:9876")
+    return Host(match["v6"] or match["host"], int(match["port"]))
+
+
+class _Peer:
+    """What is known of one address."""
+
+    def __init__(self) -> None:
+        self.channel: Channel | None = None
+        self.dialling: asyncio.Task[Channel] | None = None
+        self.failures = 0
+        self.next_dial_s = 0.0
+        self.last_failure = ""
+
+
+class ClientPool:
+    """Client connections to any number of servers; made and used in one event loop.
+
+    ``handlers`` answer what servers ask (codes 39, 40, 307, 309 and the like) on any connection;
+    ``tls`` is used for every connection if it is given; ``on_close`` hears of each that ends.
+    """
+
+    def __init__(
+        self,
+        allows: Callable[[str], bool],
+        *,
+        handlers: Mapping[int, Handler] = NO_HANDLERS,
+        tls: ssl.SSLContext | None = None,
+        connect_timeout_s: float = limits.CONNECT_TIMEOUT_S,
+        call_timeout_s: float = limits.CALL_TIMEOUT_S,
+        on_close: Callable[[Channel], None] | None = None,
+    ) -> None:
+        self.allows: Final = allows
+        self.handlers: Final = handlers
+        self.tls: Final = tls
+        self.connect_timeout_s: Final = connect_timeout_s
+        self.call_timeout_s: Final = call_timeout_s
+        self.group: Final = ChannelGroup(Bounds(idle_s=None), on_close=on_close)
+        self._peers: dict[str, _Peer] = {}
+        self._is_closed = False
+
+    async def call(
+        self,
+        address: str,
+        code: int,
+        ext_fields: dict[str, str] = NO_FIELDS,
+        body: bytes = b"",
+        *,
+        timeout_s: float | None = None,
+    ) -> RemotingCommand:
+        """Ask, and give the answer, whatever its code; ``timeout_s`` begins once it is sent.
+
+        :raises AddressNotAllowed: when the address is none to be dialled.
+        :raises BadInput: when it is no address, or the request cannot be written.
+        :raises RemotingError: when there is no answer; see the table above.
+        """
+        channel = await self.channel(address)
+        if channel.is_behind:
+            await self._until_writable(channel, timeout_s)
+        wait_s = self.call_timeout_s if timeout_s is None else timeout_s
+        return await channel.request(code, ext_fields, body, timeout_s=wait_s)
+
+    async def tell(
+        self, address: str, code: int, ext_fields: dict[str, str] = NO_FIELDS, body: bytes = b""
+    ) -> None:
+        """Send a one-way request; it is on its way when this returns, which is all one can know.
+
+        :raises RemotingError: when there is no connection. Otherwise as `call`.
+        """
+        channel = await self.channel(address)
+        if channel.is_behind:
+            await self._until_writable(channel, None)
+        channel.tell(code, ext_fields, body)
+
+    async def channel(self, address: str) -> Channel:
+        """Give the connection to ``address``, made now if there is none.
+
+        :raises AddressNotAllowed: when the address is none to be dialled.
+        :raises BadInput: when it is no address, or the pool is closed.
+        :raises ConnectFailed: when there can be no connection.
+        """
+        peer = self._peers.get(address)
+        if peer is not None and peer.channel is not None and peer.channel.is_open:
+            return peer.channel
+        if self._is_closed:
+            raise BadInput(f"{address}: this client is closed")
+        if not self.allows(address):
+            raise AddressNotAllowed(
+                f"address {address[: limits.ADDRESS_CHARACTERS]!r} is in no configuration or route"
+            )
+        host = parse_address(address)
+        peer = self._peers.setdefault(address, _Peer())
+        if peer.dialling is None:
+            loop = asyncio.get_running_loop()
+            wait_s = peer.next_dial_s - loop.time()
+            if peer.failures and wait_s > 0:
+                raise ConnectFailed(address, f"{peer.last_failure}; not tried for {wait_s:.2f} s")
+            peer.dialling = loop.create_task(self._dial(address, host, peer))
+        # Shielded: others may wait for the same connection when one caller gives up.
+        return await asyncio.shield(peer.dialling)
+
+    def forget(self, address: str) -> None:
+        """Close the connection to an address that is of no use any more, if there is one."""
+        peer = self._peers.pop(address, None)
+        if peer is not None and peer.channel is not None:
+            peer.channel.close()
+
+    async def close(self) -> None:
+        """Send what is unsent and end all connections; calls under way fail."""
+        self._is_closed = True
+        dialling = [peer.dialling for peer in self._peers.values() if peer.dialling is not None]
+        for task in dialling:
+            task.cancel()
+        if dialling:
+            await asyncio.wait(dialling)
+        await self.group.close(0)
+
+    async def _until_writable(self, channel: Channel, timeout_s: float | None) -> None:
+        wait_s = self.call_timeout_s if timeout_s is None else timeout_s
+        try:
+            await asyncio.wait_for(channel.writable(), wait_s)
+        except TimeoutError:
+            raise CallTimeout(channel.address, f"it read nothing for {wait_s:g} s") from None
+
+    async def _dial(self, address: str, host: Host, peer: _Peer) -> Channel:
+        loop = asyncio.get_running_loop()
+
+        def new_channel() -> Channel:
+            connection: Connection[Waiting] = Connection()
+            return Channel(self.group, self.handlers, connection, address)
+
+        try:
+            async with asyncio.timeout(self.connect_timeout_s):
+                _, channel = await loop.create_connection(
+                    new_channel,
+                    host.address,
+                    host.port,
+                    ssl=self.tls,
+                    server_hostname="" if self.tls is not None else None,
+                )
+        except TimeoutError:
+            raise self._failed(
+                address, peer, f"no connection in {self.connect_timeout_s:g} s"
+            ) from None
+        except ssl.SSLError as error:
+            raise self._failed(address, peer, f"no TLS: {error.reason or error}") from None
+        except OSError as error:
+            raise self._failed(address, peer, f"no connection: {error.strerror or error}") from None
+        finally:
+            peer.dialling = None
+        peer.failures = 0
+        peer.channel = channel
+        if not channel.is_open:
+            raise ConnectionLost(address, "the connection ended as soon as it was made")
+        return channel
+
+    def _failed(self, address: str, peer: _Peer, reason: str) -> ConnectFailed:
+        first_s, last_s = limits.RECONNECT_DELAYS_S
+        delay_s = min(first_s * 2**peer.failures, last_s)
+        peer.failures = min(peer.failures + 1, 30)
+        peer.next_dial_s = asyncio.get_running_loop().time() + delay_s
+        peer.last_failure = reason
+        return ConnectFailed(address, reason)

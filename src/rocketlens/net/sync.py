@@ -1,0 +1,76 @@
+"""A thread with an event loop, for callers that have none: the base of synchronous façades."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, Final, Self, TypeVar
+
+from rocketlens.errors import BadInput
+from rocketlens.net.event_loop import new_event_loop
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """Runs coroutines in a daemon thread of its own; may be used by any number of threads.
+
+    Costs about 0.1 ms for each call. A process that forks must make a new one in the child.
+    """
+
+    def __init__(self, name: str = "rocketlens") -> None:
+        self._loop: Final = new_event_loop()
+        self._thread: Final = threading.Thread(target=self._main, name=name, daemon=True)
+        self._lock: Final = threading.Lock()
+        self._is_closed = False
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run ``work`` in the thread and wait for what it gives or raises.
+
+        :raises BadInput: when this is closed, or called from its own thread, which would wait
+            for itself.
+        """
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise BadInput("a synchronous call from within the event loop would never return")
+        with self._lock:
+            if self._is_closed:
+                work.close()
+                raise BadInput("this client is closed")
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            # Interrupted, say by Ctrl-C: nobody waits for it any more.
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """Cancel what still runs, and end the thread. No effect the second time."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        """Give this."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    def _main(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        left = asyncio.all_tasks(self._loop)
+        for task in left:
+            task.cancel()
+        if left:
+            self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
