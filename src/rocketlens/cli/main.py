@@ -62,6 +62,7 @@ _EXITS: Final = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code; never raises for what a user can cause."""
+    _open_closed_streams()
     try:
         code = _run(argv)
         sys.stdout.flush()
@@ -77,6 +78,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         note(_describe(error))
         return FAILED
     return code
+
+
+def _open_closed_streams() -> None:
+    """Give a process that was started without stdout or stderr (``>&-``) one that leads nowhere."""
+    # In this order: the system gives the lowest number, so no file opened later becomes stdout.
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
 
 
 def _run(argv: Sequence[str] | None) -> int:

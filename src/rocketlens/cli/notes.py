@@ -51,7 +51,7 @@ def _summary(searched: Iterable[Coverage]) -> str:
             index_files += 1
         elif coverage.kind is SourceKind.TAIL:
             tails += 1
-        else:
+        elif coverage.kind is not SourceKind.TOPICS:
             others.append(printable(coverage.source))
     words = list(dict.fromkeys(others))
     if tails:

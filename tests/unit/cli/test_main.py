@@ -1,6 +1,7 @@
 """The program as a whole: exit codes, pipes, and what it says when something goes wrong."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -120,6 +121,17 @@ def test_a_full_disk_under_stdout_is_said(golden):
     assert done.returncode == 2
     assert "No space left" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_process_without_its_streams_keeps_its_exit_code(golden, closed):
+    command = shlex.join(process("find", "Aa", "--store", golden("5.5.0").store))
+    done = subprocess.run(
+        f"{command} {closed}", shell=True, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+    assert "COMPLETE" not in done.stdout
 
 
 def test_an_interrupt_is_quiet(golden):
