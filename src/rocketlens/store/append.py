@@ -40,6 +40,13 @@ if TYPE_CHECKING:
 RESERVED_BYTES: Final = 16 * 1024 * 1024
 """Room of a segment is reserved in steps of this."""
 
+AHEAD_BYTES: Final = limits.UNWRITTEN_SEARCH_BYTES
+"""Room that is reserved behind what may be written: as far as readers look for lost records.
+
+Where pages are memory (tmpfs) even reading a hole takes room, and ends the process if there is
+none.
+"""
+
 BLANK_BYTES: Final = SIZE_AND_MAGIC.size
 """Every record leaves at least this much of its segment for the filler."""
 
@@ -201,13 +208,16 @@ class Appender:
     def _new_segment(self, base: int) -> WritableFile:
         """Open a segment, with room at its begin."""
         path = self._layout.commit_log / f"{base:0{_NAME_DIGITS}}"
-        if not path.exists():
+        is_new = not path.exists()
+        if is_new:
             self._disk.make_file(path, self.segment_bytes, self._layout.scratch)
         segment = self._disk.open_file(path)
         try:
-            segment.reserve(0, min(RESERVED_BYTES, self.segment_bytes))
+            segment.reserve(0, min(RESERVED_BYTES + AHEAD_BYTES, self.segment_bytes))
         except OSError:
             segment.close()
+            if is_new:
+                self._disk.remove_file(path)
             raise
         return segment
 
@@ -450,7 +460,8 @@ class Appender:
     def _reserve(self, stop: int) -> None:
         assert self._segment is not None  # noqa: S101 - opened by start
         limit = min(max(stop, self._limit + RESERVED_BYTES), self.segment_bytes - BLANK_BYTES)
-        self._segment.reserve(self._place, limit + BLANK_BYTES)
+        reserved = min(limit + AHEAD_BYTES, self.segment_bytes)
+        self._segment.reserve(self._place, reserved)
         self._limit = limit
 
     def _roll(self, size: int) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _RENAME_EXCHANGE: Final = 2
 _AT_FDCWD: Final = -100
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _CLEAR_BYTES: Final = 1 << 20
 
 DISK_FULL_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT)
@@ -200,6 +201,11 @@ class Disk:
     def sync_directory(self, directory: Path) -> None:
         """Wait until the names in a directory are on the disk."""
         sync_directory(directory)
+
+    def boot(self) -> str:
+        """Name the current start of the machine; always another where that cannot be known."""
+        content = read_bytes(_BOOT, 64)
+        return content.decode("ascii", "replace").strip() if content else os.urandom(8).hex()
 
     def used_ratio(self, path: Path) -> float:
         """Give how full the file system of ``path`` is, 0 to 1, as ``df`` counts."""

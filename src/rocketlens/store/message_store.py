@@ -137,6 +137,7 @@ class MessageStore:
         self._builder: IndexBuilder | None = None
         self._saved: tuple[StoreState, Checkpoint] | None = None
         self._cleaned_below = -1
+        self._boot = disk.boot()
         self._index_lock = threading.Lock()
         self._checkpoint = _read_checkpoint(layout)
         self._flush_lock = threading.Lock()
@@ -254,6 +255,7 @@ class MessageStore:
         for (topic, queue_id), span in snapshot.queues.items():
             if span[1]:
                 state.queue_offsets.setdefault(topic, {})[queue_id] = span
+        state.boot = self._boot
         now_ms = state.last_record_timestamp_ms
         new = Checkpoint(now_ms, now_ms, now_ms, 0, 0, state.queues_offset)
         if self.config.messageIndexEnable:

@@ -189,6 +189,10 @@ class QueueWriter:
         is_there = any(base == begin for begin, _ in self.files())
         self.next_offset = base // ENTRY_BYTES if is_there else queue_offset
 
+    def turn_to_appending(self) -> None:
+        """End the use of :meth:`put`: the next entry asks for room at the end of the queue."""
+        self.place = self.limit = 0
+
     def put(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> bool:
         """Write one entry where it belongs, and fill what is skipped; False when it is there.
 

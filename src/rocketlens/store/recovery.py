@@ -9,6 +9,10 @@ What is done, in this order, and why it may be ended anywhere and begun again:
 3. *cut*: bytes that are no record, behind the last synced position, are the torn tail. They are
    kept aside and zeroed, and the queues end where the log ends.
 
+A process that is killed leaves whole records, for its pages outlive it and a record's first bytes
+are written last. A machine that loses power may leave any part of a record that was not synced, and
+no checksum covers its properties; so behind the synced position their text must make sense, too.
+
 Torn is not corrupt. Bad bytes before the last synced position cost the records in them and no
 other: they stay, are reported, and a copy is kept aside. Where nothing is known about syncing (a
 real broker wrote the store), only bad bytes that no record follows are torn. No file of the log is
@@ -24,6 +28,7 @@ from typing import Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
+from rocketlens.formats.checkpoint import CHECKPOINT_BYTES, Checkpoint
 from rocketlens.formats.commitlog_record import (
     CRC_MASK,
     SMALLEST_RECORD,
@@ -51,7 +56,6 @@ _CHECKED_BYTES: Final = 128 * 1024 * 1024
 """Consume queues of so many bytes together are looked through whole: some 0.2 s."""
 _ALL: Final = 1 << 62
 _KEPT_BYTES: Final = 64 * 1024 * 1024
-_CHECKPOINT_BYTES: Final = 4096
 
 
 class Row(NamedTuple):
@@ -102,6 +106,7 @@ class Recovery:
         self._names = ConsumeQueues(layout.consume_queue)
         self._result = Recovered()
         self._synced: int | None = None
+        self._has_lost_power = False
         self._at_least: dict[tuple[str, int], int] = {}
         self._queue_bytes = 0
         self._unseen: set[tuple[str, int]] = set()
@@ -115,8 +120,9 @@ class Recovery:
         if state is not None and not state.is_of(self._log):
             result.notes.append("the log is not the one that was here before: reading all of it")
             state = None
-        if state is not None and synced_offset is not None and self._is_ours(state):
-            self._synced = max(synced_offset, state.queues_offset)
+        if state is not None and self._is_ours(state):
+            self._synced = max(synced_offset or 0, state.queues_offset)
+            self._has_lost_power = state.boot != self._disk.boot()
         start = self._prepare_queues(state)
         result.read_from = start
         if state is not None and state.last_record_offset is not None:
@@ -140,8 +146,9 @@ class Recovery:
 
     def _is_ours(self, state: StoreState) -> bool:
         """Say whether no real broker has run since: it would have written its checkpoint."""
-        content = fs.read_bytes(self._layout.checkpoint, _CHECKPOINT_BYTES)
-        return content is not None and zlib.crc32(content) in state.checkpoint_crcs
+        content = fs.read_bytes(self._layout.checkpoint, CHECKPOINT_BYTES)
+        content = Checkpoint().encode() if content is None else content
+        return zlib.crc32(content) in state.checkpoint_crcs
 
     def _prepare_queues(self, state: StoreState | None) -> int:
         """Open all queues, ended where they are surely right; gives where to read the log from."""
@@ -271,19 +278,23 @@ class Recovery:
     def _rows(self, walk: LogWalk, check_from: int | None) -> Iterator[Row]:
         """Give the records of a walk, by the way that is cheaper for what is left of it.
 
-        Bodies are checked from ``check_from`` on, all of them when that is None.
+        Bodies are checked from ``check_from`` on, all of them when that is None, and texts when
+        the power may have gone.
         """
         switch_at = walk.position + limits.INTERPRETED_SCAN_BYTES
         check_from = 0 if check_from is None else check_from
         for record in walk.records():
             is_checked = record.physical_offset >= check_from
-            yield _row_of(record, is_checked=is_checked)
+            yield _row_of(
+                record, is_checked=is_checked, has_text_checked=is_checked and self._has_lost_power
+            )
             if walk.position > switch_at:
                 break
         topics: dict[int, str] = {}
         for chunk in walk.chunks():
             chunk.learn_topics(topics)
-            yield from _rows_of(chunk, topics, check_from)
+            text_from = check_from if self._has_lost_power else self._log.max_offset
+            yield from _rows_of(chunk, topics, check_from, text_from)
 
     def _put(self, row: Row) -> None:
         """Write the queue entry of a record, unless it has none or it is there."""
@@ -352,6 +363,7 @@ class Recovery:
             queue.next_offset -= 1
         if queue.has_bytes_behind():
             queue.cut(queue.next_offset)
+        queue.turn_to_appending()
         # Messages that the cleaner took with their log: their offsets are not given again.
         if end_offset > self._log.min_offset or self._log.min_offset:
             expected = self._at_least.get((queue.topic, queue.queue_id), 0)
@@ -376,12 +388,24 @@ class Recovery:
         self._disk.write_durably(self._layout.aside / name, content)
 
 
-def _row_of(record: Record, *, is_checked: bool) -> Row:
+def _makes_sense(properties: bytes) -> bool:
+    """Say whether properties are text of names and values, as a broker writes them."""
+    if b"\0" in properties:
+        return False
+    try:
+        text = properties.decode()
+    except UnicodeDecodeError:
+        return False
+    parts = text.removesuffix(props.PROPERTY_SEPARATOR).split(props.PROPERTY_SEPARATOR)
+    return not text or all(part.find(props.NAME_VALUE_SEPARATOR) > 0 for part in parts)
+
+
+def _row_of(record: Record, *, is_checked: bool, has_text_checked: bool) -> Row:
     properties = props.parse(decode_utf8(record.properties))
     level = properties.get(props.DELAY, "")
     is_sound = (
         not is_checked or not record.body or zlib.crc32(record.body) & CRC_MASK == record.body_crc
-    )
+    ) and (not has_text_checked or _makes_sense(record.properties))
     return Row(
         record.physical_offset,
         record.total_size,
@@ -396,7 +420,9 @@ def _row_of(record: Record, *, is_checked: bool) -> Row:
     )
 
 
-def _rows_of(chunk: Chunk, topics: dict[int, str], check_from: int) -> Iterator[Row]:
+def _rows_of(
+    chunk: Chunk, topics: dict[int, str], check_from: int, text_from: int
+) -> Iterator[Row]:
     from rocketlens.formats import kernels
 
     rows = chunk.rows
@@ -417,6 +443,12 @@ def _rows_of(chunk: Chunk, topics: dict[int, str], check_from: int) -> Iterator[
     sound = [True] * len(rows)
     if columns[0][-1] >= check_from:
         sound = kernels.crc_ok(chunk.content, chunk.base_offset, rows).tolist()
+    for place in range(len(rows)):
+        if columns[0][place] >= text_from:
+            row = rows[place]
+            start = int(row["physical_offset"] + row["properties_start"]) - chunk.base_offset
+            stop = start + int(row["properties_length"])
+            sound[place] = sound[place] and _makes_sense(bytes(chunk.content[start:stop]))
     for place, values in enumerate(zip(*columns, strict=True)):
         offset, size, topic_hash, queue_id, queue_offset, flags, tags, level, stored_ms = values
         yield Row(

@@ -38,6 +38,8 @@ class StoreState:
     """For each topic and queue id the queue offset at which its first file begins, and the one
     that the next message gets, at least."""
     checkpoint_crcs: tuple[int, ...] = ()
+    boot: str = ""
+    """Which start of the machine it was written in."""
 
     def encode(self) -> bytes:
         """Write it as JSON."""
@@ -48,6 +50,7 @@ class StoreState:
                 "lastRecordTimestamp": self.last_record_timestamp_ms,
                 "queueOffsets": self.queue_offsets,
                 "checkpoints": self.checkpoint_crcs,
+                "boot": self.boot,
             },
             separators=(",", ":"),
         ).encode()
@@ -69,6 +72,7 @@ class StoreState:
                     for topic, queues in value["queueOffsets"].items()
                 },
                 tuple(int(crc) for crc in value["checkpoints"]),
+                str(value["boot"]),
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
