@@ -70,7 +70,7 @@ def send_some(store, number, randomness):
 def main():
     """Store messages for ever."""
     path, first, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    randomness = random.Random(seed)  # noqa: S311 - repeatable, not secret
+    randomness = random.Random(seed)
     store = MessageStore(path_of(path), CONFIG, OPTIONS)
     os.write(1, b"ready\n")
     number = first

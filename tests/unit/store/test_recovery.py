@@ -14,6 +14,7 @@ from rocketlens.model.message import Host
 from rocketlens.store.config import StoreConfig
 from rocketlens.store.message_store import MessageStore, StoreOptions
 from tests.conftest import fingerprint
+from tests.crash.failing_disks import QuickDisk
 from tests.unit.store.written_stores import (
     QUIET,
     SMALL,
@@ -192,7 +193,8 @@ def test_a_record_torn_at_any_byte_is_cut_and_nothing_else(tmp_path, tear):
         unchanged = records_bytes(tmp_path / "whole", last.physical_offset, size) == records_bytes(
             path, last.physical_offset, size
         )
-        with open_small(path, options=replace(QUIET, build_index=False)) as store:
+        options = replace(QUIET, build_index=False)
+        with open_small(path, options=options, disk=QuickDisk()) as store:
             # The end of the properties has no checksum: what is torn there may still be a record.
             kept = store.recovered.end_offset != last.physical_offset
             assert kept or not unchanged

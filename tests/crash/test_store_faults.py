@@ -1,0 +1,293 @@
+"""What the disk does to a store, the store survives, and never acknowledges what it has not."""
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rocketlens
+from rocketlens.errors import StoreFailed, StoreFull
+from tests.crash.failing_disks import FailingDisk, PowerDisk, QuickDisk, RestartedDisk
+from tests.unit.store.written_stores import (
+    BORN_HOST,
+    SMALL,
+    content_of,
+    open_small,
+    properties_of,
+    records_of,
+    send,
+    send_many,
+)
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def run_with(disk, path):
+    """Use a store until it fails; gives how many messages were acknowledged, and the failure."""
+    acknowledged, stored, failure = 0, [], None
+    store = None
+    try:
+        store = open_small(path, disk=disk)
+        for number in range(60):
+            appended = send(store, number)
+            stored.append(number)
+            told = []
+            store.when_durable(appended.physical_offset + appended.store_size, told.append)
+            store.flush() if number % 5 == 0 else store.flush_log()
+            store.build_index()
+            assert told, "nobody is left waiting"
+            if told[0] is None:
+                acknowledged += 1
+            else:
+                assert disk.failed in str(told[0])
+                raise told[0]
+    except (OSError, StoreFailed) as error:
+        failure = error
+    finally:
+        if store is not None:
+            if failure is not None and store.group_commit.failure is not None:
+                check_failed(store, stored, path)
+            store.abandon()
+    return acknowledged, failure
+
+
+def check_failed(store, stored, path):
+    """After a failure nothing is stored or acknowledged, and reads go on."""
+    with pytest.raises(StoreFailed) as refused:
+        send(store, 999)
+    assert refused.value.code == 14
+    store.flush()
+    told = []
+    store.when_durable(store.end_offset, told.append)
+    assert isinstance(told[0], StoreFailed)
+    with rocketlens.open_store(path) as reader:
+        for number in stored:
+            assert len(reader.query_message("Orders", f"k{number}").messages) == 1
+
+
+@pytest.mark.parametrize("kind", ["commitlog", "consumequeue", "index", "state", ""])
+def test_nothing_is_acknowledged_after_a_sync_that_failed(tmp_path, kind):
+    counting = FailingDisk(kind=kind)
+    run_with(counting, tmp_path / "count")
+    assert counting.syncs
+    step = max(counting.syncs // 25, 1)
+    for fails_at in range(1, counting.syncs + 1, step):
+        path = tmp_path / "store"
+        shutil.rmtree(path, ignore_errors=True)
+        disk = FailingDisk(fails_at, kind)
+        acknowledged, failure = run_with(disk, path)
+        assert disk.failed
+        if kind == "commitlog":
+            assert failure is not None
+        with open_small(path, disk=QuickDisk()) as store:
+            assert store.recovered.damage == []
+        assert len(records_of(path)) >= acknowledged
+
+
+def test_a_full_disk_refuses_messages_answers_queries_and_takes_messages_again(tmp_path):
+    for full_at in range(1, 40):
+        path = tmp_path / "store"
+        shutil.rmtree(path, ignore_errors=True)
+        try:
+            store = open_small(path, disk=FailingDisk(full_at=(full_at, full_at + 1)))
+        except OSError:
+            store = open_small(path, disk=QuickDisk())
+        refused = 0
+        stored = []
+        for number in range(150):
+            while True:
+                try:
+                    if number % 10 == 9:
+                        member = (0, b"x" * 200, properties_of(number))
+                        store.append_batch(
+                            "Orders", 0, [member] * 3, BORN_HOST, born_timestamp_ms=1
+                        )
+                        stored += [number] * 3
+                    else:
+                        send(store, number, body=b"x" * 200)
+                        stored.append(number)
+                    break
+                except StoreFull as full:
+                    refused += full.code == 14 and full.retriable
+                assert len(records_of(path)) == len(stored)
+        store.flush()
+        store.close()
+        assert [int(r.properties[10:16]) for r in records_of(path)] == stored
+        assert [r.queue_offset for r in records_of(path)] == list(range(len(stored)))
+        if full_at > 3:
+            assert refused or full_at > 12
+
+
+@pytest.mark.parametrize("image_count", [100, pytest.param(5000, marks=pytest.mark.slow)])
+def test_what_was_acknowledged_survives_a_power_cut_at_any_moment(tmp_path, image_count):
+    randomness = random.Random(7)
+    checked = 0
+    seed = 0
+    while checked < image_count:
+        seed += 1
+        checked += power_run(tmp_path, randomness, seed, image_count - checked)
+
+
+def power_run(tmp_path, randomness, seed, most):
+    """Use a store, cut the power at some moments of it, and look at what is left."""
+    root, target = tmp_path / "live", tmp_path / "image"
+    shutil.rmtree(root, ignore_errors=True)
+    root.mkdir()
+    progress = {"sent": 0, "durable": 0, "images": 0, "events": 0}
+
+    def on_event():
+        progress["events"] += 1
+        if progress["images"] < most and randomness.random() < 0.15:
+            progress["images"] += 1
+            check_image(f"{seed}/{progress['events']}")
+
+    def check_image(name):
+        disk.image(target, name)
+        durable, sent = progress["durable"], progress["sent"]
+        with open_small(target, disk=RestartedDisk()) as store:
+            assert store.recovered.damage == [], name
+            send(store, 5000)
+        numbers = [int(record.properties[10:16]) for record in records_of(target)]
+        kept = numbers[:-1]
+        # A prefix of what was sent, with all that was durable.
+        assert kept == list(range(len(kept))), name
+        assert durable <= len(kept) <= sent, name
+        for queue_id in range(3):
+            offsets = [r.queue_offset for r in records_of(target) if r.queue_id == queue_id]
+            assert offsets == list(range(len(offsets))), name
+        with rocketlens.open_store(target) as reader:
+            answer = reader.query_message("Orders", "all", max_num=None)
+            assert len(answer.messages) == len(numbers), name
+        before = content_of(target)
+        with open_small(target, disk=RestartedDisk()):
+            pass
+        assert content_of(target) == before, name
+
+    disk = PowerDisk(root)
+    store = open_small(root, disk=disk)
+    disk.on_event = on_event
+    for number in range(120):
+        progress["sent"] = number + 1
+        appended = send(store, number, queue_id=number % 3, body=randomness.randbytes(300))
+        if randomness.random() < 0.3:
+            store.flush_log()
+            progress["durable"] = number + 1
+            assert store.group_commit.flushed_offset == (
+                appended.physical_offset + appended.store_size
+            )
+        if randomness.random() < 0.1:
+            store.flush()
+            progress["durable"] = number + 1
+        if randomness.random() < 0.2:
+            store.build_index()
+    disk.on_event = lambda: None
+    store.abandon()
+    return progress["images"]
+
+
+def test_a_crash_during_recovery_converges(tmp_path):
+    store = open_small(tmp_path / "whole")
+    send_many(store, 100)
+    store.flush()
+    later = send_many(store, 60, first=100)
+    store.abandon()
+    shutil.rmtree(tmp_path / "whole/consumequeue/Orders/1")
+    log = tmp_path / "whole/commitlog"
+    torn = later[50]
+    segment = sorted(log.iterdir())[torn.physical_offset // SMALL.mappedFileSizeCommitLog]
+    with segment.open("r+b") as file:
+        file.seek(torn.physical_offset % SMALL.mappedFileSizeCommitLog + 90)
+        file.write(b"torn")
+    shutil.copytree(tmp_path / "whole", tmp_path / "straight")
+    open_small(tmp_path / "straight", disk=QuickDisk()).abandon()
+    expected = content_of(tmp_path / "straight", "commitlog", "consumequeue")
+    for fails_at in range(1, 40):
+        path = tmp_path / "nested"
+        shutil.rmtree(path, ignore_errors=True)
+        shutil.copytree(tmp_path / "whole", path)
+        for nested in (fails_at, fails_at // 2 + 1, fails_at // 3 + 1):
+            try:
+                open_small(path, disk=FailingDisk(nested)).abandon()
+            except (OSError, StoreFailed):
+                continue
+        open_small(path, disk=QuickDisk()).abandon()
+        assert content_of(path, "commitlog", "consumequeue") == expected, fails_at
+
+
+FILL = """
+import os, sys
+from pathlib import Path
+from dataclasses import replace
+from rocketlens.errors import StoreFull
+from rocketlens.store.config import StoreConfig
+from rocketlens.store.message_store import MessageStore
+import rocketlens
+from tests.unit.store.written_stores import *
+path = Path(sys.argv[1])
+config = replace(SMALL, mappedFileSizeCommitLog=1 << 20, mappedFileSizeConsumeQueue=60_000,
+                 maxHashSlotNum=500, maxIndexNum=2000)
+store = MessageStore(path / "store", config, QUIET)
+def fill(number):
+    while True:
+        try:
+            send(store, number, body=os.urandom(1000))
+        except StoreFull as full:
+            assert full.code == 14
+            return number
+        number += 1
+        if number % 500 == 0:
+            store.flush()
+            store.build_index()
+(path / "ballast").write_bytes(bytes(4 << 20))
+stored = fill(0)
+store.flush_log()
+assert store.group_commit.failure is None
+assert not store.build_index() or True
+with rocketlens.open_store(path / "store") as reader:
+    for number in range(0, stored, 97):
+        assert len(reader.query_message("Orders", f"k{number}").messages) == 1
+(path / "ballast").unlink()
+again = fill(stored)
+assert again > stored + 500, (stored, again)
+(path / "store" / "rocketlens" / "aside").mkdir(exist_ok=True)
+store.abandon()
+for old in sorted((path / "store" / "commitlog").iterdir())[:3]:
+    old.unlink()
+store = MessageStore(path / "store", config, QUIET)
+assert store.recovered.damage == [] and store.recovered.cut is None
+send(store, again)
+store.close()
+assert records_of(path / "store")[-1].properties == properties_of(again)
+print("stored", stored, again)
+"""
+
+
+def test_a_disk_that_is_really_full_is_a_state_and_not_a_crash(tmp_path):
+    script = (
+        'mount -t tmpfs -o size=16m none "$0" && exec "$PYTHON" -X faulthandler -c "$FILL" "$0"'
+    )
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        pytest.skip("no unshare (util-linux): a small disk of its own cannot be made")
+    can = subprocess.run([unshare, "-Urm", "true"], capture_output=True, check=False)
+    if can.returncode:
+        pytest.skip(f"user namespaces are off here: {can.stderr.decode().strip()}")
+    done = subprocess.run(
+        [unshare, "-Urm", "sh", "-c", script, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=REPOSITORY,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(REPOSITORY),
+            "PYTHON": sys.executable,
+            "FILL": FILL,
+        },
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.startswith("stored")
