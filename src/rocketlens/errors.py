@@ -27,6 +27,9 @@
     │   ├── ConnectFailed     nobody accepts connections there; nothing was sent
     │   ├── ConnectionLost    the connection ended before the answer came
     │   └── CallTimeout       the answer did not come in time
+    ├── BrokerError           a broker or name server answered that it will not (``address``)
+    ├── TopicNotFound         the name servers know of no broker that has the topic
+    ├── SendFailed            no attempt to send was acknowledged (``attempts``)
     ├── MessageNotFound       everything was searched, and the message is not there
     ├── AnswerIncomplete      not found, but something could not be searched (``answer``)
     └── SparkUnavailable      no usable JDK or PySpark on this machine
@@ -42,14 +45,16 @@ there" never takes "could not look" for it.
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rocketlens.model.answer import Answer
 
 
 class RocketLensError(Exception):
     """Base of all errors of this package. Its text is one line, fit for a user."""
 
-    code: ClassVar[int | None] = None
-    retriable: ClassVar[bool] = False
+    code: int | None = None
+    retriable: bool = False
 
 
 class BadInput(RocketLensError, ValueError):
@@ -211,6 +216,45 @@ class ConnectionLost(RemotingError):
 
 class CallTimeout(RemotingError, TimeoutError):
     """The answer did not come in time."""
+
+
+class BrokerError(RocketLensError):
+    """A broker or name server answered, and what it said is that it will not.
+
+    ``code`` and ``remark`` are its own; ``address`` is where it was asked.
+    """
+
+    def __init__(self, address: str, code: int, remark: str | None, *, retriable: bool) -> None:
+        """Keep the parts; the text is one line, whatever the remark has."""
+        words = " ".join((remark or "no reason given").split())
+        super().__init__(f"{address}: code {code}: {words}")
+        self.address = address
+        self.code = code
+        self.remark = remark
+        self.retriable = retriable
+
+
+class TopicNotFound(RocketLensError, LookupError):
+    """The name servers know of no broker that has the topic (or that would take it)."""
+
+    code = 17
+
+
+class SendFailed(RocketLensError):
+    """No attempt to send was acknowledged; ``attempts`` has each broker's name, and the error.
+
+    A message may be stored all the same: only after :class:`ConnectFailed` or a
+    :class:`BrokerError` it surely is not. Sent again it keeps its unique key.
+    """
+
+    retriable = True
+
+    def __init__(self, text: str, attempts: "Sequence[tuple[str, RocketLensError]]") -> None:
+        """Keep the attempts; ``code`` is that of the last which has one."""
+        super().__init__(text)
+        self.attempts = tuple(attempts)
+        codes = [error.code for _, error in self.attempts if error.code is not None]
+        self.code = codes[-1] if codes else None
 
 
 class MessageNotFound(RocketLensError, LookupError):
