@@ -150,3 +150,36 @@ KV_BYTES: Final = 4 * 1024 * 1024
 
 ADDRESS_CHARACTERS: Final = 300
 """Longest address, cluster or broker name that a name server keeps."""
+
+ROUTE_REFRESH_S: Final = 30.0
+"""Seconds for which a client believes a topic's route, unless a send fails. RocketMQ: 30."""
+
+ROUTE_QUEUES: Final = 65_536
+"""Queues of one topic on one broker that a client believes; more is an error."""
+
+SEND_TIMEOUT_S: Final = 3.0
+"""Seconds that a send may take, all its attempts together. RocketMQ: 3 (sendMsgTimeout)."""
+
+ADMIN_TIMEOUT_S: Final = 5.0
+"""Seconds to wait for one answer to a query. RocketMQ: 5, and 6 to 18 where it searches."""
+
+HEARTBEAT_S: Final = 30.0
+"""Seconds between two heartbeats of a producer; a broker forgets it after 120. RocketMQ: 30."""
+
+MESSAGE_BYTES: Final = 4 * 1024 * 1024
+"""Largest body that a producer sends, unless told otherwise. RocketMQ: 4 MiB (maxMessageSize)."""
+
+COMPRESS_OVER_BYTES: Final = 4096
+"""Bodies of at least so many bytes are compressed. RocketMQ: compressMsgBodyOverHowmuch, 4096."""
+
+QUERY_PAGE_MESSAGES: Final = 64
+"""Messages that a broker is asked for at once. RocketMQ gives no more (maxMsgsNumBatch)."""
+
+SMALLEST_QUERY_CAP: Final = 16
+"""A broker that gives fewer messages than this surely gave all it has.
+
+RocketMQ's own caps are 64, and 32 by unique key, but they can be configured.
+"""
+
+PULL_MESSAGES: Final = 32
+"""Messages that are pulled at once. RocketMQ gives no more (maxTransferCountOnMessageInMemory)."""
