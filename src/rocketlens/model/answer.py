@@ -27,6 +27,7 @@ class SourceState(StrEnum):
 class SourceKind(StrEnum):
     """What a source of an answer is."""
 
+    BROKER = "broker"
     COMMIT_LOG = "commit_log"
     CONSUME_QUEUE = "consume_queue"
     INDEX_FILE = "index_file"
@@ -38,7 +39,8 @@ class SourceKind(StrEnum):
 class Coverage:
     """One source that a query asked.
 
-    ``source`` names it: a path below the store, or a range of physical offsets.
+    ``source`` names it: a path below the store, a range of physical offsets, or a broker's name
+    and the address that was asked.
     ``indexed_to_ms`` is the store time of the newest message it can answer for, in epoch
     milliseconds, where that is known. ``error`` is one line, given for every state but searched.
     """
@@ -53,6 +55,8 @@ class Coverage:
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The result of a query: messages in ascending order of physical offset, without repeats.
+
+    Those of several brokers are in the order of their store times, then broker by broker.
 
     ``complete`` is false when a source failed. ``truncated`` is true when more messages matched
     than were asked for; the newest ones are kept. ``index_last_update_timestamp_ms`` is the store
