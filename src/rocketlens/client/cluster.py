@@ -1,0 +1,368 @@
+"""What all clients share: name servers, routes and connections of one cluster.
+
+Only the addresses of name servers given by the user, and of brokers that those name, are dialled.
+
+====================  =======================================================================
+route asked for       what happens
+====================  =======================================================================
+fresh (under 30 s)    given as it is
+older                 a producer gets it at once while it is refreshed behind its back; a query
+                      waits for the fresh one, and goes on with the old one if there is none
+unknown               the name servers are asked in turn, first the one that answered last
+====================  =======================================================================
+"""
+
+import asyncio
+import logging
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from rocketlens import limits
+from rocketlens.client.name_servers import name_server_addresses
+from rocketlens.client.route import Broker, Route, brokers_of
+from rocketlens.errors import (
+    BrokerError,
+    CallTimeout,
+    RemotingError,
+    RocketLensError,
+    TopicNotFound,
+)
+from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.net.channel import Handler
+from rocketlens.net.pool import NO_HANDLERS, ClientPool
+from rocketlens.wire.acl import signed_fields
+from rocketlens.wire.bodies import schema
+from rocketlens.wire.bodies.route import ClusterInfo, TopicRouteData
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.commands.command_table import Command, NoFields
+from rocketlens.wire.commands.namesrv import (
+    GET_BROKER_CLUSTER_INFO,
+    GET_ROUTEINFO_BY_TOPIC,
+    GetRouteInfoRequest,
+)
+
+logger: Final = logging.getLogger("rocketlens.client")
+
+T = TypeVar("T")
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+RETRIABLE_CODES: Final = frozenset(
+    {
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+        ResponseCode.GO_AWAY,
+    }
+)
+"""Answers after which RocketMQ's producers try another broker (since 5.x also 2 and 1500)."""
+
+LEAST_PATIENCE_S: Final = 1.0
+"""Seconds that each of many name servers has at least to answer, before the next is asked."""
+
+
+class Credentials(NamedTuple):
+    """What requests are signed with (RocketMQ's access control since 4.4)."""
+
+    access_key: str
+    secret_key: str
+    security_token: str | None = None
+
+    def __repr__(self) -> str:
+        """Tell nothing of the secret."""
+        return f"Credentials(access_key={self.access_key!r})"
+
+
+class BrokerAnswer(NamedTuple, Generic[T]):
+    """What one broker answered: ``value`` is None when neither master nor slave did."""
+
+    broker: Broker
+    value: T | None
+    coverage: Coverage
+
+
+class _Known(NamedTuple):
+    route: Route
+    since_s: float
+
+
+class Cluster:
+    """Name servers, routes and connections; made anywhere, used in one event loop.
+
+    ``clock`` gives seconds, and never goes back.
+    """
+
+    def __init__(
+        self,
+        name_servers: str | Iterable[str] | None = None,
+        *,
+        credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
+        timeout_s: float = limits.ADMIN_TIMEOUT_S,
+        connect_timeout_s: float = limits.CONNECT_TIMEOUT_S,
+        handlers: Mapping[int, Handler] = NO_HANDLERS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name_servers: Final = name_server_addresses(name_servers)
+        self.timeout_s: Final = timeout_s
+        self._credentials: Final = credentials
+        self._clock: Final = clock
+        self._pool: Final = ClientPool(
+            self._allows,
+            handlers=handlers,
+            tls=tls,
+            connect_timeout_s=connect_timeout_s,
+            call_timeout_s=timeout_s,
+        )
+        self._allowed = set(self.name_servers)
+        self._first_name_server = 0
+        self._routes: dict[str, _Known] = {}
+        self._fetching: dict[str, asyncio.Task[Route]] = {}
+
+    # Calls.
+
+    async def call(
+        self,
+        address: str,
+        command: Command[Q, A],
+        header: Q,
+        body: bytes = b"",
+        *,
+        timeout_s: float | None = None,
+    ) -> RemotingCommand:
+        """Ask, and give the answer whatever its code; ``timeout_s`` includes connecting.
+
+        :raises RemotingError: when there is no answer.
+        """
+        wait_s = self.timeout_s if timeout_s is None else timeout_s
+        ext_fields = self._signed(command.request.encode(header), body)
+        try:
+            async with asyncio.timeout(wait_s):
+                return await self._pool.call(
+                    address, command.code, ext_fields, body, timeout_s=wait_s
+                )
+        except CallTimeout:
+            raise
+        except TimeoutError:
+            raise CallTimeout(address, f"no answer in {wait_s:g} s") from None
+
+    async def ask(
+        self,
+        address: str,
+        command: Command[Q, A],
+        header: Q,
+        body: bytes = b"",
+        *,
+        timeout_s: float | None = None,
+    ) -> RemotingCommand:
+        """Ask, and give the answer if it is a success.
+
+        :raises BrokerError: when it is none.
+        :raises RemotingError: when there is no answer.
+        """
+        answer = await self.call(address, command, header, body, timeout_s=timeout_s)
+        if answer.code != ResponseCode.SUCCESS:
+            raise broker_error(address, answer)
+        return answer
+
+    async def tell(
+        self, address: str, command: Command[Q, A], header: Q, body: bytes = b""
+    ) -> None:
+        """Send a one-way request.
+
+        :raises RemotingError: when there is no connection.
+        """
+        ext_fields = self._signed(command.request.encode(header), body)
+        await self._pool.tell(address, command.code, ext_fields, body)
+
+    async def ask_broker(
+        self, broker: Broker, ask: Callable[[str], Awaitable[T]]
+    ) -> BrokerAnswer[T]:
+        """Ask a broker's master, and if it fails its slaves in turn; never raises for a failure.
+
+        A slave's answer counts, and its coverage says that the master was gone.
+        """
+        errors: list[str] = []
+        for address in broker.in_order:
+            try:
+                value = await ask(address)
+            except RocketLensError as error:
+                text = str(error)
+                errors.append(text if address in text else f"{address}: {text}")
+                continue
+            state = SourceState.DAMAGED if errors else SourceState.SEARCHED
+            said = f"{'; '.join(errors)}; answered by {address}" if errors else None
+            source = f"{broker.name} ({address})"
+            return BrokerAnswer(
+                broker, value, Coverage(source, SourceKind.BROKER, state, None, said)
+            )
+        said = "; ".join(errors) or "the name server knows no address of it"
+        failed = Coverage(broker.name, SourceKind.BROKER, SourceState.FAILED, None, said)
+        return BrokerAnswer(broker, None, failed)
+
+    async def ask_brokers(
+        self, brokers: Iterable[Broker], ask: Callable[[Broker, str], Awaitable[T]]
+    ) -> list[BrokerAnswer[T]]:
+        """Ask all at once, each as `ask_broker` does."""
+
+        def asker(broker: Broker) -> Callable[[str], Awaitable[T]]:
+            return lambda address: ask(broker, address)
+
+        return await asyncio.gather(*[self.ask_broker(each, asker(each)) for each in brokers])
+
+    async def ask_name_servers(self, command: Command[Q, A], header: Q) -> RemotingCommand:
+        """Ask the name servers in turn until one says yes; they share the time of one answer.
+
+        One that says no may just have started: the next one is asked, too.
+
+        :raises BrokerError: when one said no, and none yes.
+        :raises RemotingError: when none answered.
+        """
+        refused: BrokerError | None = None
+        failed: RemotingError | None = None
+        count = len(self.name_servers)
+        timeout_s = max(self.timeout_s / count, min(self.timeout_s, LEAST_PATIENCE_S))
+        for number in range(self._first_name_server, self._first_name_server + count):
+            address = self.name_servers[number % count]
+            try:
+                answer = await self.ask(address, command, header, timeout_s=timeout_s)
+            except BrokerError as error:
+                refused = refused or error
+            except RemotingError as error:
+                failed = failed or error
+            else:
+                self._first_name_server = number % count
+                return answer
+        raise refused or failed or AssertionError("there is a name server")
+
+    # Routes.
+
+    async def route(self, topic: str, *, wait: bool = True) -> Route:
+        """Give where a topic is; see the table above, ``wait`` is for queries.
+
+        :raises TopicNotFound: when no name server knows it.
+        :raises RemotingError: when no name server answers and it was never known.
+        """
+        known = self._routes.get(topic)
+        if known is None:
+            return await self.fresh_route(topic)
+        if self._clock() - known.since_s < limits.ROUTE_REFRESH_S:
+            return known.route
+        if not wait:
+            self._fetch(topic)
+            return known.route
+        try:
+            return await self.fresh_route(topic)
+        except RemotingError as error:
+            logger.warning("the route of topic %s stays as it was: %s", topic, error)
+            return known.route
+
+    async def fresh_route(self, topic: str) -> Route:
+        """Ask the name servers where a topic is; callers that come meanwhile share the answer.
+
+        :raises TopicNotFound: when no name server knows it.
+        :raises RemotingError: when none answers.
+        """
+        # Shielded: others may wait for the same answer when one caller gives up.
+        return await asyncio.shield(self._fetch(topic))
+
+    def forget_route(self, topic: str) -> None:
+        """Ask anew before the topic is used again."""
+        self._routes.pop(topic, None)
+
+    async def all_brokers(self, cluster_name: str | None = None) -> dict[str, Broker]:
+        """Give every broker that is registered, or those of one cluster, by name.
+
+        :raises RemotingError: when no name server answers.
+        """
+        answer = await self.ask_name_servers(GET_BROKER_CLUSTER_INFO, NoFields())
+        info = schema.read(ClusterInfo, answer.body)
+        brokers = brokers_of(iter(info.broker_addr_table.values()))
+        self._allow(brokers)
+        if cluster_name is not None:
+            names = info.cluster_addr_table.get(cluster_name, ())
+            brokers = {name: broker for name, broker in brokers.items() if name in names}
+        return brokers
+
+    def known_masters(self) -> set[str]:
+        """Give the masters of all routes in use."""
+        return {
+            broker.master
+            for known in self._routes.values()
+            for broker in known.route.brokers.values()
+            if broker.master is not None
+        }
+
+    async def close(self) -> None:
+        """End all connections; calls under way fail."""
+        fetching = list(self._fetching.values())
+        for task in fetching:
+            task.cancel()
+        if fetching:
+            await asyncio.wait(fetching)
+        await self._pool.close()
+
+    def _fetch(self, topic: str) -> asyncio.Task[Route]:
+        task = self._fetching.get(topic)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._fetch_route(topic))
+            self._fetching[topic] = task
+            task.add_done_callback(lambda done: self._fetched(topic, done))
+        return task
+
+    async def _fetch_route(self, topic: str) -> Route:
+        header = GetRouteInfoRequest(topic=topic, accept_standard_json_only=True)
+        try:
+            answer = await self.ask_name_servers(GET_ROUTEINFO_BY_TOPIC, header)
+        except BrokerError as error:
+            if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                raise
+            self._routes.pop(topic, None)
+            raise TopicNotFound(f"topic {topic}: no name server knows a broker that has it") from (
+                error
+            )
+        route = Route.of(topic, schema.read(TopicRouteData, answer.body))
+        self._allow(route.brokers)
+        self._routes[topic] = _Known(route, self._clock())
+        return route
+
+    def _fetched(self, topic: str, done: asyncio.Task[Route]) -> None:
+        self._fetching.pop(topic, None)
+        with suppress(asyncio.CancelledError):
+            error = done.exception()
+            if error is not None:
+                # Whoever waits for it hears of it, too; in the background nobody does.
+                logger.debug("no route of topic %s: %s", topic, error)
+
+    def _allow(self, brokers: Mapping[str, Broker]) -> None:
+        for broker in brokers.values():
+            self._allowed.update(broker.addresses.values())
+
+    def _allows(self, address: str) -> bool:
+        return address in self._allowed
+
+    def _signed(self, ext_fields: dict[str, str], body: bytes) -> dict[str, str]:
+        if self._credentials is None:
+            return ext_fields
+        return signed_fields(ext_fields, body, *self._credentials)
+
+
+def broker_error(address: str, answer: RemotingCommand) -> BrokerError:
+    """Make the error of an answer that is no success."""
+    retriable = answer.code in RETRIABLE_CODES
+    return BrokerError(address, answer.code, answer.remark, retriable=retriable)
+
+
+def failures(coverage: Sequence[Coverage]) -> str:
+    """Name what failed, in one line."""
+    return "; ".join(
+        f"{each.source}: {each.error}" for each in coverage if each.state is SourceState.FAILED
+    )

@@ -1,0 +1,34 @@
+"""The name servers that a client was told of: asked one after another, until one answers."""
+
+import os
+from collections.abc import Iterable
+from typing import Final
+
+from rocketlens.errors import BadInput
+from rocketlens.net.pool import parse_address
+
+ENVIRONMENT: Final = ("NAMESRV_ADDR", "ROCKETMQ_NAMESRV_ADDR")
+SCHEME: Final = "http://"
+"""RocketMQ's clients take it in front of an address, and it means nothing."""
+
+
+def name_server_addresses(given: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Read ``"a:9876;b:9876"``, or several addresses; None for what the environment says.
+
+    :raises BadInput: when there is none, or one is no address.
+    """
+    if given is None:
+        given = next(filter(None, map(os.environ.get, ENVIRONMENT)), "")
+    if not isinstance(given, str):
+        given = ";".join(given)
+    # A comma is what other clients take, and no address has one.
+    parts = [part.strip().removeprefix(SCHEME) for part in given.replace(",", ";").split(";")]
+    addresses = tuple(dict.fromkeys(filter(None, parts)))
+    if not addresses:
+        raise BadInput(
+            "no name server is given: name one, such as 127.0.0.1:9876 (several with semicolons "
+            f"between), or set {ENVIRONMENT[0]}"
+        )
+    for address in addresses:
+        parse_address(address)
+    return addresses

@@ -1,0 +1,130 @@
+"""Where a topic is: its brokers and queues, as a client sees them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Self
+
+from rocketlens import limits
+from rocketlens.errors import CommandBodyError
+from rocketlens.wire.bodies.route import BrokerData, QueueData, TopicRouteData
+
+MASTER_ID: Final = 0
+READABLE: Final = 4
+WRITABLE: Final = 2
+"""Bits of a topic's ``perm``."""
+
+
+class MessageQueue(NamedTuple):
+    """One queue of a topic; printed as RocketMQ prints it."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        """Give ``MessageQueue [topic=T, brokerName=b, queueId=0]``."""
+        return (
+            f"MessageQueue [topic={self.topic}, brokerName={self.broker_name}, "
+            f"queueId={self.queue_id}]"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """The master and slaves of one broker name. ``addresses``: broker id to address."""
+
+    name: str
+    addresses: Mapping[int, str]
+
+    @property
+    def master(self) -> str | None:
+        """The address of the master, None while there is none."""
+        return self.addresses.get(MASTER_ID)
+
+    @property
+    def in_order(self) -> tuple[str, ...]:
+        """All addresses: the master's first, then those of slaves."""
+        return tuple(self.addresses[number] for number in sorted(self.addresses))
+
+
+def brokers_of(broker_datas: Iterator[BrokerData]) -> dict[str, Broker]:
+    """Give brokers by name, in the order of their names."""
+    brokers = [
+        Broker(each.broker_name, {n: a for n, a in each.broker_addrs.items() if n >= MASTER_ID})
+        for each in broker_datas
+    ]
+    return {each.name: each for each in sorted(brokers, key=lambda each: each.name)}
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where one topic is.
+
+    Queues are in the order of broker name and queue id, so that every client which maps a
+    sharding key to a queue finds the same one. Only queues whose broker has a master can be
+    written to.
+    """
+
+    topic: str
+    brokers: Mapping[str, Broker]
+    read_queues: tuple[MessageQueue, ...]
+    write_queues: tuple[MessageQueue, ...]
+
+    @classmethod
+    def of(cls, topic: str, received: TopicRouteData) -> Self:
+        """Make a route of a name server's answer.
+
+        :raises CommandBodyError: when it has more queues than are believed.
+        """
+        brokers = brokers_of(iter(received.broker_datas))
+        queue_datas = sorted(received.queue_datas, key=lambda each: each.broker_name)
+        readable = _queues(topic, queue_datas, READABLE)
+        if received.order_topic_conf:
+            writable = _ordered_queues(topic, received.order_topic_conf)
+        else:
+            writable = _queues(topic, queue_datas, WRITABLE)
+        masters = {name for name, broker in brokers.items() if broker.master is not None}
+        return cls(
+            topic,
+            brokers,
+            tuple(queue for queue in readable if queue.broker_name in brokers),
+            tuple(queue for queue in writable if queue.broker_name in masters),
+        )
+
+    def as_default_of(self, topic: str, most_queues: int) -> Self:
+        """Give the route that ``topic`` will have once a broker makes it, if this is TBW102's."""
+        writable = [
+            queue._replace(topic=topic)
+            for queue in self.write_queues
+            if queue.queue_id < most_queues
+        ]
+        return type(self)(topic, self.brokers, tuple(writable), tuple(writable))
+
+
+def _queues(topic: str, queue_datas: list[QueueData], permission: int) -> list[MessageQueue]:
+    queues: list[MessageQueue] = []
+    for each in queue_datas:
+        count = each.read_queue_nums if permission == READABLE else each.write_queue_nums
+        if each.perm & permission:
+            queues += _of_broker(topic, each.broker_name, count)
+    return queues
+
+
+def _ordered_queues(topic: str, order_topic_conf: str) -> list[MessageQueue]:
+    """Read ``broker-a:4;broker-b:4``: which queues an ordered topic has, whatever brokers say."""
+    queues: list[MessageQueue] = []
+    for part in filter(None, order_topic_conf.split(";")):
+        name, _, count = part.partition(":")
+        if not (count.isascii() and count.isdigit() and len(count) < 10):
+            raise CommandBodyError(f"order configuration {part[:80]!r} of topic {topic}")
+        queues += _of_broker(topic, name, int(count))
+    return queues
+
+
+def _of_broker(topic: str, broker_name: str, count: int) -> list[MessageQueue]:
+    if count > limits.ROUTE_QUEUES:
+        raise CommandBodyError(
+            f"a route with {count} queues of topic {topic} on {broker_name}, "
+            f"{limits.ROUTE_QUEUES} believed"
+        )
+    return [MessageQueue(topic, broker_name, number) for number in range(count)]
