@@ -1,0 +1,234 @@
+"""A message on its way out: what a producer is given, checked before anything is sent.
+
+======================  =======================================================================
+property                from
+======================  =======================================================================
+TAGS, KEYS              ``tags``, ``keys`` (joined with single spaces)
+WAIT                    ``wait_store``: whether the answer waits for the disk or the slave
+DELAY                   ``delay_level`` 1 .. 18: 1s 5s 10s 30s 1m .. 10m 20m 30m 1h 2h
+__SHARDINGKEY           the sharding key it was sent by
+UNIQ_KEY                the producer, before the first attempt; kept by all later ones
+INSTANCE_ID             the producer's namespace
+======================  =======================================================================
+
+Source: ``Message``, ``Validators``, ``TopicValidator``.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.errors import BadInput, MessageIllegal
+from rocketlens.model import properties as props
+
+WAIT: Final = "WAIT"
+SHARDING_KEY: Final = "__SHARDINGKEY"
+INSTANCE_ID: Final = "INSTANCE_ID"
+RECONSUME_TIME: Final = "RECONSUME_TIME"
+MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
+
+RETRY_PREFIX: Final = "%RETRY%"
+DEAD_LETTER_PREFIX: Final = "%DLQ%"
+MOST_DELAY_LEVELS: Final = 18
+
+LONGEST_TOPIC: Final = 127
+FLAG_RANGE: Final = range(-(2**31), 2**31)
+_LEGAL_TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+NOT_TO_BE_SENT_TO: Final = frozenset(
+    {
+        "SCHEDULE_TOPIC_XXXX",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+    }
+)
+"""Topics that brokers fill themselves."""
+
+SYSTEM_PROPERTIES: Final = frozenset(
+    {
+        *("KEYS", "TAGS", "WAIT", "DELAY", "RETRY_TOPIC", "REAL_TOPIC", "REAL_QID", "TRAN_MSG"),
+        *("PGROUP", "MIN_OFFSET", "MAX_OFFSET", "BUYER_ID", "ORIGIN_MESSAGE_ID", "TRANSFER_FLAG"),
+        *("CORRECTION_FLAG", "MQ2_FLAG", "RECONSUME_TIME", "MSG_REGION", "TRACE_ON", "UNIQ_KEY"),
+        *("EXTEND_UNIQ_INFO", "MAX_RECONSUME_TIMES", "CONSUME_START_TIME", "INSTANCE_ID"),
+        *("CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "ARRIVE_TIME", "PUSH_REPLY_TIME", "CLUSTER"),
+        *("MSG_TYPE", "POP_CK", "TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS"),
+        *("TIMER_OUT_MS", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES"),
+        *("__transactionId__", "TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES"),
+        *("CHECK_IMMUNITY_TIME_IN_SECONDS", "PROPAGATION", "1ST_POP_TIME", "REDIRECT", "__CRC32#"),
+        *(
+            "INNER_NUM",
+            "INNER_BASE",
+            "DUP_INFO",
+            "INNER_MULTI_DISPATCH",
+            "INNER_MULTI_QUEUE_OFFSET",
+        ),
+    }
+)
+"""Names of properties that mean something to RocketMQ, and are no user's to set."""
+
+
+class Message:
+    """A message to send. Sending gives it a ``unique_key`` unless it has one.
+
+    ``keys`` is one key, several separated by spaces, or a collection of keys; a key in it can have
+    no space. ``body`` is bytes, or a text that is sent as UTF-8. ``flag`` is the user's own 32-bit
+    number. What is wrong is said when it is made, or when it is sent at the latest.
+
+    :raises BadInput: when a part cannot be used.
+    :raises MessageIllegal: when RocketMQ would refuse the topic.
+    """
+
+    __slots__ = ("body", "flag", "properties", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        body: bytes | str,
+        *,
+        tags: str | None = None,
+        keys: str | Collection[str] = (),
+        properties: Mapping[str, str] | None = None,
+        flag: int = 0,
+        delay_level: int = 0,
+        wait_store: bool = True,
+        unique_key: str | None = None,
+    ) -> None:
+        check_topic(topic)
+        self.topic: Final = topic
+        self.body: Final = body.encode() if isinstance(body, str) else bytes(body)
+        if flag not in FLAG_RANGE:
+            raise BadInput(f"flag {flag} does not fit 32 bits")
+        self.flag: Final = flag
+        self.properties: Final[dict[str, str]] = {}
+        for name, value in (properties or {}).items():
+            if name in SYSTEM_PROPERTIES:
+                raise BadInput(f"property {name!r} is RocketMQ's own: choose another name")
+            self.put(name, value)
+        if tags is not None:
+            self.put(props.TAGS, tags)
+        joined = _join_keys(keys)
+        if joined:
+            self.put(props.KEYS, joined)
+        self.put(WAIT, "true" if wait_store else "false")
+        if not 0 <= delay_level <= MOST_DELAY_LEVELS:
+            raise BadInput(
+                f"delay level {delay_level}: give 1 (a second) to {MOST_DELAY_LEVELS} (two hours), "
+                "or 0 for none"
+            )
+        if delay_level:
+            self.put(props.DELAY, str(delay_level))
+        if unique_key is not None:
+            self.put(props.UNIQUE_KEY, unique_key)
+
+    def put(self, name: str, value: str) -> None:
+        """Set a property, RocketMQ's own or another.
+
+        :raises BadInput: when name or value is empty, or has a character that separates them.
+        """
+        for what, text in (("name", name), ("value", value)):
+            if not _is_text(text):
+                raise BadInput(f"property {name!r}: its {what} is {text!r}; give some text")
+            if props.NAME_VALUE_SEPARATOR in text or props.PROPERTY_SEPARATOR in text:
+                raise BadInput(f"property {name!r}: its {what} has a U+0001 or U+0002 in it")
+            _check_unicode(f"property {name!r}", text)
+        self.properties[name] = value
+
+    @property
+    def tags(self) -> str | None:
+        """The tag."""
+        return self.properties.get(props.TAGS)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys, in the order given."""
+        return props.split_keys(self.properties.get(props.KEYS))
+
+    @property
+    def unique_key(self) -> str | None:
+        """What the producer made, None before the first send."""
+        return self.properties.get(props.UNIQUE_KEY)
+
+    @property
+    def delay_level(self) -> int:
+        """How long it is held back; 0 not at all."""
+        return int(self.properties.get(props.DELAY, "0"))
+
+    def __repr__(self) -> str:
+        """Show all but the body."""
+        return (
+            f"Message(topic={self.topic!r}, flag={self.flag}, properties={self.properties}, "
+            f"body={len(self.body)} bytes)"
+        )
+
+
+def check_topic(topic: str) -> None:
+    """Refuse a topic that RocketMQ would refuse.
+
+    :raises MessageIllegal: when it is empty, too long, or has other characters than allowed.
+    """
+    if not _is_text(topic):
+        raise MessageIllegal("the topic is empty")
+    longest = limits.TOPIC_CHARACTERS if is_of_group(topic) else LONGEST_TOPIC
+    if len(topic) > longest:
+        raise MessageIllegal(f"topic {topic[:60]!r}...: {len(topic)} characters, {longest} allowed")
+    if not _LEGAL_TOPIC.fullmatch(topic):
+        raise MessageIllegal(f"topic {topic!r}: only letters, digits, '%', '|', '-' and '_'")
+
+
+def check_sendable(message: Message, topic: str, max_message_bytes: int) -> None:
+    """Refuse what a broker would refuse; ``topic`` is that of the message with its namespace.
+
+    :raises MessageIllegal: when the topic is not to be sent to, or the body is empty or too large.
+    """
+    check_topic(topic)
+    if topic in NOT_TO_BE_SENT_TO:
+        raise MessageIllegal(f"topic {topic} is filled by brokers only")
+    size = len(message.body)
+    if size == 0:
+        raise MessageIllegal("the body is empty; RocketMQ stores none")
+    if size > max_message_bytes:
+        raise MessageIllegal(f"the body has {size} bytes, {max_message_bytes} allowed")
+
+
+def encoded_properties(properties: Mapping[str, str]) -> str:
+    """Write properties in the order in which Java's producers do.
+
+    :raises MessageIllegal: when they are longer than a record can hold.
+    """
+    text = props.format_properties(props.java_order(properties, 16))
+    size = len(text.encode())
+    if size > limits.PROPERTIES_BYTES:
+        raise MessageIllegal(
+            f"the properties have {size} bytes, {limits.PROPERTIES_BYTES} allowed: shorten keys"
+        )
+    return text
+
+
+def is_of_group(topic: str) -> bool:
+    """Say whether a topic is for the retries or the dead letters of a consumer group."""
+    return RETRY_PREFIX in topic or DEAD_LETTER_PREFIX in topic
+
+
+def _join_keys(keys: str | Collection[str]) -> str:
+    if isinstance(keys, str):
+        return keys
+    for key in keys:
+        if not _is_text(key) or props.KEY_SEPARATOR in key:
+            raise BadInput(f"key {key!r}: a key is a text without spaces, which separate keys")
+    return props.KEY_SEPARATOR.join(keys)
+
+
+def _is_text(value: object) -> bool:
+    """Say whether it is a text with more than blanks: callers are not all type-checked."""
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _check_unicode(what: str, text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadInput(f"{what}: {error.reason}") from None

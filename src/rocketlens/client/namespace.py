@@ -1,0 +1,39 @@
+"""Namespaces: brokers know a topic or group of namespace ``ns`` as ``ns%name``.
+
+Names of retry and dead-letter topics keep their mark in front: ``%RETRY%ns%group``. Topics that
+brokers make themselves are in no namespace. Source: ``NamespaceUtil``.
+"""
+
+from typing import Final
+
+from rocketlens.client.message import DEAD_LETTER_PREFIX, NOT_TO_BE_SENT_TO, RETRY_PREFIX
+
+SEPARATOR: Final = "%"
+SYSTEM_PREFIXES: Final = ("RMQ_SYS_", "rmq_sys_", "CID_RMQ_SYS_")
+SYSTEM_NAMES: Final = NOT_TO_BE_SENT_TO | {"TBW102", "BenchmarkTest"}
+
+
+def with_namespace(namespace: str, name: str) -> str:
+    """Give the name that brokers know; unchanged without a namespace, or if it is there."""
+    mark, rest = _split(name)
+    prefix = namespace + SEPARATOR
+    if (
+        not namespace
+        or rest.startswith((prefix, *SYSTEM_PREFIXES))
+        or (not mark and rest in SYSTEM_NAMES)
+    ):
+        return name
+    return mark + prefix + rest
+
+
+def without_namespace(namespace: str, name: str) -> str:
+    """Give the name that users know."""
+    mark, rest = _split(name)
+    return mark + rest.removeprefix(namespace + SEPARATOR) if namespace else name
+
+
+def _split(name: str) -> tuple[str, str]:
+    for mark in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
+        if name.startswith(mark):
+            return mark, name[len(mark) :]
+    return "", name
