@@ -1,0 +1,186 @@
+"""Makes unique keys: which address, process and counter go into them.
+
+The layout is in :mod:`rocketlens.model.message_id`. The address is chosen as RocketMQ's clients
+choose it: the first that is neither private nor local, IPv6 included; else the last loopback or
+the first private IPv4 one. It only makes the key unique and tells people where it came from:
+nothing is ever sent there. Source: ``MessageClientIDSetter``, ``UtilAll.getIP``.
+"""
+
+import itertools
+import os
+import secrets
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import cache
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from typing import Final
+
+from rocketlens.model.message_id import UniqueKey
+
+SITE_LOCAL: Final = IPv6Network("fec0::/10")
+
+_RTM_GETADDR: Final = 22
+_RTM_NEWADDR: Final = 20
+_NLMSG_DONE: Final = 3
+_NLM_F_REQUEST_DUMP: Final = 0x301
+_IFA_ADDRESS: Final = 1
+_IFA_LOCAL: Final = 2
+_NETLINK_HEAD: Final = struct.Struct("=IHHII")
+_ADDRESS_HEAD: Final = struct.Struct("=BBBBI")
+_ATTRIBUTE_HEAD: Final = struct.Struct("=HH")
+
+
+def choose_address(addresses: Iterable[str]) -> str | None:
+    """Give the address that RocketMQ would take for its ids, None when none will do.
+
+    ``addresses`` are in the order of the interfaces.
+    """
+    fallback: str | None = None
+    for text in addresses:
+        address = ip_address(text)
+        if isinstance(address, IPv4Address):
+            if not _is_usable(address):
+                continue
+            if not _is_internal(address):
+                return text
+            if fallback is None or ip_address(fallback).is_loopback:
+                fallback = text
+        elif not _is_internal_v6(address):
+            return text
+    return fallback
+
+
+def _is_usable(address: IPv4Address) -> bool:
+    """Say whether an address is of class A, B or C, and of a host."""
+    first, *_, last = address.packed
+    return 1 <= first <= 223 and last not in {0, 255}
+
+
+def _is_internal(address: IPv4Address) -> bool:
+    first, second, *_ = address.packed
+    return (
+        first in {10, 127}
+        or (first == 172 and 16 <= second <= 31)
+        or (first == 192 and second == 168)
+    )
+
+
+def _is_internal_v6(address: IPv6Address) -> bool:
+    """Say whether Java calls it local. Unique-local addresses (fd00::/8) it does not."""
+    return (
+        address.is_unspecified
+        or address.is_link_local
+        or address.is_loopback
+        or address in SITE_LOCAL
+    )
+
+
+def local_addresses() -> list[str]:
+    """List the addresses of this machine, in the order of its interfaces where that is known."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            return list(_netlink_addresses())
+    with suppress(OSError):
+        found = socket.getaddrinfo(socket.gethostname(), None)
+        return list(dict.fromkeys(str(each[4][0]).partition("%")[0] for each in found))
+    return []
+
+
+def _netlink_addresses() -> Iterator[str]:
+    """Ask the kernel; nothing leaves the machine."""
+    request = _ADDRESS_HEAD.pack(socket.AF_UNSPEC, 0, 0, 0, 0)
+    size = _NETLINK_HEAD.size + len(request)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as kernel:
+        kernel.settimeout(1)
+        kernel.send(_NETLINK_HEAD.pack(size, _RTM_GETADDR, _NLM_F_REQUEST_DUMP, 1, 0) + request)
+        while True:
+            received = kernel.recv(1 << 16)
+            position = 0
+            while position + _NETLINK_HEAD.size <= len(received):
+                size, kind, *_ = _NETLINK_HEAD.unpack_from(received, position)
+                if kind == _NLMSG_DONE or size < _NETLINK_HEAD.size:
+                    return
+                if kind == _RTM_NEWADDR:
+                    start = position + _NETLINK_HEAD.size
+                    yield from _address_in(received[start : position + size])
+                position += (size + 3) & ~3
+
+
+def _address_in(content: bytes) -> Iterator[str]:
+    family = content[0]
+    attributes: dict[int, bytes] = {}
+    position = _ADDRESS_HEAD.size
+    while position + _ATTRIBUTE_HEAD.size <= len(content):
+        size, kind = _ATTRIBUTE_HEAD.unpack_from(content, position)
+        if size < _ATTRIBUTE_HEAD.size:
+            return
+        attributes[kind] = content[position + _ATTRIBUTE_HEAD.size : position + size]
+        position += (size + 3) & ~3
+    # Of a point-to-point interface, ADDRESS is the other end's.
+    packed = attributes.get(_IFA_LOCAL, attributes.get(_IFA_ADDRESS))
+    if packed and family in {socket.AF_INET, socket.AF_INET6}:
+        yield socket.inet_ntop(family, packed)
+
+
+@cache
+def own_address() -> str:
+    """Give this machine's address for ids; one made up of the clock when it has none."""
+    chosen = choose_address(local_addresses())
+    if chosen is None:
+        return str(IPv4Address(time.time_ns() // 1_000_000 & 0xFFFFFFFF))
+    return chosen
+
+
+class UniqueKeys:
+    """Makes the unique keys of one process; ``now_ms`` gives epoch milliseconds."""
+
+    def __init__(
+        self,
+        *,
+        address: str | None = None,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._address: Final = own_address() if address is None else address
+        self._now_ms: Final = now_ms
+        self._client_hash: Final = secrets.randbits(32)
+        # Wraps at 65,536, as the field does.
+        self._counter: Final = itertools.count()
+        self._month_start_ms = 0
+        self._next_month_ms = 0
+
+    def make(self) -> str:
+        """Give the next key; two are never equal unless 65,536 are made in one millisecond."""
+        now_ms = self._now_ms()
+        if now_ms >= self._next_month_ms:
+            self._month_start_ms, self._next_month_ms = _month_of(now_ms)
+        return UniqueKey.at(
+            now_ms,
+            self._address,
+            # Asked each time: after a fork the child is another process.
+            process_id=os.getpid(),
+            client_hash=self._client_hash,
+            counter=next(self._counter),
+            counted_from_ms=self._month_start_ms,
+        ).encode()
+
+
+def _month_of(now_ms: int) -> tuple[int, int]:
+    """Give when the local month of a time begins, and the next one."""
+    now = time.localtime(now_ms / 1000)
+    begins = time.mktime((now.tm_year, now.tm_mon, 1, 0, 0, 0, 0, 0, -1))
+    ends = time.mktime((now.tm_year, now.tm_mon + 1, 1, 0, 0, 0, 0, 0, -1))
+    return int(begins) * 1000, int(ends) * 1000
+
+
+_KEYS: Final[list[UniqueKeys]] = []
+
+
+def new_unique_key() -> str:
+    """Give a key of this process."""
+    if not _KEYS:
+        _KEYS.append(UniqueKeys())
+    return _KEYS[0].make()
