@@ -1,0 +1,97 @@
+"""Reads queues of a broker message by message: where look-ups by key cannot see everything."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.client.cluster import Cluster, broker_error
+from rocketlens.client.records import records_in
+from rocketlens.client.route import MessageQueue
+from rocketlens.formats.commitlog_record import Record
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.commands.offset import SEARCH_OFFSET_BY_TIMESTAMP, SearchOffsetRequest
+from rocketlens.wire.commands.pull import PULL_MESSAGE, SUBSCRIPTION_FLAG, PullMessageRequest
+
+TOOLS_GROUP: Final = "TOOLS_CONSUMER"
+"""A consumer group that every broker knows, and in which nobody commits offsets."""
+
+NOTHING_HERE: Final = frozenset(
+    {
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ResponseCode.PULL_OFFSET_MOVED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """One answer: its records, and where to go on (the same offset: at the end)."""
+
+    records: tuple[Record, ...]
+    next_offset: int
+
+
+async def pull(
+    cluster: Cluster,
+    address: str,
+    queue: MessageQueue,
+    queue_offset: int,
+    *,
+    damage: list[str],
+    max_num: int = limits.PULL_MESSAGES,
+) -> Pulled:
+    """Read a queue from an offset on.
+
+    :raises BrokerError: when the broker will not.
+    :raises RemotingError: when there is no answer.
+    """
+    header = PullMessageRequest(
+        consumer_group=TOOLS_GROUP,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        queue_offset=queue_offset,
+        max_message_nums=max_num,
+        sys_flag=SUBSCRIPTION_FLAG,
+        subscription="*",
+        expression_type="TAG",
+    )
+    answer = await cluster.call(address, PULL_MESSAGE, header)
+    if answer.code not in NOTHING_HERE and answer.code != ResponseCode.SUCCESS:
+        raise broker_error(address, answer)
+    next_offset = PULL_MESSAGE.response.decode(answer.ext_fields).next_begin_offset
+    if answer.code == ResponseCode.PULL_NOT_FOUND:
+        next_offset = queue_offset
+    return Pulled(tuple(records_in(answer.body, damage)), next_offset)
+
+
+async def stored_between(
+    cluster: Cluster,
+    address: str,
+    queue: MessageQueue,
+    *,
+    begin: int,
+    end: int,
+    damage: list[str],
+) -> AsyncIterator[Record]:
+    """Give the records of a queue that were stored from ``begin`` to ``end``, epoch milliseconds.
+
+    Some around them may come, too. O(messages between).
+
+    :raises BrokerError: when the broker will not.
+    :raises RemotingError: when there is no answer.
+    """
+    # Of several messages in one millisecond it may give any; of the one before, none is wanted.
+    search = SearchOffsetRequest(topic=queue.topic, queue_id=queue.queue_id, timestamp_ms=begin - 1)
+    found = await cluster.ask(address, SEARCH_OFFSET_BY_TIMESTAMP, search)
+    offset = SEARCH_OFFSET_BY_TIMESTAMP.response.decode(found.ext_fields).queue_offset
+    while True:
+        pulled = await pull(cluster, address, queue, offset, damage=damage)
+        for record in pulled.records:
+            yield record
+        if pulled.records and all(each.store_timestamp_ms > end for each in pulled.records):
+            return
+        if pulled.next_offset <= offset:
+            return
+        offset = pulled.next_offset

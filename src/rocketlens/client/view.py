@@ -1,0 +1,90 @@
+"""Finds the one record that an offset message id names, without ever dialling the id's address.
+
+The address in an id is only looked up among the brokers that the name servers know. If it is
+there, that broker is asked (then its slaves); if not, say because it moved, all are asked, and a
+record counts only if it carries the id's address as its store host.
+"""
+
+from typing import Final
+
+from rocketlens.client.cluster import BrokerAnswer, Cluster, broker_error
+from rocketlens.client.pull import pull
+from rocketlens.client.route import Broker, MessageQueue
+from rocketlens.errors import BadInput, RecordError, RocketLensError
+from rocketlens.formats.commitlog_record import Reason, Record, decode, message_of
+from rocketlens.model.message import Message
+from rocketlens.model.message_id import OffsetMessageId, pack_address
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.commands.query import VIEW_MESSAGE_BY_ID, ViewMessageRequest
+
+NOT_THERE: Final = "can not find message by the offset"
+"""How a broker's remark begins when it has nothing at an offset; the code is that of any error."""
+
+
+def offset_id_of(msg_id: str) -> OffsetMessageId | None:
+    """Read an offset message id; None when it can be none."""
+    try:
+        return OffsetMessageId.decode(msg_id)
+    except BadInput:
+        return None
+
+
+def brokers_named(asked: OffsetMessageId, brokers: dict[str, Broker]) -> list[Broker]:
+    """Give the broker that has the id's address, or nothing."""
+    address = str(asked.store_host)
+    return [broker for broker in brokers.values() if address in broker.addresses.values()]
+
+
+async def view_on(
+    cluster: Cluster, brokers: list[Broker], asked: OffsetMessageId, topic: str | None
+) -> list[BrokerAnswer[list[Message]]]:
+    """Ask brokers for the record; a value is the message in a list, or an empty list."""
+
+    async def ask(broker: Broker, address: str) -> list[Message]:
+        record = await _record_at(cluster, address, asked, topic)
+        if record is None or (topic is not None and record.topic != topic):
+            return []
+        if await _is_forged(cluster, broker, address, record):
+            return []
+        return [message_of(record)]
+
+    return await cluster.ask_brokers(brokers, ask)
+
+
+async def _record_at(
+    cluster: Cluster, address: str, asked: OffsetMessageId, topic: str | None
+) -> Record | None:
+    header = ViewMessageRequest(physical_offset=asked.physical_offset, topic=topic)
+    answer = await cluster.call(address, VIEW_MESSAGE_BY_ID, header)
+    if answer.code != ResponseCode.SUCCESS:
+        if (answer.remark or "").startswith(NOT_THERE):
+            return None
+        raise broker_error(address, answer)
+    try:
+        record = decode(answer.body, physical_offset=asked.physical_offset)
+    except RecordError as error:
+        if error.reason == Reason.CRC:
+            raise
+        # The broker takes any four bytes for a size: no record begins there.
+        return None
+    carried, named = record.store_host, asked.store_host
+    is_same = (pack_address(carried.address), carried.port) == (
+        pack_address(named.address),
+        named.port,
+    )
+    return record if is_same else None
+
+
+async def _is_forged(cluster: Cluster, broker: Broker, address: str, record: Record) -> bool:
+    """Say whether the record's own place in its queue belongs to another one.
+
+    A body can hold a perfect record; a broker that is asked for that offset gives it. Where the
+    queue cannot tell (the topic is deleted, or the record is in no queue), it is believed.
+    """
+    queue = MessageQueue(record.topic, broker.name, record.queue_id)
+    try:
+        pulled = await pull(cluster, address, queue, record.queue_offset, damage=[], max_num=1)
+    except RocketLensError:
+        return False
+    there = [each for each in pulled.records if each.queue_offset == record.queue_offset]
+    return bool(there) and there[0].physical_offset != record.physical_offset
