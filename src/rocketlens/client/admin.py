@@ -1,0 +1,385 @@
+"""Questions to a running cluster: what ``rocketlens.MQAdmin`` and every producer can be asked.
+
+All brokers of the route are asked at once, each one's master first and its slaves if it is gone.
+A broker that fails makes an answer incomplete and is named in its coverage.
+"""
+
+import asyncio
+import ssl
+import time
+from collections.abc import Callable, Iterable
+from typing import Final, Self, TypeVar, overload
+
+from rocketlens import limits
+from rocketlens.client.cluster import BrokerAnswer, Cluster, Credentials, failures
+from rocketlens.client.key_search import Found, KeyQuestion, KeySearch
+from rocketlens.client.message import check_topic
+from rocketlens.client.namespace import with_namespace
+from rocketlens.client.route import Broker, MessageQueue
+from rocketlens.client.view import brokers_named, offset_id_of, view_on
+from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, TopicNotFound
+from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+from rocketlens.model.message import Message
+from rocketlens.model.message_id import OffsetMessageId
+from rocketlens.query.verify import Wanted
+from rocketlens.wire.bodies.topic import TopicFilterType
+from rocketlens.wire.commands.command_table import Command
+from rocketlens.wire.commands.offset import (
+    GET_EARLIEST_MSG_STORETIME,
+    GET_MAX_OFFSET,
+    GET_MIN_OFFSET,
+    SEARCH_OFFSET_BY_TIMESTAMP,
+    GetEarliestStoreTimeRequest,
+    GetMaxOffsetRequest,
+    GetMinOffsetRequest,
+    SearchOffsetRequest,
+)
+from rocketlens.wire.commands.topic import UPDATE_AND_CREATE_TOPIC, CreateTopicRequest
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+READ_AND_WRITE: Final = 6
+
+
+class ClusterClient:
+    """What admins and producers have in common. An async context manager; of one event loop.
+
+    ``name_servers`` is ``"host:9876;host2:9876"``, or several addresses; without it the
+    environment's ``NAMESRV_ADDR`` counts. Topics are those of ``namespace``, if one is given.
+    ``timeout_s`` is for each answer waited for, connecting included.
+    """
+
+    def __init__(
+        self,
+        name_servers: str | Iterable[str] | None = None,
+        *,
+        namespace: str = "",
+        credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
+        timeout_s: float = limits.ADMIN_TIMEOUT_S,
+        connect_timeout_s: float = limits.CONNECT_TIMEOUT_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.namespace: Final = namespace
+        self._cluster: Final = Cluster(
+            name_servers,
+            credentials=credentials,
+            tls=tls,
+            timeout_s=timeout_s,
+            connect_timeout_s=connect_timeout_s,
+            clock=clock,
+        )
+
+    @overload
+    async def view_message(self, msg_id: str, /) -> Message: ...
+    @overload
+    async def view_message(self, topic: str, msg_id: str, /) -> Message: ...
+    async def view_message(self, first: str, second: str | None = None, /) -> Message:
+        """Give one message: by its offset message id, or by either id of a topic.
+
+        With a topic the id is taken as an offset message id first, then as a unique key; of
+        several records with one unique key, the oldest is given. An address in the id is never
+        dialled unless the name servers know it as a broker's.
+
+        :raises MessageNotFound: when there is none.
+        :raises AnswerIncomplete: when there is none where one could look, and a broker failed.
+        :raises BadInput: when there is no topic, and the id is no offset message id.
+        :raises TopicNotFound: when no broker has the topic.
+        :raises RemotingError: when no name server answers.
+        """
+        if second is None:
+            return await self._view_by_offset_id(first)
+        return await self._view_in_topic(self._full_topic(first), second)
+
+    async def query_message(
+        self,
+        topic: str,
+        key: str,
+        max_num: int | None = limits.DEFAULT_QUERY_MESSAGES,
+        begin: int = 0,
+        end: int = limits.MAX_TIMESTAMP_MS,
+    ) -> Answer:
+        """Give the messages of a topic with a key or unique key: the newest ``max_num``.
+
+        ``begin`` and ``end`` are store times in epoch milliseconds, both included, and are met to
+        the millisecond. ``max_num`` may be any number, None for all. Messages are in the order of
+        their store times.
+
+        :raises BadInput: when the key is empty or too long, or a number is negative.
+        :raises TopicNotFound: when no broker has the topic.
+        :raises RemotingError: when no name server answers.
+        """
+        full_topic = self._full_topic(topic)
+        wanted = Wanted(topic=full_topic, key=key, unique_key=key, begin=begin, end=end)
+        return await self._query(KeyQuestion(full_topic, key, wanted, max_num))
+
+    async def query_message_by_unique_key(
+        self,
+        topic: str,
+        unique_key: str,
+        max_num: int | None = limits.DEFAULT_QUERY_MESSAGES,
+        begin: int = 0,
+        end: int = limits.MAX_TIMESTAMP_MS,
+    ) -> Answer:
+        """Give the messages of a topic with a unique key, whatever their age.
+
+        Resent messages keep it, so there can be several. Otherwise as `query_message`.
+        """
+        full_topic = self._full_topic(topic)
+        wanted = Wanted(topic=full_topic, unique_key=unique_key, begin=begin, end=end)
+        return await self._query(KeyQuestion(full_topic, unique_key, wanted, max_num))
+
+    async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Give the queues that can be read, in the order of broker name and queue id.
+
+        :raises TopicNotFound: when no broker has the topic.
+        :raises RemotingError: when no name server answers.
+        """
+        route = await self._cluster.route(self._full_topic(topic))
+        return tuple(queue._replace(topic=topic) for queue in route.read_queues)
+
+    async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        """Give the offset in a queue of about the first message stored at a time or later.
+
+        :raises BrokerError: when the broker will not.
+        :raises TopicNotFound: when no broker has the topic, or the queue's broker does not.
+        :raises RemotingError: when neither the broker nor a slave of it answers.
+        """
+        topic = self._full_topic(queue.topic)
+        header = SearchOffsetRequest(
+            topic=topic, queue_id=queue.queue_id, timestamp_ms=timestamp_ms
+        )
+        return (await self._ask_queue(queue, SEARCH_OFFSET_BY_TIMESTAMP, header)).queue_offset
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """Give the offset of the oldest message of a queue; errors as `search_offset`."""
+        topic = self._full_topic(queue.topic)
+        header = GetMinOffsetRequest(topic=topic, queue_id=queue.queue_id)
+        return (await self._ask_queue(queue, GET_MIN_OFFSET, header)).queue_offset
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """Give the offset that a queue's next message will have; errors as `search_offset`."""
+        topic = self._full_topic(queue.topic)
+        header = GetMaxOffsetRequest(topic=topic, queue_id=queue.queue_id)
+        return (await self._ask_queue(queue, GET_MAX_OFFSET, header)).queue_offset
+
+    async def earliest_message_store_time(self, queue: MessageQueue) -> int:
+        """Give when the oldest message of a queue was stored, -1 for none, in epoch milliseconds.
+
+        Errors as `search_offset`.
+        """
+        topic = self._full_topic(queue.topic)
+        header = GetEarliestStoreTimeRequest(topic=topic, queue_id=queue.queue_id)
+        return (await self._ask_queue(queue, GET_EARLIEST_MSG_STORETIME, header)).timestamp_ms
+
+    async def create_topic(
+        self,
+        topic: str,
+        queue_nums: int = 8,
+        *,
+        cluster_name: str | None = None,
+        perm: int = READ_AND_WRITE,
+        order: bool = False,
+    ) -> None:
+        """Make a topic, or change it, on all masters of the name servers, or of one cluster.
+
+        :raises MessageIllegal: when it is no name for a topic.
+        :raises BadInput: when there is no such cluster, or the number of queues is none.
+        :raises BrokerError: when a broker will not; the error's notes say what became of the rest.
+        :raises RemotingError: when a broker does not answer (likewise), or no name server does.
+        """
+        full_topic = self._full_topic(topic)
+        check_topic(full_topic)
+        if not 1 <= queue_nums <= limits.ROUTE_QUEUES:
+            raise BadInput(f"{queue_nums} queues: give 1 .. {limits.ROUTE_QUEUES}")
+        brokers = await self._cluster.all_brokers(cluster_name)
+        masters = [each.master for each in brokers.values() if each.master is not None]
+        if not masters:
+            where = f"cluster {cluster_name!r}" if cluster_name else "the cluster"
+            raise BadInput(f"{where} has no broker to make a topic on")
+        header = CreateTopicRequest(
+            topic=full_topic,
+            read_queue_nums=queue_nums,
+            write_queue_nums=queue_nums,
+            perm=perm,
+            topic_filter_type=TopicFilterType.SINGLE_TAG.name,
+            topic_sys_flag=0,
+            order=order,
+        )
+        made = [self._cluster.ask(each, UPDATE_AND_CREATE_TOPIC, header) for each in masters]
+        outcomes = await asyncio.gather(*made, return_exceptions=True)
+        self._cluster.forget_route(full_topic)
+        errors = [each for each in outcomes if isinstance(each, BaseException)]
+        if errors:
+            for address, outcome in zip(masters, outcomes, strict=True):
+                errors[0].add_note(
+                    f"{address}: {outcome if isinstance(outcome, BaseException) else 'made'}"
+                )
+            raise errors[0]
+
+    async def start(self) -> None:
+        """Nothing has to be done before the first call."""
+
+    async def close(self) -> None:
+        """End all connections."""
+        await self._cluster.close()
+
+    async def __aenter__(self) -> Self:
+        """Give this, started."""
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close."""
+        await self.close()
+
+    # How it is done.
+
+    def _full_topic(self, topic: str) -> str:
+        """Give the topic's name on brokers."""
+        return with_namespace(self.namespace, topic)
+
+    async def _query(self, question: KeyQuestion) -> Answer:
+        _check_question(question)
+        route = await self._cluster.route(question.topic)
+        queues = {
+            name: [queue for queue in route.read_queues if queue.broker_name == name]
+            for name in route.brokers
+        }
+
+        async def ask(broker: Broker, address: str) -> Found:
+            return await KeySearch(self._cluster, address, question, queues[broker.name]).run()
+
+        answers = await self._cluster.ask_brokers(route.brokers.values(), ask)
+        return _merged(question, answers)
+
+    async def _view_by_offset_id(self, msg_id: str) -> Message:
+        asked = OffsetMessageId.decode(msg_id)
+        brokers = await self._cluster.all_brokers()
+        named = brokers_named(asked, brokers) or list(brokers.values())
+        return _one_of(msg_id, await view_on(self._cluster, named, asked, None))
+
+    async def _view_in_topic(self, topic: str, msg_id: str) -> Message:
+        asked = offset_id_of(msg_id)
+        route = await self._cluster.route(topic)
+        answers: list[BrokerAnswer[list[Message]]] = []
+        if asked is not None:
+            named = brokers_named(asked, dict(route.brokers))
+            if not named:
+                registered = await self._cluster.all_brokers()
+                named = brokers_named(asked, registered) or list(registered.values())
+            answers = await view_on(self._cluster, named, asked, topic)
+            for each in answers:
+                if each.value:
+                    return each.value[0]
+        wanted = Wanted(topic=topic, unique_key=msg_id)
+        by_key = await self._query(KeyQuestion(topic, msg_id, wanted, None))
+        if by_key.messages:
+            return by_key.messages[0]
+        return _one_of(msg_id, answers, by_key.coverage)
+
+    async def _ask_queue(self, queue: MessageQueue, command: Command[Q, A], header: Q) -> A:
+        route = await self._cluster.route(self._full_topic(queue.topic))
+        broker = route.brokers.get(queue.broker_name)
+        if broker is None or not broker.addresses:
+            raise TopicNotFound(f"topic {queue.topic}: not on broker {queue.broker_name}")
+        errors: list[Exception] = []
+
+        async def ask(address: str) -> A:
+            try:
+                answer = await self._cluster.ask(address, command, header)
+                return command.response.decode(answer.ext_fields)
+            except Exception as error:
+                errors.append(error)
+                raise
+
+        answer = await self._cluster.ask_broker(broker, ask)
+        if answer.value is None:
+            raise errors[0]
+        return answer.value
+
+
+class MQAdmin(ClusterClient):
+    """Asks a running RocketMQ cluster, ours or any other.
+
+    ::
+
+        async with rocketlens.MQAdmin("127.0.0.1:9876") as admin:
+            answer = await admin.query_message("Orders", "ORDER-20261120-0042")
+            for message in answer:
+                print(message.msg_id, message.body)
+    """
+
+
+def _check_question(question: KeyQuestion) -> None:
+    size = len(question.key.encode("utf-8", "surrogatepass"))
+    if not size:
+        raise BadInput("the key is empty: give the order number or id the message was sent with")
+    if size > limits.KEY_BYTES:
+        raise BadInput(f"the key has {size} bytes; a message can hold {limits.KEY_BYTES} at most")
+    if question.max_num is not None and question.max_num < 0:
+        raise BadInput(f"max_num is {question.max_num}; give how many you want, or None for all")
+    if question.wanted.begin < 0 or question.wanted.end < 0:
+        raise BadInput("begin and end are epoch milliseconds, not negative")
+
+
+def _merged(question: KeyQuestion, answers: list[BrokerAnswer[Found]]) -> Answer:
+    messages: list[Message] = []
+    coverage: list[Coverage] = []
+    truncated = False
+    indexed_to_ms = 0
+    for broker, found, covered in answers:
+        if found is None:
+            coverage.append(covered)
+            continue
+        messages += found.messages
+        truncated = truncated or found.truncated
+        indexed_to_ms = max(indexed_to_ms, found.indexed_to_ms)
+        coverage.append(_with_time(covered, found.indexed_to_ms or None))
+        coverage += [
+            Coverage(broker.name, SourceKind.BROKER, SourceState.FAILED, None, error)
+            for error in found.damage[: limits.DAMAGE_REPORTS]
+        ]
+    # Each broker's are in the order of its log, and stay so within one millisecond.
+    messages.sort(key=lambda message: message.store_timestamp_ms)
+    kept = messages if question.max_num is None else _newest(messages, question.max_num)
+    return Answer(
+        question.key,
+        tuple(kept),
+        complete=not any(each.state is SourceState.FAILED for each in coverage),
+        coverage=tuple(coverage),
+        truncated=truncated or len(kept) < len(messages),
+        index_last_update_timestamp_ms=indexed_to_ms,
+    )
+
+
+def _newest(messages: list[Message], most: int) -> list[Message]:
+    return messages[max(0, len(messages) - most) :]
+
+
+def _with_time(coverage: Coverage, indexed_to_ms: int | None) -> Coverage:
+    return Coverage(coverage.source, coverage.kind, coverage.state, indexed_to_ms, coverage.error)
+
+
+def _one_of(
+    msg_id: str,
+    answers: list[BrokerAnswer[list[Message]]],
+    also: tuple[Coverage, ...] = (),
+) -> Message:
+    """Give the message that was found.
+
+    :raises MessageNotFound: when none was, and everyone was asked.
+    :raises AnswerIncomplete: when none was, and someone failed.
+    """
+    for each in answers:
+        if each.value:
+            return each.value[0]
+    coverage = (*[each.coverage for each in answers], *also)
+    failed = failures(coverage)
+    if failed:
+        answer = Answer(msg_id, (), complete=False, coverage=coverage)
+        raise AnswerIncomplete(
+            f"{msg_id} was not found, but not all was searched: {failed}", answer
+        )
+    raise MessageNotFound(f"{msg_id} is on none of the brokers that could have it")
