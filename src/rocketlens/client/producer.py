@@ -1,0 +1,421 @@
+"""Sends messages: ``rocketlens.Producer``.
+
+=========================  ====================================================================
+what happens               what ``send`` does, within its time
+=========================  ====================================================================
+no connection, no answer,  tries another broker (at most ``retries`` times more), with the same
+or a retriable code        unique key; SendFailed when all attempts failed
+any other code             BrokerError
+a queue or key was given   one attempt: the order of messages is worth more
+time is over               SendFailed; whether the message is stored is not known
+=========================  ====================================================================
+
+Source: ``DefaultMQProducerImpl``.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import os
+import ssl
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Literal
+
+from rocketlens import limits
+from rocketlens.client.admin import ClusterClient
+from rocketlens.client.cluster import Credentials, broker_error
+from rocketlens.client.faults import QueueChooser
+from rocketlens.client.message import SHARDING_KEY, Message
+from rocketlens.client.namespace import without_namespace
+from rocketlens.client.route import MessageQueue, Route
+from rocketlens.client.send_request import Compression, Sending, SendRequest, result_of
+from rocketlens.client.send_result import STATUS_OF_CODE, SendResult, SendStatus
+from rocketlens.client.unique_key import own_address
+from rocketlens.errors import (
+    BadInput,
+    BrokerError,
+    CallTimeout,
+    RemotingError,
+    RocketLensError,
+    SendFailed,
+    TopicNotFound,
+)
+from rocketlens.model.java import string_hash
+from rocketlens.wire.bodies import schema
+from rocketlens.wire.bodies.heartbeat import HeartbeatData, ProducerData
+from rocketlens.wire.commands.client import (
+    HEART_BEAT,
+    UNREGISTER_CLIENT,
+    UnregisterClientRequest,
+)
+from rocketlens.wire.commands.command_table import NoFields
+
+logger: Final = logging.getLogger("rocketlens.client")
+
+DEFAULT_TOPIC: Final = "TBW102"
+"""A topic of brokers that make new topics on demand; theirs will have its queues."""
+DEFAULT_TOPIC_QUEUE_NUMS: Final = 4
+DEFAULT_GROUP: Final = "rocketlens_producer"
+
+
+@dataclasses.dataclass(slots=True)
+class SendContext:
+    """What a send hook sees. ``result`` or ``error`` is there after the attempt."""
+
+    producer_group: str
+    message: Message | Sequence[Message]
+    queue: MessageQueue
+    broker_address: str
+    mode: Literal["sync", "oneway"]
+    result: SendResult | None = None
+    error: RocketLensError | None = None
+
+
+class SendHook:
+    """Is told before and after each attempt to send; what it raises is logged and ignored."""
+
+    def before(self, context: SendContext) -> None:
+        """Hear of an attempt that is about to be made."""
+
+    def after(self, context: SendContext) -> None:
+        """Hear how it went."""
+
+
+class Producer(ClusterClient):
+    """Sends messages to a RocketMQ cluster. An async context manager; of one event loop.
+
+    ::
+
+        async with rocketlens.Producer("127.0.0.1:9876", group="orders") as producer:
+            result = await producer.send(Message("Orders", b"...", keys=["ORDER-1"]))
+
+    Any number of sends may be under way. ``send_timeout_s`` is for one send with all its
+    attempts, ``attempt_timeout_s`` for one of them, so that a hung broker leaves time for another.
+    Bodies of ``compress_over_bytes`` or more are compressed, those of batches never.
+    With ``isolates_latency`` slow brokers are left alone for a while.
+    """
+
+    def __init__(
+        self,
+        name_servers: str | Iterable[str] | None = None,
+        *,
+        group: str = DEFAULT_GROUP,
+        namespace: str = "",
+        retries: int = 2,
+        send_timeout_s: float = limits.SEND_TIMEOUT_S,
+        attempt_timeout_s: float | None = None,
+        retries_when_not_safe: bool = False,
+        compression: Compression | None = Compression.ZLIB,
+        compression_level: int = 5,
+        compress_over_bytes: int = limits.COMPRESS_OVER_BYTES,
+        max_message_bytes: int = limits.MESSAGE_BYTES,
+        default_topic_queue_nums: int = DEFAULT_TOPIC_QUEUE_NUMS,
+        isolates_latency: bool = False,
+        hooks: Iterable[SendHook] = (),
+        credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
+        timeout_s: float = limits.ADMIN_TIMEOUT_S,
+        connect_timeout_s: float = limits.CONNECT_TIMEOUT_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(
+            name_servers,
+            namespace=namespace,
+            credentials=credentials,
+            tls=tls,
+            timeout_s=timeout_s,
+            connect_timeout_s=connect_timeout_s,
+            clock=clock,
+        )
+        if not group.strip() or len(group) > limits.TOPIC_CHARACTERS:
+            raise BadInput(f"producer group {group[:60]!r}: give a name of 1 .. 255 characters")
+        if retries < 0:
+            raise BadInput(f"retries is {retries}; give how often to try again, 0 for never")
+        self.group: Final = self._full_topic(group)
+        self.retries: Final = retries
+        self.send_timeout_s: Final = send_timeout_s
+        self.attempt_timeout_s: Final = attempt_timeout_s
+        self.retries_when_not_safe: Final = retries_when_not_safe
+        self.hooks: Final = tuple(hooks)
+        self._default_topic_queue_nums: Final = default_topic_queue_nums
+        self._sending: Final = Sending(
+            group=self.group,
+            namespace=namespace,
+            full_topic=self._full_topic,
+            compression=compression,
+            compression_level=compression_level,
+            compress_over_bytes=compress_over_bytes,
+            max_message_bytes=max_message_bytes,
+            default_topic=DEFAULT_TOPIC,
+            default_topic_queue_nums=default_topic_queue_nums,
+            now_ms=lambda: time.time_ns() // 1_000_000,
+        )
+        self._now_s: Final = clock
+        self._chooser: Final = QueueChooser(isolates_latency=isolates_latency, clock=clock)
+        self._client_id: Final = f"{own_address()}@{os.getpid()}#{id(self)}"
+        self._heartbeats: asyncio.Task[None] | None = None
+        self._greeted: set[str] = set()
+        self._topics: set[str] = set()
+        self._new_route: Final = asyncio.Event()
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | None = None,
+        timeout_s: float | None = None,
+    ) -> SendResult:
+        """Send a message, and wait until a broker has stored it.
+
+        With ``sharding_key`` all messages of that key go to one queue; with ``queue`` to that.
+
+        :raises BadInput: when the message cannot be sent: no broker was asked.
+        :raises TopicNotFound: when no broker has the topic, nor makes topics on demand.
+        :raises BrokerError: when a broker refuses it, and another would, too.
+        :raises SendFailed: when all attempts failed.
+        """
+        if sharding_key is not None:
+            message.put(SHARDING_KEY, sharding_key)
+        request = self._sending.request(message)
+        return await self._send(request, queue, sharding_key, timeout_s)
+
+    async def send_batch(
+        self,
+        messages: Iterable[Message],
+        *,
+        queue: MessageQueue | None = None,
+        timeout_s: float | None = None,
+    ) -> SendResult:
+        """Send several messages of one topic at once; they are stored side by side, or none is.
+
+        :raises BadInput: when there is none, they differ in topic or WAIT, one is delayed, or
+            together they are too large. Otherwise as `send`.
+        """
+        request = self._sending.batch_request(tuple(messages))
+        return await self._send(request, queue, None, timeout_s)
+
+    async def send_oneway(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | None = None,
+    ) -> None:
+        """Send a message and wait for no answer: it may be lost, and nobody will know.
+
+        :raises BadInput: when the message cannot be sent.
+        :raises TopicNotFound: when no broker has the topic, nor makes topics on demand.
+        :raises RemotingError: when there is no connection.
+        """
+        if sharding_key is not None:
+            message.put(SHARDING_KEY, sharding_key)
+        request = self._sending.request(message)
+        route = await self._write_route(request.topic)
+        chosen = self._chosen(route, queue, sharding_key) or self._chooser.choose(
+            route.write_queues, None
+        )
+        context = await self._context(request, route, chosen, "oneway")
+        self._before(context)
+        try:
+            await self._cluster.tell(
+                context.broker_address, request.command, request.header(chosen), request.body
+            )
+        except RocketLensError as error:
+            context.error = error
+            raise
+        finally:
+            self._after(context)
+
+    async def write_queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """Give the queues that a topic's messages go to, in the order of broker name and id.
+
+        :raises TopicNotFound: when no broker has the topic, nor makes topics on demand.
+        :raises RemotingError: when no name server answers.
+        """
+        route = await self._write_route(self._full_topic(topic))
+        return tuple(queue._replace(topic=topic) for queue in route.write_queues)
+
+    async def start(self) -> None:
+        """Begin to tell brokers every 30 s that this producer is there."""
+        if self._heartbeats is None:
+            self._heartbeats = asyncio.get_running_loop().create_task(self._beat())
+
+    async def close(self) -> None:
+        """Say goodbye to brokers and end all connections; sends under way fail."""
+        if self._heartbeats is not None:
+            self._heartbeats.cancel()
+            await asyncio.wait([self._heartbeats])
+            self._heartbeats = None
+        header = UnregisterClientRequest(client_id=self._client_id, producer_group=self.group)
+        goodbyes = [
+            self._cluster.call(address, UNREGISTER_CLIENT, header, timeout_s=1)
+            for address in self._greeted
+        ]
+        await asyncio.gather(*goodbyes, return_exceptions=True)
+        await super().close()
+
+    # How it is done.
+
+    async def _send(
+        self,
+        request: SendRequest,
+        queue: MessageQueue | None,
+        sharding_key: str | None,
+        timeout_s: float | None,
+    ) -> SendResult:
+        total_s = self.send_timeout_s if timeout_s is None else timeout_s
+        deadline_s = self._now_s() + total_s
+        try:
+            async with asyncio.timeout(total_s):
+                route = await self._write_route(request.topic)
+        except CallTimeout:
+            raise
+        except TimeoutError:
+            name_servers = ";".join(self._cluster.name_servers)
+            raise CallTimeout(name_servers, f"no route in {total_s:g} s") from None
+        chosen = self._chosen(route, queue, sharding_key)
+        attempts: list[tuple[str, RocketLensError]] = []
+        unsafe: SendResult | None = None
+        last_broker: str | None = None
+        for _ in range(1 if chosen is not None else 1 + self.retries):
+            left_s = deadline_s - self._now_s()
+            if left_s <= 0:
+                break
+            target = chosen or self._chooser.choose(route.write_queues, last_broker)
+            last_broker = target.broker_name
+            try:
+                result = await self._attempt(request, route, target, left_s)
+            except BrokerError as error:
+                if not error.retriable:
+                    raise
+                attempts.append((last_broker, error))
+            except RemotingError as error:
+                attempts.append((last_broker, error))
+            else:
+                unsafe = result
+                if result.send_status is SendStatus.SEND_OK or not self.retries_when_not_safe:
+                    return result
+        if unsafe is not None:
+            return unsafe
+        self._cluster.forget_route(request.topic)
+        said = "; ".join(f"{name}: {error}" for name, error in attempts) or "no time was left"
+        raise SendFailed(
+            f"sending to topic {request.topic} failed {len(attempts)} times: {said}", attempts
+        )
+
+    async def _attempt(
+        self, request: SendRequest, route: Route, queue: MessageQueue, left_s: float
+    ) -> SendResult:
+        context = await self._context(request, route, queue, "sync")
+        self._before(context)
+        begun_s = self._now_s()
+        timeout_s = (
+            left_s if self.attempt_timeout_s is None else min(left_s, self.attempt_timeout_s)
+        )
+        try:
+            answer = await self._cluster.call(
+                context.broker_address,
+                request.command,
+                request.header(queue),
+                request.body,
+                timeout_s=timeout_s,
+            )
+            if answer.code not in STATUS_OF_CODE:
+                raise broker_error(context.broker_address, answer)
+            context.result = result_of(request, queue, answer, self._short_topic(queue.topic))
+        except RocketLensError as error:
+            context.error = error
+            raise
+        finally:
+            took_s = self._now_s() - begun_s
+            self._chooser.took(queue.broker_name, took_s, failed=context.result is None)
+            self._after(context)
+        return context.result
+
+    async def _write_route(self, topic: str) -> Route:
+        """Give a route with queues to write to; the default topic's where there is none yet."""
+        try:
+            route = await self._cluster.route(topic, wait=False)
+        except TopicNotFound as error:
+            try:
+                default = await self._cluster.route(DEFAULT_TOPIC, wait=False)
+            except TopicNotFound:
+                raise error from None
+            route = default.as_default_of(topic, self._default_topic_queue_nums)
+        if not route.write_queues:
+            route = await self._cluster.fresh_route(topic)
+        if not route.write_queues:
+            raise TopicNotFound(f"topic {topic}: no broker of it can be written to now")
+        if topic not in self._topics:
+            self._topics.add(topic)
+            self._new_route.set()
+        return route
+
+    def _chosen(
+        self, route: Route, queue: MessageQueue | None, sharding_key: str | None
+    ) -> MessageQueue | None:
+        """Give the queue that the caller wants.
+
+        :raises BadInput: when it wants one of another topic, or of a broker that is not there.
+        """
+        if queue is not None:
+            full = queue._replace(topic=self._full_topic(queue.topic))
+            if full.topic != route.topic or full.broker_name not in route.brokers:
+                raise BadInput(f"{queue} is none of topic {route.topic}")
+            return full
+        if sharding_key is not None:
+            # As Java's remainder: of the number without its sign.
+            return route.write_queues[abs(string_hash(sharding_key)) % len(route.write_queues)]
+        return None
+
+    async def _context(
+        self,
+        request: SendRequest,
+        route: Route,
+        queue: MessageQueue,
+        mode: Literal["sync", "oneway"],
+    ) -> SendContext:
+        address = route.brokers[queue.broker_name].master
+        if address is None:
+            raise TopicNotFound(f"broker {queue.broker_name} has no master now")
+        shown = queue._replace(topic=self._short_topic(queue.topic))
+        return SendContext(self.group, request.sent, shown, address, mode)
+
+    def _short_topic(self, topic: str) -> str:
+        return without_namespace(self.namespace, topic)
+
+    def _before(self, context: SendContext) -> None:
+        for hook in self.hooks:
+            try:
+                hook.before(context)
+            except Exception:
+                logger.exception("a send hook failed")
+
+    def _after(self, context: SendContext) -> None:
+        for hook in self.hooks:
+            try:
+                hook.after(context)
+            except Exception:
+                logger.exception("a send hook failed")
+
+    async def _beat(self) -> None:
+        body = schema.write(
+            HeartbeatData(
+                client_id=self._client_id,
+                producer_datas=(ProducerData(group_name=self.group),),
+            )
+        )
+
+        async def greet(address: str) -> None:
+            with contextlib.suppress(RocketLensError):
+                await self._cluster.ask(address, HEART_BEAT, NoFields(), body)
+                self._greeted.add(address)
+
+        while True:
+            self._new_route.clear()
+            await asyncio.gather(*map(greet, self._cluster.known_masters()))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._new_route.wait(), limits.HEARTBEAT_S)

@@ -1,0 +1,190 @@
+"""What goes over the wire for a message or a batch, and what comes back."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from rocketlens.client.message import (
+    INSTANCE_ID,
+    MAX_RECONSUME_TIMES,
+    RECONSUME_TIME,
+    RETRY_PREFIX,
+    WAIT,
+    Message,
+    check_sendable,
+    encoded_properties,
+    is_of_group,
+)
+from rocketlens.client.route import MessageQueue
+from rocketlens.client.send_result import STATUS_OF_CODE, SendResult
+from rocketlens.client.unique_key import new_unique_key
+from rocketlens.errors import BadInput, MessageIllegal
+from rocketlens.formats import batch_body
+from rocketlens.formats.body_compression import COMPRESSED, LZ4, ZLIB, ZSTD, compress
+from rocketlens.model import properties as props
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.commands.command_table import Command
+from rocketlens.wire.commands.send import (
+    MSG_REGION,
+    SEND_BATCH_MESSAGE,
+    SEND_MESSAGE_V2,
+    TRACE_ON,
+    SendMessageRequest,
+    SendMessageResponse,
+)
+
+SendCommand = Command[SendMessageRequest, SendMessageResponse]
+
+
+class Compression(Enum):
+    """How bodies are compressed. Brokers older than 5.0 only store them; clients must read them."""
+
+    ZLIB = "zlib"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+SYS_FLAG_OF = {Compression.ZLIB: ZLIB, Compression.LZ4: LZ4, Compression.ZSTD: ZSTD}
+
+
+@dataclass(frozen=True, slots=True)
+class SendRequest:
+    """One send, the same for each attempt but for the queue. ``topic`` has the namespace."""
+
+    command: SendCommand
+    topic: str
+    body: bytes
+    fields: dict[str, Any]
+    sent: Message | Sequence[Message]
+    msg_id: str
+
+    def header(self, queue: MessageQueue) -> SendMessageRequest:
+        """Give the header for a queue."""
+        return SendMessageRequest(
+            queue_id=queue.queue_id, broker_name=queue.broker_name, **self.fields
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sending:
+    """How one producer sends."""
+
+    group: str
+    namespace: str
+    full_topic: Callable[[str], str]
+    compression: Compression | None
+    compression_level: int
+    compress_over_bytes: int
+    max_message_bytes: int
+    default_topic: str
+    default_topic_queue_nums: int
+    now_ms: Callable[[], int]
+
+    def request(self, message: Message) -> SendRequest:
+        """Make the request for one message, which gets a unique key unless it has one.
+
+        :raises BadInput: when it cannot be sent.
+        """
+        topic = self.full_topic(message.topic)
+        check_sendable(message, topic, self.max_message_bytes)
+        self._complete(message)
+        body, sys_flag = self._body(message.body)
+        fields = self._fields(topic, sys_flag, message.flag)
+        sent = dict(message.properties)
+        if topic.startswith(RETRY_PREFIX):
+            # A consumer gives a message back: brokers want these in the header.
+            fields["reconsume_times"] = int(sent.pop(RECONSUME_TIME, "0"))
+            most = sent.pop(MAX_RECONSUME_TIMES, None)
+            if most is not None:
+                fields["max_reconsume_times"] = int(most)
+        fields["properties"] = encoded_properties(sent)
+        key = message.properties[props.UNIQUE_KEY]
+        return SendRequest(SEND_MESSAGE_V2, topic, body, fields, message, key)
+
+    def batch_request(self, messages: tuple[Message, ...]) -> SendRequest:
+        """Make the request for several messages.
+
+        :raises BadInput: when they cannot be sent together.
+        """
+        if not messages:
+            raise BadInput("the batch is empty")
+        first = messages[0]
+        topic = self.full_topic(first.topic)
+        for each in messages:
+            check_sendable(each, self.full_topic(each.topic), self.max_message_bytes)
+            if each.topic != first.topic:
+                raise MessageIllegal(f"a batch of topics {first.topic} and {each.topic}")
+            if each.properties[WAIT] != first.properties[WAIT]:
+                raise MessageIllegal("a batch of messages that differ in wait_store")
+            if each.delay_level:
+                raise MessageIllegal("a batch with a delayed message")
+            if is_of_group(each.topic):
+                raise MessageIllegal(f"a batch of topic {each.topic}: not to a consumer group's")
+        for each in messages:
+            self._complete(each)
+        body = batch_body.encode(
+            batch_body.BatchMember(
+                each.flag, each.body, encoded_properties(each.properties).encode()
+            )
+            for each in messages
+        )
+        if len(body) > self.max_message_bytes:
+            raise MessageIllegal(
+                f"the batch has {len(body)} bytes, {self.max_message_bytes} allowed: split it"
+            )
+        fields = self._fields(topic, 0, 0)
+        # Topics whose queues store batches as they are (since 5.0) give the batch its own key.
+        whole = {WAIT: first.properties[WAIT], props.UNIQUE_KEY: new_unique_key()}
+        fields["properties"] = encoded_properties(whole)
+        fields["batch"] = True
+        keys = ",".join(each.properties[props.UNIQUE_KEY] for each in messages)
+        return SendRequest(SEND_BATCH_MESSAGE, topic, body, fields, messages, keys)
+
+    def _complete(self, message: Message) -> None:
+        if props.UNIQUE_KEY not in message.properties:
+            message.put(props.UNIQUE_KEY, new_unique_key())
+        if self.namespace:
+            message.put(INSTANCE_ID, self.namespace)
+
+    def _body(self, body: bytes) -> tuple[bytes, int]:
+        if self.compression is None or len(body) < self.compress_over_bytes:
+            return body, 0
+        sys_flag = COMPRESSED | SYS_FLAG_OF[self.compression]
+        return compress(body, sys_flag, self.compression_level), sys_flag
+
+    def _fields(self, topic: str, sys_flag: int, flag: int) -> dict[str, Any]:
+        return {
+            "producer_group": self.group,
+            "topic": topic,
+            "default_topic": self.default_topic,
+            "default_topic_queue_nums": self.default_topic_queue_nums,
+            "sys_flag": sys_flag,
+            "born_timestamp_ms": self.now_ms(),
+            "flag": flag,
+            "reconsume_times": 0,
+            "unit_mode": False,
+            "batch": False,
+        }
+
+
+def result_of(
+    request: SendRequest, queue: MessageQueue, answer: RemotingCommand, shown_topic: str
+) -> SendResult:
+    """Make the result of a broker's answer.
+
+    :raises FieldError: when it lacks what it must have.
+    """
+    fields = request.command.response.decode(answer.ext_fields)
+    return SendResult(
+        send_status=STATUS_OF_CODE[ResponseCode(answer.code)],
+        msg_id=fields.batch_unique_key or request.msg_id,
+        offset_msg_id=fields.msg_id,
+        message_queue=MessageQueue(shown_topic, queue.broker_name, fields.queue_id),
+        queue_offset=fields.queue_offset,
+        transaction_id=fields.transaction_id,
+        region_id=answer.ext_fields.get(MSG_REGION) or "DefaultRegion",
+        trace_on=answer.ext_fields.get(TRACE_ON) != "false",
+        recall_handle=fields.recall_handle,
+    )
