@@ -13,6 +13,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rocketlens.client.admin import MQAdmin
+    from rocketlens.client.producer import Producer
     from rocketlens.errors import (
         AnswerIncomplete,
         BadInput,
@@ -34,9 +36,11 @@ __all__ = [
     "BadInput",
     "Coverage",
     "Host",
+    "MQAdmin",
     "Message",
     "MessageNotFound",
     "NotAStore",
+    "Producer",
     "RocketLensError",
     "SourceKind",
     "SourceState",
@@ -49,6 +53,8 @@ __all__ = [
 # Each name is imported when it is first used: ``rocketlens --help`` and Spark's workers import this
 # package for other parts of it.
 _HOMES = {
+    "MQAdmin": "rocketlens.client.admin",
+    "Producer": "rocketlens.client.producer",
     "AnswerIncomplete": "rocketlens.errors",
     "BadInput": "rocketlens.errors",
     "MessageNotFound": "rocketlens.errors",
