@@ -1,0 +1,171 @@
+"""Clients: heartbeat (34), unregister (35), and what tools ask about groups (38, 203, 208, 300).
+
+A consumer's first heartbeat makes its group and its ``%RETRY%`` topic, and is answered when the
+name servers know that topic: tools find a group's brokers by its route. Sources:
+``ClientManageProcessor``, ``ConsumerManageProcessor``, ``AdminBrokerProcessor``.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.broker.clients import Client
+from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.offset import store_time
+from rocketlens.broker.registry import RETRY_PREFIX, UNIT_SUB_FLAG, topic_problem
+from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.wire.bodies import schema
+from rocketlens.wire.bodies.consumer import (
+    ClientConnection,
+    ConsumerConnection,
+    ConsumerIdList,
+    GroupList,
+)
+from rocketlens.wire.bodies.heartbeat import ConsumerData, HeartbeatData
+from rocketlens.wire.bodies.stats import ConsumeStats, MessageQueue, OffsetWrapper
+from rocketlens.wire.codes import RequestCode, ResponseCode
+from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.commands import admin as admin_commands
+from rocketlens.wire.commands import client as client_commands
+
+Pending = Response | asyncio.Future[Response | None]
+
+MOST_GROUPS_OF_A_CLIENT: Final = 1_000
+"""Groups in one heartbeat, at most."""
+
+
+class ClientProcessor:
+    """Knows who is there."""
+
+    def __init__(self, core: BrokerCore) -> None:
+        self.core: Final = core
+        core.clients.notifies = self._notifies
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """Give the handler of each code."""
+        return {
+            RequestCode.HEART_BEAT: self.heartbeat,
+            RequestCode.UNREGISTER_CLIENT: self.unregister,
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.consumer_ids,
+            RequestCode.GET_CONSUMER_CONNECTION_LIST: self.connections,
+            RequestCode.GET_CONSUME_STATS: self.consume_stats,
+            RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.groups_of_topic,
+        }
+
+    def _notifies(self, group: str) -> bool:
+        config = self.core.groups.find(group)
+        return config is None or bool(config.get("notifyConsumerIdsChangedEnable", True))
+
+    def heartbeat(self, command: RemotingCommand, channel: Channel) -> Pending:
+        """Take in all groups of a client."""
+        said = schema.read(HeartbeatData, command.body, limits.CLIENT_JSON_BODY_BYTES)
+        groups = len(said.producer_datas) + len(said.consumer_datas)
+        if groups > MOST_GROUPS_OF_A_CLIENT:
+            words = f"{groups} groups in one heartbeat, {MOST_GROUPS_OF_A_CLIENT} allowed"
+            return Response(ResponseCode.SYSTEM_ERROR, remark=words)
+        client = Client(said.client_id, command.language, command.version)
+        clients = self.core.clients
+        told: list[asyncio.Future[None]] = []
+        for consumer in said.consumer_datas:
+            config = self.core.groups.find(consumer.group_name)
+            if config is None:
+                continue
+            self._make_retry_topic(consumer, int(config.get("retryQueueNums", 1)))
+            waiting = self.core.topics.fresh.get(RETRY_PREFIX + consumer.group_name)
+            if waiting is not None:
+                told.append(waiting)
+            clients.add_consumer(consumer, channel, client)
+        for producer in said.producer_datas:
+            clients.add_producer(producer.group_name, channel, client)
+        return asyncio.ensure_future(_after(told)) if told else Response()
+
+    def _make_retry_topic(self, consumer: ConsumerData, queue_count: int) -> None:
+        topic = RETRY_PREFIX + consumer.group_name
+        if topic_problem(topic) is None:
+            sys_flag = UNIT_SUB_FLAG if consumer.unit_mode else 0
+            self.core.topics.create_for_group(topic, queue_count, sys_flag)
+
+    def unregister(self, command: RemotingCommand, channel: Channel) -> Response:
+        """Let a client's producer or consumer go."""
+        asked = client_commands.UNREGISTER_CLIENT.request.decode(command.ext_fields)
+        if asked.producer_group is not None:
+            self.core.clients.remove_producer(asked.producer_group, channel)
+        if asked.consumer_group is not None:
+            self.core.clients.remove_consumer(asked.consumer_group, channel)
+        return Response()
+
+    def consumer_ids(self, command: RemotingCommand, _: Channel) -> Response:
+        """Give the client ids of a group."""
+        asked = client_commands.GET_CONSUMER_LIST_BY_GROUP.request.decode(command.ext_fields)
+        group = self.core.clients.consumers.get(asked.consumer_group)
+        if group is None:
+            words = f"no consumer for this group, {asked.consumer_group[:300]}"
+            return Response(ResponseCode.SYSTEM_ERROR, remark=words)
+        ids = tuple(client.client_id for client in group.members.values())
+        return Response(body=schema.write(ConsumerIdList(consumer_ids=ids)))
+
+    def connections(self, command: RemotingCommand, _: Channel) -> Response:
+        """Give the clients of a group, and what they want."""
+        asked = admin_commands.GET_CONSUMER_CONNECTION_LIST.request.decode(command.ext_fields)
+        group = self.core.clients.consumers.get(asked.consumer_group)
+        if group is None:
+            words = f"the consumer group[{asked.consumer_group[:300]}] not online"
+            return Response(ResponseCode.CONSUMER_NOT_ONLINE, remark=words)
+        members = tuple(
+            ClientConnection(
+                client_id=client.client_id,
+                client_addr=channel.address,
+                language=client.language.name,
+                version=client.version,
+            )
+            for channel, client in group.members.items()
+        )
+        connection = ConsumerConnection(
+            connections=members,
+            subscription_table=dict(group.subscriptions),
+            consume_type=group.consume_type,
+            message_model=group.message_model,
+            consume_from_where=group.consume_from_where,
+        )
+        return Response(body=schema.write(connection))
+
+    def consume_stats(self, command: RemotingCommand, _: Channel) -> Response:
+        """Give how far a group came in each queue, of one topic or of all it has offsets in."""
+        asked = admin_commands.GET_CONSUME_STATS.request.decode(command.ext_fields)
+        group = asked.consumer_group
+        topics = [asked.topic] if asked.topic else self.core.offsets.topics_of(group)
+        online = self.core.clients.consumers.get(group)
+        table: dict[MessageQueue, OffsetWrapper] = {}
+        for topic in topics:
+            config = self.core.topics.get(topic)
+            if config is None or (online and topic not in online.subscriptions):
+                continue
+            for queue_id in range(config.read_queue_count):
+                queue = MessageQueue(
+                    topic=topic, broker_name=self.core.config.brokerName, queue_id=queue_id
+                )
+                table[queue] = self._progress(group, topic, queue_id)
+        return Response(body=schema.write(ConsumeStats(offset_table=table, consume_tps=0.0)))
+
+    def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
+        offset = max(self.core.offsets.get(group, topic, queue_id) or 0, 0)
+        return OffsetWrapper(
+            broker_offset=self.core.store.max_queue_offset(topic, queue_id),
+            consumer_offset=offset,
+            pull_offset=offset,
+            last_timestamp_ms=max(store_time(self.core, topic, queue_id, offset - 1), 0),
+        )
+
+    def groups_of_topic(self, command: RemotingCommand, _: Channel) -> Response:
+        """Give the groups that subscribe to a topic or have offsets in it."""
+        asked = admin_commands.QUERY_TOPIC_CONSUME_BY_WHO.request.decode(command.ext_fields)
+        groups = dict.fromkeys(self.core.clients.groups_of(asked.topic))
+        groups.update(dict.fromkeys(self.core.offsets.groups_of(asked.topic)))
+        return Response(body=schema.write(GroupList(groups=tuple(groups))))
+
+
+async def _after(told: list[asyncio.Future[None]]) -> Response | None:
+    for each in told:
+        await asyncio.shield(each)
+    return Response()

@@ -1,0 +1,180 @@
+"""What a ``broker.conf`` says about the broker itself, in RocketMQ's own keys.
+
+The store's keys are in :mod:`rocketlens.store.config`; what neither knows is named in a warning.
+"""
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
+
+from rocketlens.errors import BadInput
+from rocketlens.store.config import StoreConfig, parse_properties
+
+_log: Final = logging.getLogger("rocketlens.broker")
+
+_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,255}\Z")
+LARGEST_PORT: Final = 65_535
+VIP_DISTANCE: Final = 2
+"""The second port is so far below the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """RocketMQ's keys and defaults, the names as it spells them; sizes in bytes, times in ms."""
+
+    brokerName: str = "broker-a"  # noqa: N815 - RocketMQ's spelling
+    brokerClusterName: str = "DefaultCluster"  # noqa: N815
+    brokerId: int = 0  # noqa: N815
+    """0: the master."""
+    brokerIP1: str = "127.0.0.1"  # noqa: N815
+    """The address that clients are told, and that is in message ids."""
+    bindAddress: str = ""  # noqa: N815
+    """The address to listen on; ``brokerIP1`` where none is given."""
+    listenPort: int = 10911  # noqa: N815
+    """0: any."""
+    namesrvAddr: str = ""  # noqa: N815
+    """Addresses with semicolons between them."""
+    storePathRootDir: str = ""  # noqa: N815
+    storePathCommitLog: str = ""  # noqa: N815
+    brokerPermission: int = 6  # noqa: N815
+    brokerRole: str = "ASYNC_MASTER"  # noqa: N815
+    regionId: str = "DefaultRegion"  # noqa: N815
+    traceOn: bool = True  # noqa: N815
+    traceTopicEnable: bool = False  # noqa: N815
+    msgTraceTopicName: str = "RMQ_SYS_TRACE_TOPIC"  # noqa: N815
+    defaultTopicQueueNums: int = 8  # noqa: N815
+    autoCreateTopicEnable: bool = True  # noqa: N815
+    autoCreateSubscriptionGroup: bool = True  # noqa: N815
+    maxMsgsNumBatch: int = 64  # noqa: N815
+    """Messages that one query gives, at most."""
+    defaultQueryMaxNum: int = 32  # noqa: N815
+    """Messages that a query by unique key gives, at most."""
+    maxTransferBytesOnMessageInMemory: int = 262_144  # noqa: N815
+    maxTransferCountOnMessageInMemory: int = 32  # noqa: N815
+    maxTransferBytesOnMessageInDisk: int = 65_536  # noqa: N815
+    maxTransferCountOnMessageInDisk: int = 8  # noqa: N815
+    accessMessageInMemoryMaxRatio: int = 40  # noqa: N815
+    """Per cent of this machine's memory: so much of the log's end is taken to be in it."""
+    registerNameServerPeriod: int = 30_000  # noqa: N815
+    registerBrokerTimeoutMills: int = 3_000  # noqa: N815
+    flushConsumerOffsetInterval: int = 5_000  # noqa: N815
+    flushDelayOffsetInterval: int = 10_000  # noqa: N815
+
+    def __post_init__(self) -> None:
+        """Refuse what no broker can run with.
+
+        :raises BadInput: with the key.
+        """
+        for key in ("brokerName", "brokerClusterName", "regionId", "msgTraceTopicName"):
+            if not _NAME.match(getattr(self, key)):
+                raise BadInput(f"{key} {getattr(self, key)!r}: letters, digits, % | _ and -")
+        for key in ("brokerIP1", "bindAddress"):
+            text = getattr(self, key)
+            if text and not _is_address(text):
+                raise BadInput(f"{key} {text!r} is not an IPv4 or IPv6 address")
+        self._check("listenPort", 0, LARGEST_PORT)
+        if 0 < self.listenPort <= VIP_DISTANCE:
+            raise BadInput(f"listenPort {self.listenPort}: the port two below is needed, too")
+        self._check("brokerId", 0, 2**31 - 1)
+        self._check("brokerPermission", 0, 7)
+        self._check("defaultTopicQueueNums", 1, 65_536)
+        for key in ("maxMsgsNumBatch", "defaultQueryMaxNum"):
+            self._check(key, 1, 10_000)
+        self._check("accessMessageInMemoryMaxRatio", 0, 95)
+        for place in ("Memory", "Disk"):
+            self._check(f"maxTransferBytesOnMessageIn{place}", 1, 2**30)
+            self._check(f"maxTransferCountOnMessageIn{place}", 1, 100_000)
+        for key in (
+            "registerNameServerPeriod",
+            "registerBrokerTimeoutMills",
+            "flushConsumerOffsetInterval",
+            "flushDelayOffsetInterval",
+        ):
+            self._check(key, 1, 86_400_000)
+        if self.brokerRole not in ("ASYNC_MASTER", "SYNC_MASTER") or self.brokerId:
+            raise BadInput(f"brokerRole {self.brokerRole!r}, brokerId {self.brokerId}: no slaves")
+
+    def _check(self, key: str, low: int, high: int) -> None:
+        if not low <= getattr(self, key) <= high:
+            raise BadInput(f"{key} {getattr(self, key)}: give {low} to {high}")
+
+    @property
+    def namesrv_addresses(self) -> tuple[str, ...]:
+        """The name servers."""
+        return tuple(word.strip() for word in self.namesrvAddr.split(";") if word.strip())
+
+    @property
+    def listen_address(self) -> str:
+        """The address to listen on."""
+        return self.bindAddress or self.brokerIP1
+
+    @classmethod
+    def from_properties(cls, values: Mapping[str, str]) -> tuple[Self, dict[str, str]]:
+        """Take the broker's keys; gives the configuration and the entries that are not its own.
+
+        :raises BadInput: when a value cannot be read.
+        """
+        mine = {field.name: type(field.default) for field in fields(cls)}
+        taken = {key: _read(key, text, mine[key]) for key, text in values.items() if key in mine}
+        return cls(**taken), {key: text for key, text in values.items() if key not in mine}
+
+
+class BrokerSettings(NamedTuple):
+    """Everything that a ``broker.conf`` says."""
+
+    broker: BrokerConfig
+    store: StoreConfig
+    unknown: tuple[str, ...] = ()
+    """Keys that mean nothing here."""
+
+    @property
+    def store_path(self) -> Path:
+        """The store directory: ``storePathRootDir``, or RocketMQ's default."""
+        root = self.broker.storePathRootDir
+        return Path(root) if root else Path.home() / "store"
+
+    def with_broker(self, **changes: Any) -> "BrokerSettings":
+        """Give the same with other values for some of the broker's keys."""
+        return self._replace(broker=replace(self.broker, **changes))
+
+
+def parse_settings(text: str) -> BrokerSettings:
+    """Read the content of a ``broker.conf``; unknown keys are named in a warning.
+
+    :raises BadInput: when a value cannot be, or ``storePathCommitLog`` is outside the store.
+    """
+    broker, others = BrokerConfig.from_properties(parse_properties(text))
+    store, unknown = StoreConfig.from_properties(others)
+    settings = BrokerSettings(broker, store, tuple(sorted(unknown)))
+    if broker.storePathCommitLog:
+        wanted = settings.store_path / "commitlog"
+        if Path(broker.storePathCommitLog) != wanted:
+            raise BadInput(f"storePathCommitLog {broker.storePathCommitLog}: it must be {wanted}")
+    if unknown:
+        _log.warning("keys of broker.conf without a meaning here: %s", ", ".join(settings.unknown))
+    return settings
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _read(key: str, text: str, kind: type) -> Any:
+    text = text.strip()
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise BadInput(f"{key} {text!r} is neither true nor false")
+        return text.lower() == "true"
+    if kind is int:
+        if not re.fullmatch(r"-?\d{1,19}", text, re.ASCII):
+            raise BadInput(f"{key} {text!r} is not a whole number")
+        return int(text)
+    return text

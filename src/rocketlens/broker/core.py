@@ -1,0 +1,102 @@
+"""What all processors of a broker share."""
+
+import os
+import random
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from rocketlens.broker.clients import ClientTable
+from rocketlens.broker.config import BrokerSettings
+from rocketlens.broker.durable import Durable
+from rocketlens.broker.figures import Figures
+from rocketlens.broker.registry import GroupRegistry, TopicRegistry
+from rocketlens.broker.search import LiveSearch
+from rocketlens.model.message import Host
+from rocketlens.model.message_id import pack_address
+from rocketlens.net.channel import Channel
+from rocketlens.net.pool import parse_address
+from rocketlens.store.fs import Disk
+from rocketlens.store.message_store import MessageStore
+from rocketlens.store.offsets import ConsumerOffsets, DelayOffsets
+from rocketlens.store.topics import GroupTable, TopicTable
+
+_PORT: Final = struct.Struct(">i")
+
+LITTLE_MEMORY: Final = 4 * 1024**3
+
+FAQ: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+"""What RocketMQ 5 adds to some remarks."""
+
+
+class BrokerCore:
+    """Tables, store, clock and randomness; belongs to the running event loop."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        store: MessageStore,
+        *,
+        clock: Callable[[], int],
+        chance: random.Random,
+    ) -> None:
+        """Read the tables of an open store.
+
+        :raises ConfigError: when one of them is damaged, its backup included.
+        """
+        layout = store.layout
+        disk = self.disk = Disk()
+        self.settings: Final = settings
+        self.config: Final = settings.broker
+        self.store: Final = store
+        self.clock: Final = clock
+        self.chance: Final = chance
+        self.topics: Final = TopicRegistry(TopicTable(layout, disk, clock), self.config)
+        self.groups: Final = GroupRegistry(GroupTable(layout, disk, clock), self.config)
+        self.offsets: Final = ConsumerOffsets(layout, disk, clock)
+        self.delay_offsets: Final = DelayOffsets(layout, disk, clock)
+        self.clients: Final = ClientTable(clock)
+        self.figures: Final = Figures(clock)
+        self.search: Final = LiveSearch(store, clock)
+        self.durable: Final = Durable(store.when_durable, settings.store.syncFlushTimeout)
+        host = store.options.store_host
+        self.address: Final = str(host)
+        """Where clients find this broker, as ``ip:port``."""
+        self.store_host: Final = packed_host(host)
+        """The same as it is stored."""
+        self.id_prefix: Final = self.store_host.hex().upper()
+        """How the offset message id of each message begins."""
+        self._born_hosts: Final[dict[Channel, bytes]] = {}
+        self._memory_bytes: Final = (
+            _memory_bytes() * self.config.accessMessageInMemoryMaxRatio // 100
+        )
+
+    def born_host(self, channel: Channel) -> bytes:
+        """Give the address of a peer as it is stored."""
+        packed = self._born_hosts.get(channel)
+        if packed is None:
+            packed = self._born_hosts[channel] = packed_host(parse_address(channel.address))
+        return packed
+
+    def closed(self, channel: Channel) -> None:
+        """Forget a connection."""
+        self._born_hosts.pop(channel, None)
+        self.clients.closed(channel)
+
+    @property
+    def in_memory_from(self) -> int:
+        """The physical offset from which on the log is taken to be in memory."""
+        return self.store.end_offset - self._memory_bytes
+
+
+def packed_host(host: Host) -> bytes:
+    """Give 4 or 16 address bytes and the port as i32, as records hold them."""
+    return pack_address(host.address) + _PORT.pack(host.port)
+
+
+def _memory_bytes() -> int:
+    """Give the memory of this machine; 4 GiB where it is not told."""
+    with suppress(ValueError, OSError):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return LITTLE_MEMORY

@@ -1,0 +1,114 @@
+"""Queries: by key, unique key or tag (12), and by offset in the log (33).
+
+Given are only messages that are what was asked for, each once: RocketMQ's brokers also give those
+whose keys have the same hash, which its clients then drop, and a message twice that has a key
+twice. Where nothing was found and something could not be searched, the answer is an error, never
+"not found". Source: ``QueryMessageProcessor``.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.search import Found, Query
+from rocketlens.errors import RecordError
+from rocketlens.formats import commitlog_record
+from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.query.verify import Wanted
+from rocketlens.wire.codes import RequestCode, ResponseCode
+from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.commands import query as commands
+
+TAG_TYPE: Final = "T"
+UNIQUE_TYPE: Final = "U"
+NOT_FOUND: Final = "can not find message, maybe time range not correct"
+
+Pending = Response | asyncio.Future[Response | None]
+
+
+class QueryProcessor:
+    """Answers queries."""
+
+    def __init__(self, core: BrokerCore) -> None:
+        self.core: Final = core
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """Give the handler of each code."""
+        return {
+            RequestCode.QUERY_MESSAGE: self.query,
+            RequestCode.VIEW_MESSAGE_BY_ID: self.view,
+        }
+
+    def query(self, command: RemotingCommand, _: Channel) -> Pending:
+        """Give the newest messages of a topic that have a key, a unique key or a tag."""
+        asked = commands.QUERY_MESSAGE.request.decode(command.ext_fields)
+        config = self.core.config
+        is_unique = asked.is_unique_key or asked.index_type == UNIQUE_TYPE
+        max_num = config.defaultQueryMaxNum if asked.is_unique_key else asked.max_num
+        max_num = min(max_num, config.maxMsgsNumBatch)
+        if not asked.topic or not asked.key or max_num <= 0:
+            return self._answer(Found(()))
+        is_tag = asked.index_type == TAG_TYPE and not is_unique
+        wanted = Wanted(
+            topic=asked.topic,
+            key=None if is_unique or is_tag else asked.key,
+            unique_key=None if is_tag else asked.key,
+            begin=asked.begin_timestamp_ms,
+            end=asked.end_timestamp_ms,
+            tags=frozenset({asked.key}) if is_tag else None,
+        )
+        search = self.core.search
+        found = (search.by_tag if is_tag else search.by_key)(Query(wanted, max_num))
+        if isinstance(found, Found):
+            return self._answer(found)
+        return asyncio.ensure_future(self._answer_later(found))
+
+    async def _answer_later(self, found: asyncio.Future[Found]) -> Response | None:
+        return self._answer(await found)
+
+    def _answer(self, found: Found) -> Response:
+        store = self.core.store
+        records = [store.record(offset, size) for offset, size in found.places]
+        body = b"".join([record for record in records if record is not None])
+        last = store.appender.last
+        if body and last is not None:
+            return Response(
+                ext_fields={
+                    "indexLastUpdateTimestamp": str(last.store_timestamp_ms),
+                    "indexLastUpdatePhyoffset": str(last.physical_offset),
+                },
+                body=body,
+            )
+        nothing = {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}
+        if found.failures:
+            words = f"not everything could be searched: {found.failures[0]}"
+            return Response(ResponseCode.SYSTEM_ERROR, nothing, remark=words)
+        return Response(ResponseCode.QUERY_NOT_FOUND, nothing, remark=NOT_FOUND)
+
+    def view(self, command: RemotingCommand, _: Channel) -> Pending:
+        """Give the record that begins at an offset of the log."""
+        asked = commands.VIEW_MESSAGE_BY_ID.request.decode(command.ext_fields)
+        offset = asked.physical_offset
+        content = self.core.store.record(offset, 0)
+        if content is None:
+            return _no_record(offset)
+        try:
+            record = commitlog_record.decode(content, physical_offset=offset)
+        except RecordError as error:
+            return _no_record(offset, f": {error}" if error.reason == "crc" else "")
+        is_start = self.core.search.is_record_start(record)
+        if isinstance(is_start, bool):
+            return Response(body=bytes(content)) if is_start else _no_record(offset)
+        return asyncio.ensure_future(_view_later(is_start, offset, bytes(content)))
+
+
+async def _view_later(
+    is_start: asyncio.Future[bool], offset: int, content: bytes
+) -> Response | None:
+    return Response(body=content) if await is_start else _no_record(offset)
+
+
+def _no_record(offset: int, why: str = "") -> Response:
+    words = f"can not find message by the offset, {offset}{why}"
+    return Response(ResponseCode.SYSTEM_ERROR, remark=words)

@@ -1,0 +1,265 @@
+"""Topics and consumer groups of a broker: their rules, and which make themselves.
+
+A name that a request brings in is checked before anything is made of it. Every change of topics
+is told to the name servers before whoever caused it is answered. Sources: ``TopicValidator``,
+``TopicConfigManager``, ``SubscriptionGroupManager``.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketlens.broker.config import BrokerConfig
+from rocketlens.store.topics import (
+    PERM_INHERIT,
+    PERM_READ,
+    PERM_WRITE,
+    GroupTable,
+    TopicConfig,
+    TopicTable,
+)
+
+if TYPE_CHECKING:
+    import asyncio
+
+DEFAULT_TOPIC: Final = "TBW102"
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
+BENCHMARK_TOPIC: Final = "BenchmarkTest"
+OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+SYSTEM_PREFIX: Final = "rmq_sys_"
+RETRY_PREFIX: Final = "%RETRY%"
+DEAD_LETTER_PREFIX: Final = "%DLQ%"
+
+UNIT_FLAG: Final = 1
+UNIT_SUB_FLAG: Final = 2
+"""Bits of a topic's ``sys_flag``."""
+
+READ_WRITE: Final = PERM_READ | PERM_WRITE
+SCHEDULE_QUEUES: Final = 18
+LONGEST_TOPIC: Final = 127
+LONGEST_RETRY_TOPIC: Final = 255
+LONGEST_GROUP: Final = 255
+MOST_QUEUES: Final = 65_536
+"""Queues of one topic, at most. RocketMQ: no limit."""
+MOST_TOPICS: Final = 100_000
+MOST_GROUPS: Final = 100_000
+"""Topics, and groups, that make themselves. RocketMQ: no limit."""
+
+_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
+
+SYSTEM_TOPICS: Final = frozenset(
+    {
+        DEFAULT_TOPIC,
+        SCHEDULE_TOPIC,
+        BENCHMARK_TOPIC,
+        HALF_TOPIC,
+        TRACE_TOPIC,
+        OP_HALF_TOPIC,
+        CHECK_MAX_TIME_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_TOPIC,
+    }
+)
+NOT_ALLOWED_SEND: Final = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        HALF_TOPIC,
+        OP_HALF_TOPIC,
+        CHECK_MAX_TIME_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_TOPIC,
+    }
+)
+SYSTEM_GROUPS: Final = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+    "CID_RMQ_SYS_TRANS",
+)
+
+
+def topic_problem(topic: str) -> str | None:
+    """Say in RocketMQ's words why a text can be no topic; None when it can."""
+    if not topic or topic.isspace():
+        return "The specified topic is blank."
+    if not _NAME.match(topic):
+        return "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+    longest = LONGEST_TOPIC
+    if topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
+        longest = LONGEST_RETRY_TOPIC
+    if len(topic) > longest:
+        return "The specified topic is longer than topic max length."
+    return None
+
+
+def is_group_name(group: str) -> bool:
+    """Say whether a text can be a consumer group, and so part of a topic's name."""
+    return len(group) <= LONGEST_GROUP and _NAME.match(group) is not None
+
+
+def is_system_topic(topic: str) -> bool:
+    """Say whether a topic is RocketMQ's own: nobody may make, change or delete it."""
+    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)
+
+
+def perm_text(perm: int) -> str:
+    """Give a permission as RocketMQ prints it: ``RW-``."""
+    return "".join(
+        letter if perm & bit else "-"
+        for letter, bit in (("R", PERM_READ), ("W", PERM_WRITE), ("X", PERM_INHERIT))
+    )
+
+
+def topic_text(topic: TopicConfig) -> str:
+    """Give a topic as RocketMQ prints it in remarks."""
+    attributes = ", ".join(f"{name}={value}" for name, value in topic.attributes.items())
+    return (
+        f"TopicConfig [topicName={topic.topic}, readQueueNums={topic.read_queue_count}, "
+        f"writeQueueNums={topic.write_queue_count}, perm={perm_text(topic.perm)}, "
+        f"topicFilterType={topic.filter_type}, topicSysFlag={topic.sys_flag}, "
+        f"order={'true' if topic.order else 'false'}, attributes={{{attributes}}}]"
+    )
+
+
+Announce = Callable[[], "asyncio.Future[None] | None"]
+"""Has the name servers told; gives a future that is done when they were, None for at once."""
+
+
+class TopicRegistry:
+    """The topics of a broker. Changes are on disk when a method returns.
+
+    ``announce`` has the name servers told; ``fresh`` are the topics of which they are being told
+    now, each with the future that ends with it.
+    """
+
+    def __init__(self, table: TopicTable, config: BrokerConfig) -> None:
+        """Take the table of the store, and make the topics that RocketMQ's brokers begin with."""
+        self.table: Final = table
+        self.config: Final = config
+        self.topics: Final[Mapping[str, TopicConfig]] = table.topics
+        self.announce: Announce = lambda: None
+        self.fresh: Final[dict[str, asyncio.Future[None]]] = {}
+        missing = [made for made in _first_topics(config) if made.topic not in table.topics]
+        if missing:
+            table.put(*missing)
+
+    def get(self, topic: str) -> TopicConfig | None:
+        """Give a topic, None when there is none."""
+        return self.topics.get(topic)
+
+    def put(self, topic: TopicConfig) -> "asyncio.Future[None] | None":
+        """Make or change a topic; gives what ends when the name servers know, None if they do.
+
+        :raises OSError: when it cannot be written.
+        """
+        self.table.put(topic)
+        return self._announced(topic.topic)
+
+    def remove(self, topic: str) -> "asyncio.Future[None] | None":
+        """Forget a topic; as :meth:`put`."""
+        if self.table.remove(topic) is None:
+            return None
+        return self.announce()
+
+    def create_for_send(
+        self, topic: str, default_topic: str, queue_count: int, sys_flag: int
+    ) -> TopicConfig | None:
+        """Make a topic that a producer sends to, if ``default_topic`` may be inherited from.
+
+        :raises OSError: when it cannot be written.
+        """
+        default = self.topics.get(default_topic)
+        if (
+            default is None
+            or not default.perm & PERM_INHERIT
+            or (default_topic == DEFAULT_TOPIC and not self.config.autoCreateTopicEnable)
+            or len(self.topics) >= MOST_TOPICS
+        ):
+            return None
+        count = max(min(queue_count, default.write_queue_count), 0)
+        made = TopicConfig(
+            topic,
+            count,
+            count,
+            default.perm & ~PERM_INHERIT,
+            default.filter_type,
+            sys_flag,
+        )
+        self.put(made)
+        return made
+
+    def create_for_group(self, topic: str, queue_count: int, sys_flag: int = 0) -> TopicConfig:
+        """Give a retry or dead-letter topic, made now if there is none.
+
+        :raises OSError: when it cannot be written.
+        """
+        made = self.topics.get(topic)
+        if made is None:
+            made = TopicConfig(topic, queue_count, queue_count, READ_WRITE, sys_flag=sys_flag)
+            self.put(made)
+        return made
+
+    def _announced(self, topic: str) -> "asyncio.Future[None] | None":
+        told = self.announce()
+        if told is not None:
+            self.fresh[topic] = told
+            told.add_done_callback(lambda done: self._told(topic, done))
+        return told
+
+    def _told(self, topic: str, done: "asyncio.Future[None]") -> None:
+        if self.fresh.get(topic) is done:
+            del self.fresh[topic]
+
+
+def _first_topics(config: BrokerConfig) -> list[TopicConfig]:
+    """Give the topics that a new broker has."""
+    count = config.defaultTopicQueueNums
+    made = [
+        TopicConfig(SELF_TEST_TOPIC, 1, 1),
+        TopicConfig(BENCHMARK_TOPIC, 1024, 1024),
+        TopicConfig(config.brokerClusterName, 16, 16, READ_WRITE | PERM_INHERIT),
+        TopicConfig(config.brokerName, 1, 1, READ_WRITE | PERM_INHERIT),
+        TopicConfig(OFFSET_MOVED_TOPIC, 1, 1),
+        TopicConfig(SCHEDULE_TOPIC, SCHEDULE_QUEUES, SCHEDULE_QUEUES),
+        TopicConfig(f"{config.brokerClusterName}_REPLY_TOPIC", 1, 1),
+        TopicConfig(HALF_TOPIC, 1, 1),
+        TopicConfig(OP_HALF_TOPIC, 1, 1),
+    ]
+    if config.autoCreateTopicEnable:
+        made.append(TopicConfig(DEFAULT_TOPIC, count, count, READ_WRITE | PERM_INHERIT))
+    if config.traceTopicEnable:
+        made.append(TopicConfig(config.msgTraceTopicName, 1, 1))
+    return made
+
+
+class GroupRegistry:
+    """The subscription groups of a broker: for each RocketMQ's members as they are."""
+
+    def __init__(self, table: GroupTable, config: BrokerConfig) -> None:
+        """Take the table of the store, and make the groups that RocketMQ's brokers begin with."""
+        self.table: Final = table
+        self.config: Final = config
+        for group in SYSTEM_GROUPS:
+            if group not in table.groups:
+                table.put(group, consumeBroadcastEnable=True)
+
+    def find(self, group: str) -> dict[str, Any] | None:
+        """Give a group, made now if it may make itself; None when there is none.
+
+        :raises OSError: when it cannot be written.
+        """
+        found = self.table.groups.get(group)
+        if found is None and self.config.autoCreateSubscriptionGroup and is_group_name(group):
+            if len(self.table.groups) >= MOST_GROUPS:
+                return None
+            found = self.table.put(group)
+        return found

@@ -1,0 +1,112 @@
+"""Delivers delayed messages when they are due.
+
+Queue n of SCHEDULE_TOPIC_XXXX has the messages of delay level n + 1, and each entry's tags code is
+when its message is due. A message that is due is stored again in its real topic, its properties as
+they are. How far each level came is kept in ``config/delayOffset.json``, so messages delivered
+after that was written last, and before a crash, are delivered again, as in RocketMQ. Source:
+``ScheduleMessageService``.
+"""
+
+import logging
+from typing import Final
+
+from rocketlens.broker.core import BrokerCore, packed_host
+from rocketlens.broker.registry import HALF_TOPIC, SCHEDULE_TOPIC, topic_problem
+from rocketlens.errors import RecordError, StoreError
+from rocketlens.formats import commitlog_record
+from rocketlens.formats.consumequeue_entry import QueueEntry
+from rocketlens.model import properties as props
+from rocketlens.model.java import decode_utf8
+from rocketlens.store.config import parse_delay_levels
+from rocketlens.store.queue_append import QueueWriter
+
+_log: Final = logging.getLogger("rocketlens.broker")
+
+AT_ONCE: Final = 500
+"""Messages of one level that are delivered in one step."""
+
+
+class Schedule:
+    """The delay levels of a broker."""
+
+    def __init__(self, core: BrokerCore) -> None:
+        self.core: Final = core
+        self._delays_ms: Final = parse_delay_levels(core.settings.store.messageDelayLevel)
+
+    def deliver_due(self) -> int:
+        """Deliver what is due, up to 500 messages of each level; gives how many.
+
+        Stops at the first that cannot be stored now; the next call goes on there.
+        """
+        now_ms = self.core.clock()
+        return sum(self._deliver(level, now_ms) for level in range(1, len(self._delays_ms)))
+
+    def _deliver(self, level: int, now_ms: int) -> int:
+        store, table = self.core.store, self.core.delay_offsets.table
+        queue = store.queue(SCHEDULE_TOPIC, level - 1)
+        offset = table.get(level, 0)
+        if queue is None or offset >= queue.next_offset:
+            return 0
+        offset = max(offset, store.min_queue_offset(SCHEDULE_TOPIC, level - 1))
+        delivered = 0
+        try:
+            while offset < queue.next_offset and delivered < AT_ONCE:
+                entry = self._due(queue, offset, now_ms + self._delays_ms[level], now_ms)
+                if entry is None:
+                    break
+                self._store_again(entry)
+                offset += 1
+                delivered += 1
+        except StoreError as error:
+            _log.warning("delayed messages of level %d wait: %s", level, error)
+        table[level] = offset
+        return delivered
+
+    def _due(
+        self, queue: QueueWriter, offset: int, latest_ms: int, now_ms: int
+    ) -> QueueEntry | None:
+        """Give an entry if its message is due.
+
+        One that is farther off than its level's delay was written with other delays, or by a
+        clock that was ahead: it is due now.
+        """
+        entry = queue.entry(offset)
+        if entry is None:
+            return None
+        return entry if entry.tags_code <= now_ms or entry.tags_code > latest_ms else None
+
+    def _store_again(self, entry: QueueEntry) -> None:
+        """Store a delayed message in its real topic; one that cannot be is left out, and logged.
+
+        :raises StoreError: when nothing can be stored now.
+        """
+        content = self.core.store.record(entry.physical_offset, entry.store_size)
+        if content is None:
+            return
+        try:
+            record = commitlog_record.decode(content, physical_offset=entry.physical_offset)
+        except RecordError as error:
+            _log.error("a delayed message is lost: %s", error)
+            return
+        properties = props.parse(decode_utf8(record.properties))
+        topic = properties.get(props.REAL_TOPIC, "")
+        queue_id = properties.get(props.REAL_QUEUE_ID, "")
+        if (
+            topic_problem(topic) is not None
+            or topic == HALF_TOPIC
+            or not (queue_id.isascii() and queue_id.isdigit() and len(queue_id) < 10)
+        ):
+            _log.error("a delayed message is left out: it names %.80r/%.20r", topic, queue_id)
+            return
+        self.core.store.append(
+            topic,
+            int(queue_id),
+            record.body,
+            record.properties,
+            packed_host(record.born_host),
+            born_timestamp_ms=record.born_timestamp_ms,
+            flag=record.flag,
+            sys_flag=record.sys_flag,
+            reconsume_times=record.reconsume_times,
+        )
+        self.core.figures.put += 1

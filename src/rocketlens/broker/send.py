@@ -1,0 +1,349 @@
+"""Sending: codes 10 and 310 (one message) and 320 (a batch).
+
+What a message becomes on the way, as RocketMQ 5 does it:
+
+==========================  =======================================================================
+message                     stored
+==========================  =======================================================================
+plain                       where it says; properties with MSG_REGION, TRACE_ON, UNIQ_KEY, CLUSTER
+``DELAY`` of 1 and above    in SCHEDULE_TOPIC_XXXX, queue level - 1, with REAL_TOPIC and REAL_QID
+``TRAN_MSG`` true           in RMQ_SYS_TRANS_HALF_TOPIC, queue 0, likewise
+to ``%RETRY%g``, too often  in ``%DLQ%g``
+member of a batch           where it says; properties as they are
+==========================  =======================================================================
+
+Properties stand in the order of Java's ``HashMap``. Bodies are stored as they came, compressed
+or not. Sources: ``SendMessageProcessor``, ``AbstractSendMessageProcessor``, ``HookUtils``.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Mapping
+from typing import Final
+
+from rocketlens.broker.core import FAQ, BrokerCore
+from rocketlens.broker.properties import (
+    REDIRECTING_NAMES,
+    TIMER_NAMES,
+    TRANSACTION_ID,
+    WAIT,
+    PropertyWriter,
+)
+from rocketlens.broker.registry import (
+    DEAD_LETTER_PREFIX,
+    HALF_TOPIC,
+    NOT_ALLOWED_SEND,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    UNIT_FLAG,
+    UNIT_SUB_FLAG,
+    topic_problem,
+    topic_text,
+)
+from rocketlens.errors import FormatError, MessageIllegal
+from rocketlens.formats import batch_body
+from rocketlens.formats.commitlog_record import SYS_FLAG_TRANSACTION_MASK
+from rocketlens.model import properties as props
+from rocketlens.model.message_id import UniqueKey
+from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.store.append import Appended
+from rocketlens.store.topics import PERM_WRITE, TopicConfig
+from rocketlens.wire.codes import V3_4_9, RequestCode, ResponseCode
+from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.commands import send as commands
+from rocketlens.wire.commands.header_table import read_i32
+
+Pending = Response | asyncio.Future[Response | None]
+
+MULTI_TAGS_FLAG: Final = 0x2
+_FIELDS: Final = (
+    "topic",
+    "queue_id",
+    "sys_flag",
+    "born_timestamp_ms",
+    "flag",
+    "properties",
+    "reconsume_times",
+    "batch",
+)
+_pick_long: Final = commands.SEND_MESSAGE.request.picker(*_FIELDS)
+_pick_short: Final = commands.SEND_MESSAGE_V2.request.picker(*_FIELDS)
+
+Refused = tuple[ResponseCode, str]
+
+
+class SendProcessor:
+    """Stores what producers send."""
+
+    def __init__(self, core: BrokerCore) -> None:
+        self.core: Final = core
+        config = core.config
+        self._topics: Final = core.topics.topics
+        self._fresh: Final = core.topics.fresh
+        self._is_sync: Final = core.settings.store.is_sync_flush
+        self._writer: Final = PropertyWriter(
+            region=config.regionId, trace_on=config.traceOn, cluster=config.brokerClusterName
+        )
+        self._reply: Final = {
+            commands.MSG_REGION: config.regionId,
+            commands.TRACE_ON: "true" if config.traceOn else "false",
+        }
+        self._highest_level: Final = len(core.settings.store.messageDelayLevel.split())
+        self._keys_made = 0
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """Give the handler of each code."""
+        return {
+            RequestCode.SEND_MESSAGE: self.send,
+            RequestCode.SEND_MESSAGE_V2: self.send,
+            RequestCode.SEND_BATCH_MESSAGE: self.send,
+        }
+
+    def send(
+        self, command: RemotingCommand, channel: Channel
+    ) -> Response | asyncio.Future[Response | None]:
+        """Store a message, or the members of a batch, and say where."""
+        pick = _pick_long if command.code == RequestCode.SEND_MESSAGE else _pick_short
+        fields = pick(command.ext_fields)
+        topic, queue_id, batch = fields[0], fields[1], fields[7]
+        config = self._topics.get(topic)
+        if config is None or topic in NOT_ALLOWED_SEND:
+            config, refused = self._topic_for(topic, command)
+            if config is None:
+                return self._refuse(refused)
+        if not config.perm & PERM_WRITE:
+            words = f"the topic[{topic}] sending message is forbidden"
+            return self._refuse((ResponseCode.NO_PERMISSION, words))
+        if queue_id >= config.write_queue_count and queue_id >= config.read_queue_count:
+            words = f"request queueId[{queue_id}] is illegal, {topic_text(config)} Producer: "
+            return self._refuse((ResponseCode.INVALID_PARAMETER, words + channel.address))
+        if queue_id < 0:
+            queue_id = self.core.chance.randrange(max(config.write_queue_count, 1))
+        if batch or command.code == RequestCode.SEND_BATCH_MESSAGE:
+            answer = self._store_batch(command, channel, queue_id, fields)
+        else:
+            answer = self._store(command, channel, config, queue_id, fields)
+        if self._fresh and topic in self._fresh:
+            return asyncio.ensure_future(_after(self._fresh[topic], answer))
+        return answer
+
+    def _store(
+        self,
+        command: RemotingCommand,
+        channel: Channel,
+        config: TopicConfig,
+        queue_id: int,
+        fields: tuple[str, int, int, int, int, str | None, int | None, bool | None],
+    ) -> Pending:
+        topic, _, sys_flag, born_timestamp_ms, flag, text, reconsume_times, _ = fields
+        properties = self._writer.parse(text or "")
+        unique_key = properties.get(props.UNIQUE_KEY)
+        if unique_key is None:
+            unique_key = self._new_key()
+            self._writer.add_key(properties, unique_key)
+        if topic[:1] == "%" and topic.startswith(RETRY_PREFIX):
+            config, queue_id, changes = self._to_retry(command, config, queue_id, reconsume_times)
+            topic = config.topic
+            properties.update(changes)
+        if config.filter_type == "MULTI_TAG":
+            sys_flag |= MULTI_TAGS_FLAG
+        reply_queue_id = queue_id
+        if not REDIRECTING_NAMES.isdisjoint(properties):
+            topic, queue_id, sys_flag = self._redirect(
+                topic, queue_id, sys_flag, properties, reconsume_times or 0
+            )
+        core = self.core
+        appended = core.store.append(
+            topic,
+            queue_id,
+            command.body,
+            self._writer.write(properties),
+            core.born_host(channel),
+            born_timestamp_ms=born_timestamp_ms,
+            flag=flag,
+            sys_flag=sys_flag,
+            reconsume_times=reconsume_times or 0,
+        )
+        core.figures.put += 1
+        response = Response(
+            ext_fields={
+                "msgId": f"{core.id_prefix}{appended.physical_offset:016X}",
+                "queueId": str(reply_queue_id),
+                "queueOffset": str(appended.queue_offset),
+                "transactionId": unique_key,
+                **self._reply,
+            }
+        )
+        if self._is_sync and properties.get(WAIT, "true").lower() == "true":
+            return self._when_durable(appended, response)
+        return response
+
+    def _when_durable(
+        self, appended: Appended, response: Response
+    ) -> asyncio.Future[Response | None]:
+        end_offset = appended.physical_offset + appended.store_size
+        return self.core.durable.answer(end_offset, response)
+
+    def _refuse(self, refused: Refused) -> Response:
+        return Response(refused[0], dict(self._reply), remark=refused[1])
+
+    def _topic_for(
+        self, topic: str, command: RemotingCommand
+    ) -> tuple[TopicConfig | None, Refused]:
+        """Make the topic of a message, if it may be made; otherwise say why not."""
+        problem = topic_problem(topic)
+        if problem is not None:
+            return None, (ResponseCode.INVALID_PARAMETER, problem)
+        if topic in NOT_ALLOWED_SEND:
+            words = f"Sending message to topic[{topic}] is forbidden."
+            return None, (ResponseCode.NO_PERMISSION, words)
+        is_long = command.code == RequestCode.SEND_MESSAGE
+        codec = (commands.SEND_MESSAGE if is_long else commands.SEND_MESSAGE_V2).request
+        asked = codec.decode(command.ext_fields)
+        is_retry = topic.startswith(RETRY_PREFIX)
+        sys_flag = 0
+        if asked.unit_mode:
+            sys_flag = UNIT_SUB_FLAG if is_retry else UNIT_FLAG
+        topics = self.core.topics
+        made = topics.create_for_send(
+            topic, asked.default_topic, asked.default_topic_queue_nums, sys_flag
+        )
+        if made is None and is_retry:
+            made = topics.create_for_group(topic, 1, sys_flag)
+        words = f"topic[{topic}] not exist, apply first please!{FAQ}"
+        return made, (ResponseCode.TOPIC_NOT_EXIST, words)
+
+    def _to_retry(
+        self,
+        command: RemotingCommand,
+        config: TopicConfig,
+        queue_id: int,
+        reconsume_times: int | None,
+    ) -> tuple[TopicConfig, int, dict[str, str]]:
+        """Send what failed too often to the dead letters; gives what to change of properties."""
+        name = config.topic[len(RETRY_PREFIX) :]
+        group = self.core.groups.find(name)
+        if group is None:
+            raise SubscriptionGroupMissing(name)
+        most = int(group.get("retryMaxTimes", 16))
+        codec = commands.SEND_MESSAGE_V2 if "b" in command.ext_fields else commands.SEND_MESSAGE
+        asked = codec.request.decode(command.ext_fields)
+        if command.version >= V3_4_9 and asked.max_reconsume_times is not None:
+            most = asked.max_reconsume_times
+        if (reconsume_times or 0) <= most:
+            return config, queue_id, {}
+        dead = self.core.topics.create_for_group(f"{DEAD_LETTER_PREFIX}{name}", 1)
+        return dead, 0, {props.DELAY: "-1"}
+
+    def _redirect(
+        self,
+        topic: str,
+        queue_id: int,
+        sys_flag: int,
+        properties: dict[str, str],
+        reconsume_times: int,
+    ) -> tuple[str, int, int]:
+        """Give where a delayed or half message is stored, and change its properties."""
+        level = read_i32(properties.get(props.DELAY, "0"), props.DELAY)
+        is_half = properties.get(props.TRANSACTION_PREPARED, "").lower() == "true"
+        if is_half and not (reconsume_times > 0 and level > 0):
+            properties[TRANSACTION_ID] = properties[props.UNIQUE_KEY]
+            properties[props.REAL_TOPIC] = topic
+            properties[props.REAL_QUEUE_ID] = str(queue_id)
+            return HALF_TOPIC, 0, sys_flag & ~SYS_FLAG_TRANSACTION_MASK
+        if TIMER_NAMES & properties.keys():
+            raise TimerMissing
+        if level > 0:
+            level = min(level, self._highest_level)
+            properties[props.DELAY] = str(level)
+            properties[props.REAL_TOPIC] = topic
+            properties[props.REAL_QUEUE_ID] = str(queue_id)
+            return SCHEDULE_TOPIC, level - 1, sys_flag
+        return topic, queue_id, sys_flag
+
+    def _store_batch(
+        self,
+        command: RemotingCommand,
+        channel: Channel,
+        queue_id: int,
+        fields: tuple[str, int, int, int, int, str | None, int | None, bool | None],
+    ) -> Pending:
+        topic, _, sys_flag, born_timestamp_ms, _, text, reconsume_times, _ = fields
+        if topic.startswith(RETRY_PREFIX):
+            raise MessageIllegal(f"batch request does not support retry group {topic}")
+        try:
+            members = list(batch_body.decode(command.body))
+        except FormatError as error:
+            raise MessageIllegal(f"the message is illegal: {error}") from None
+        if b"DELAY\x01" in command.body or "DELAY\x01" in (text or ""):
+            _check_no_delay([text or "", *(m.properties.decode(errors="replace") for m in members)])
+        core = self.core
+        appended = core.store.append_batch(
+            topic,
+            queue_id,
+            members,
+            core.born_host(channel),
+            born_timestamp_ms=born_timestamp_ms,
+            sys_flag=sys_flag,
+            reconsume_times=reconsume_times or 0,
+        )
+        core.figures.put += len(appended)
+        prefix = core.id_prefix
+        response = Response(
+            ext_fields={
+                "msgId": ",".join([f"{prefix}{each.physical_offset:016X}" for each in appended]),
+                "queueId": str(queue_id),
+                "queueOffset": str(appended[0].queue_offset),
+                **self._reply,
+            }
+        )
+        if self._is_sync and props.parse(text or "").get(WAIT, "true").lower() == "true":
+            return self._when_durable(appended[-1], response)
+        return response
+
+    def _new_key(self) -> str:
+        """Make a unique key for a message that came without one."""
+        self._keys_made += 1
+        address = self.core.store.options.store_host.address
+        made = UniqueKey.at(
+            self.core.clock(),
+            address,
+            process_id=os.getpid(),
+            client_hash=hash(socket.gethostname()),
+            counter=self._keys_made,
+        )
+        return made.encode()
+
+
+class SubscriptionGroupMissing(MessageIllegal):
+    """A retry topic's group is not there, and may not make itself."""
+
+    code = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+
+    def __init__(self, group: str) -> None:
+        """Take the group."""
+        super().__init__(f"subscription group not exist, {group} {FAQ}")
+
+
+class TimerMissing(MessageIllegal):
+    """A message is to be delivered at any time of its own; only delay levels are kept."""
+
+    code = ResponseCode.SYSTEM_ERROR
+
+    def __init__(self) -> None:
+        """Say it as RocketMQ does."""
+        super().__init__("accurate timer message is not enabled, timerWheelEnable is false")
+
+
+def _check_no_delay(texts: list[str]) -> None:
+    for text in texts:
+        level = props.parse(text).get(props.DELAY, "0")
+        if read_i32(level, props.DELAY) > 0:
+            raise MessageIllegal("a batch has no delayed messages: send them one by one")
+
+
+async def _after(told: asyncio.Future[None], answer: Pending) -> Response | None:
+    """Give an answer once the name servers know the topic."""
+    await asyncio.shield(told)
+    return answer if isinstance(answer, Response) else await answer

@@ -1,0 +1,236 @@
+"""A broker as a whole: opens the store, listens, registers, keeps house, and stops.
+
+======================  =======================================================================
+what                    when
+======================  =======================================================================
+counts are sampled      every second
+delayed messages        every 0.1 s
+consumer offsets        every 5 s, and at the end
+delay offsets           every 10 s, and at the end
+expired files           every 10 s
+registration            at the start, every 30 s, and when a topic changes
+======================  =======================================================================
+"""
+
+import asyncio
+import logging
+import random
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, Self
+
+from rocketlens.broker.client import ClientProcessor
+from rocketlens.broker.config import VIP_DISTANCE, BrokerSettings
+from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.offset import OffsetProcessor
+from rocketlens.broker.pull import PullProcessor
+from rocketlens.broker.query import QueryProcessor
+from rocketlens.broker.registration import Registrar
+from rocketlens.broker.runtime import RuntimeProcessor
+from rocketlens.broker.schedule import Schedule
+from rocketlens.broker.send import SendProcessor
+from rocketlens.broker.topic import TopicProcessor
+from rocketlens.broker.transaction import TransactionProcessor
+from rocketlens.errors import RocketLensError
+from rocketlens.model.message import Host
+from rocketlens.net.channel import Channel, Handler
+from rocketlens.net.server import RemotingServer
+from rocketlens.net.tls import ServerTls
+from rocketlens.store.message_store import MessageStore, StoreOptions, system_clock
+
+_log: Final = logging.getLogger("rocketlens.broker")
+
+SAMPLE_INTERVAL_S: Final = 1.0
+SCHEDULE_INTERVAL_S: Final = 0.1
+PORT_TRIES: Final = 20
+
+
+class BrokerService:
+    """A broker. Made, started and stopped in one event loop; an async context manager.
+
+    ``core`` has its store and tables, and ``address`` where it listens, once it is started.
+    """
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        *,
+        tls: ServerTls | None = None,
+        build_index: bool = True,
+        clock: Callable[[], int] = system_clock,
+        chance: random.Random | None = None,
+    ) -> None:
+        """Prepare; nothing is opened yet. ``build_index`` False leaves index files to others."""
+        self.settings: Final = settings
+        self._build_index: Final = build_index
+        self._clock: Final = clock
+        self._chance: Final = chance or random.Random()  # noqa: S311 - chooses queues
+        self._handlers: Final[dict[int, Handler]] = {}
+        self._tls: Final = tls
+        self._core: BrokerCore | None = None
+        self._server: RemotingServer | None = None
+        self._registrar: Registrar | None = None
+        self._schedule: Schedule | None = None
+        self._timers: Final[dict[str, asyncio.TimerHandle]] = {}
+
+    @property
+    def core(self) -> BrokerCore:
+        """The store and the tables of a started broker."""
+        assert self._core is not None  # noqa: S101 - only while it is started
+        return self._core
+
+    @property
+    def address(self) -> str:
+        """Where clients find it, as ``ip:port``."""
+        return self.core.address
+
+    async def start(self) -> None:
+        """Open the store and listen; registered when this returns.
+
+        :raises StoreLocked: at once, when another process has the store.
+        :raises OSError: when a port is taken, or the store cannot be used.
+        :raises BadInput: when the store does not fit the configuration.
+        """
+        server = RemotingServer(self._handlers, tls=self._tls, on_close=self._closed)
+        self._server = server
+        try:
+            host = self._listen(server)
+            # Nobody is served before the next turn of the loop, by when there are handlers.
+            self._open(host)
+        except BaseException:
+            await server.stop(0)
+            raise
+        core = self.core
+        await core.search.open()
+        self._registrar = Registrar(core)
+        await self._registrar.start()
+        store = self.settings.store
+        self._every(SAMPLE_INTERVAL_S, core.figures.sample)
+        self._every(SCHEDULE_INTERVAL_S, self._deliver)
+        self._every(core.config.flushConsumerOffsetInterval / 1000, core.offsets.save)
+        self._every(core.config.flushDelayOffsetInterval / 1000, core.delay_offsets.save)
+        self._every(store.cleanResourceInterval / 1000, self._clean)
+        _log.info("broker %s listens on %s", core.config.brokerName, core.address)
+
+    async def stop(self) -> None:
+        """Leave the cluster, answer what is under way, and close the store. Once only."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        if self._registrar is not None:
+            await self._registrar.stop()
+            self._registrar = None
+        if self._server is not None:
+            await self._server.stop()
+            self._server = None
+        core, self._core = self._core, None
+        if core is not None:
+            core.search.close()
+            for save in (core.offsets.save, core.delay_offsets.save):
+                _tried("tables could not be written", save)
+            core.store.close()
+
+    async def abandon(self) -> None:
+        """Let go of everything as if this process were killed; for tests."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        if self._server is not None:
+            await self._server.stop(0)
+            self._server = None
+        core, self._core = self._core, None
+        if core is not None:
+            core.search.close()
+            core.store.abandon()
+
+    def _listen(self, server: RemotingServer) -> Host:
+        """Listen on both ports; gives the first."""
+        config = self.settings.broker
+        address = config.listen_address
+        port = config.listenPort or _free_port(address)
+        server.listen(address, port)
+        server.listen(address, port - VIP_DISTANCE)
+        return Host(config.brokerIP1, port)
+
+    def _open(self, host: Host) -> None:
+        """Open the store and make the processors."""
+        options = StoreOptions(store_host=host, build_index=self._build_index)
+        store = MessageStore(
+            self.settings.store_path, self.settings.store, options, clock=self._clock
+        )
+        try:
+            core = BrokerCore(self.settings, store, clock=self._clock, chance=self._chance)
+        except BaseException:
+            store.abandon()
+            raise
+        self._core = core
+        self._schedule = Schedule(core)
+        for processor in (
+            SendProcessor(core),
+            QueryProcessor(core),
+            PullProcessor(core),
+            OffsetProcessor(core),
+            TopicProcessor(core),
+            ClientProcessor(core),
+            TransactionProcessor(core),
+            RuntimeProcessor(core),
+        ):
+            self._handlers.update(processor.handlers())
+
+    def _closed(self, channel: Channel) -> None:
+        if self._core is not None:
+            self._core.closed(channel)
+
+    def _deliver(self) -> None:
+        if self._schedule is not None:
+            self._schedule.deliver_due()
+
+    def _clean(self) -> None:
+        if self.core.store.clean():
+            self.core.search.segments_changed()
+
+    def _every(self, interval_s: float, work: Callable[[], object]) -> None:
+        """Do something again and again; what fails is tried again the next time."""
+        loop = asyncio.get_running_loop()
+        name = f"{getattr(work, '__qualname__', work)}"
+
+        def again() -> None:
+            self._timers[name] = loop.call_later(interval_s, again)
+            _tried(f"{name} failed", work)
+
+        self._timers[name] = loop.call_later(interval_s, again)
+
+    async def __aenter__(self) -> Self:
+        """Start."""
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop."""
+        await self.stop()
+
+
+def _free_port(address: str) -> int:
+    """Give a port that is free now, as is the one two below.
+
+    :raises OSError: when none was found.
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    for _ in range(PORT_TRIES):
+        with socket.create_server((address, 0), family=family) as first:
+            port: int = first.getsockname()[1]
+            with (
+                suppress(OSError, OverflowError),
+                socket.create_server((address, port - VIP_DISTANCE), family=family),
+            ):
+                return port
+    raise OSError(f"found no two free ports on {address}")
+
+
+def _tried(words: str, work: Callable[[], object]) -> None:
+    """Do something whose failure is no reason to stop."""
+    try:
+        work()
+    except (OSError, RocketLensError) as error:
+        _log.warning("%s: %s", words, error)

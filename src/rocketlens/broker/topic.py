@@ -1,0 +1,158 @@
+"""Topics: create or change (17), delete (215), statistics (202), configuration (351).
+
+Creating, changing and deleting are answered when the name servers know. Source:
+``AdminBrokerProcessor``.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.offset import store_time
+from rocketlens.broker.registration import wire_topic
+from rocketlens.broker.registry import MOST_QUEUES, is_system_topic, topic_problem
+from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.store.topics import TopicConfig
+from rocketlens.wire.bodies import schema
+from rocketlens.wire.bodies.stats import MessageQueue, TopicOffset, TopicStatsTable
+from rocketlens.wire.bodies.topic import TopicFilterType
+from rocketlens.wire.codes import RequestCode, ResponseCode
+from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.commands import topic as commands
+from rocketlens.wire.commands.topic import CreateTopicRequest
+
+Pending = Response | asyncio.Future[Response | None]
+
+
+class TopicProcessor:
+    """Keeps topics for operators and tools."""
+
+    def __init__(self, core: BrokerCore) -> None:
+        self.core: Final = core
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """Give the handler of each code."""
+        return {
+            RequestCode.UPDATE_AND_CREATE_TOPIC: self.create,
+            RequestCode.DELETE_TOPIC_IN_BROKER: self.delete,
+            RequestCode.GET_TOPIC_STATS_INFO: self.statistics,
+            RequestCode.GET_TOPIC_CONFIG: self.configuration,
+        }
+
+    def create(self, command: RemotingCommand, _: Channel) -> Pending:
+        """Make a topic, or change it."""
+        asked = commands.UPDATE_AND_CREATE_TOPIC.request.decode(command.ext_fields)
+        problem = _problem(asked)
+        if problem is not None:
+            return Response(ResponseCode.INVALID_PARAMETER, remark=problem)
+        known = self.core.topics.get(asked.topic)
+        attributes = dict(known.attributes) if known else {}
+        if not _change_attributes(attributes, asked.attributes or ""):
+            words = f"attributes {asked.attributes!r:.200}: write +name=value,-name"
+            return Response(ResponseCode.INVALID_PARAMETER, remark=words)
+        made = TopicConfig(
+            asked.topic,
+            asked.read_queue_nums,
+            asked.write_queue_nums,
+            asked.perm,
+            asked.topic_filter_type,
+            asked.topic_sys_flag or 0,
+            asked.order,
+            attributes,
+            dict(known.others) if known else {},
+        )
+        return _when_told(self.core.topics.put(made))
+
+    def delete(self, command: RemotingCommand, _: Channel) -> Pending:
+        """Forget a topic, and how far groups came in it."""
+        topic = commands.DELETE_TOPIC_IN_BROKER.request.decode(command.ext_fields).topic
+        if not topic.strip():
+            words = "The specified topic is blank."
+            return Response(ResponseCode.INVALID_PARAMETER, remark=words)
+        if is_system_topic(topic):
+            words = f"The topic[{topic[:300]}] is conflict with system topic."
+            return Response(ResponseCode.INVALID_PARAMETER, remark=words)
+        told = self.core.topics.remove(topic)
+        for group in self.core.offsets.groups_of(topic):
+            self.core.offsets.remove(group, topic)
+        return _when_told(told)
+
+    def statistics(self, command: RemotingCommand, _: Channel) -> Response:
+        """Give the offsets of all queues of a topic, and when each got its last message."""
+        asked = commands.GET_TOPIC_STATS_INFO.request.decode(command.ext_fields)
+        config = self.core.topics.get(asked.topic)
+        if config is None:
+            words = f"topic[{asked.topic[:300]}] not exist"
+            return Response(ResponseCode.TOPIC_NOT_EXIST, remark=words)
+        table = {
+            MessageQueue(
+                topic=asked.topic, broker_name=self.core.config.brokerName, queue_id=queue_id
+            ): self._offsets(asked.topic, queue_id)
+            for queue_id in range(max(config.write_queue_count, config.read_queue_count))
+        }
+        return Response(body=schema.write(TopicStatsTable(offset_table=table, topic_put_tps=0.0)))
+
+    def _offsets(self, topic: str, queue_id: int) -> TopicOffset:
+        store = self.core.store
+        high = store.max_queue_offset(topic, queue_id)
+        last_ms = store_time(self.core, topic, queue_id, high - 1)
+        return TopicOffset(
+            min_offset=store.min_queue_offset(topic, queue_id),
+            max_offset=high,
+            last_update_timestamp_ms=max(last_ms, 0),
+        )
+
+    def configuration(self, command: RemotingCommand, _: Channel) -> Response:
+        """Give a topic's configuration."""
+        asked = commands.GET_TOPIC_CONFIG.request.decode(command.ext_fields)
+        config = self.core.topics.get(asked.topic)
+        if config is None:
+            words = f"No topic in this broker. topic: {asked.topic[:300]}"
+            return Response(ResponseCode.TOPIC_NOT_EXIST, remark=words)
+        return Response(body=schema.write(wire_topic(config)))
+
+
+def _problem(asked: CreateTopicRequest) -> str | None:
+    """Say why a topic cannot be made like this; None when it can."""
+    problem = topic_problem(asked.topic)
+    if problem is not None:
+        return problem
+    if is_system_topic(asked.topic):
+        return f"The topic[{asked.topic}] is conflict with system topic."
+    for name, count in (
+        ("readQueueNums", asked.read_queue_nums),
+        ("writeQueueNums", asked.write_queue_nums),
+    ):
+        if not 0 <= count <= MOST_QUEUES:
+            return f"{name} {count}: give 0 to {MOST_QUEUES}"
+    if not 0 <= asked.perm <= 7:
+        return f"perm {asked.perm}: give 0 to 7"
+    if asked.topic_filter_type not in TopicFilterType.__members__:
+        return f"topicFilterType {asked.topic_filter_type[:60]!r}: SINGLE_TAG or MULTI_TAG"
+    return None
+
+
+def _change_attributes(attributes: dict[str, str], text: str) -> bool:
+    """Apply ``+name=value,-name`` to attributes; False when it is written otherwise."""
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        name, equals, value = part[1:].partition("=")
+        if part[0] == "+" and name and equals:
+            attributes[name] = value
+        elif part[0] == "-" and name and not equals:
+            attributes.pop(name, None)
+        else:
+            return False
+    return True
+
+
+def _when_told(told: asyncio.Future[None] | None) -> Pending:
+    """Answer when the name servers know."""
+    if told is None:
+        return Response()
+    return asyncio.ensure_future(_after(told))
+
+
+async def _after(told: asyncio.Future[None]) -> Response | None:
+    await asyncio.shield(told)
+    return Response()

@@ -1,0 +1,146 @@
+"""The end of a transaction (37).
+
+A commit stores the half message again, in its real topic, with the half's physical offset in
+``prepared_transaction_offset``; a rollback stores nothing. Both leave a mark in
+RMQ_SYS_TRANS_OP_HALF_TOPIC: tag ``d``, and the half's queue offset as text. Source:
+``EndTransactionProcessor``, ``TransactionalMessageServiceImpl``.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from rocketlens.broker.core import BrokerCore, packed_host
+from rocketlens.broker.properties import TRANSACTION_ID
+from rocketlens.broker.registry import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC
+from rocketlens.errors import RecordError
+from rocketlens.formats import commitlog_record
+from rocketlens.formats.commitlog_record import SYS_FLAG_COMMIT, SYS_FLAG_TRANSACTION_MASK, Record
+from rocketlens.model import properties as props
+from rocketlens.model.java import decode_utf8
+from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.store.queue_append import QueueWriter
+from rocketlens.wire.codes import RequestCode, ResponseCode
+from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.commands import transaction as commands
+from rocketlens.wire.commands.header_table import read_i32
+from rocketlens.wire.commands.transaction import COMMIT, ROLLBACK, EndTransactionRequest
+
+_MARK_PROPERTIES: Final = b"WAIT\x01true\x02TAGS\x01d\x02"
+
+
+class TransactionProcessor:
+    """Ends transactions."""
+
+    def __init__(self, core: BrokerCore) -> None:
+        self.core: Final = core
+        self._highest_level: Final = len(core.settings.store.messageDelayLevel.split())
+        self._marks_read_to = 0
+        self._ended: Final[set[int]] = set()
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """Give the handler of each code."""
+        return {RequestCode.END_TRANSACTION: self.end}
+
+    def end(self, command: RemotingCommand, _: Channel) -> Response:
+        """Commit or roll back; unknown leaves it open."""
+        asked = commands.END_TRANSACTION.request.decode(command.ext_fields)
+        if asked.commit_or_rollback not in (COMMIT, ROLLBACK):
+            return Response()
+        half = self._half(asked.commit_log_offset)
+        refused = _refusal(half, asked)
+        if half is None or refused is not None:
+            return Response(ResponseCode.SYSTEM_ERROR, remark=refused)
+        if not self._is_ended(half.queue_offset):
+            if asked.commit_or_rollback == COMMIT:
+                self._commit(half)
+            self._mark(half.queue_offset)
+        return Response()
+
+    def _half(self, physical_offset: int) -> Record | None:
+        """Give the half message at an offset; None when there is none."""
+        content = self.core.store.record(physical_offset, 0)
+        if content is None:
+            return None
+        try:
+            record = commitlog_record.decode(content, physical_offset=physical_offset)
+        except RecordError:
+            return None
+        queue = self._queue(HALF_TOPIC)
+        if record.topic != HALF_TOPIC or record.queue_id or queue is None:
+            return None
+        entry = queue.entry(record.queue_offset) if record.queue_offset >= 0 else None
+        return record if entry and entry.physical_offset == physical_offset else None
+
+    def _queue(self, topic: str) -> QueueWriter | None:
+        return self.core.store.queue(topic, 0)
+
+    def _is_ended(self, half_queue_offset: int) -> bool:
+        """Say whether a half message has its mark: an end that comes twice is done once."""
+        queue = self._queue(OP_HALF_TOPIC)
+        while queue is not None and self._marks_read_to < queue.next_offset:
+            entry = queue.entry(self._marks_read_to)
+            self._marks_read_to += 1
+            if entry is not None and not entry.is_filler:
+                content = self.core.store.record(entry.physical_offset, entry.store_size)
+                self._ended.update(_offsets_of(content))
+        return half_queue_offset in self._ended
+
+    def _commit(self, half: Record) -> None:
+        properties = props.parse(decode_utf8(half.properties))
+        topic = properties.pop(props.REAL_TOPIC)
+        queue_id = read_i32(properties.pop(props.REAL_QUEUE_ID), props.REAL_QUEUE_ID)
+        level = min(read_i32(properties.get(props.DELAY, "0"), props.DELAY), self._highest_level)
+        if level > 0:
+            properties[props.REAL_TOPIC] = topic
+            properties[props.REAL_QUEUE_ID] = str(queue_id)
+            topic, queue_id = SCHEDULE_TOPIC, level - 1
+        self.core.store.append(
+            topic,
+            queue_id,
+            half.body,
+            props.format_properties(props.java_order(properties)).encode(),
+            packed_host(half.born_host),
+            born_timestamp_ms=half.born_timestamp_ms,
+            flag=half.flag,
+            sys_flag=half.sys_flag & ~SYS_FLAG_TRANSACTION_MASK | SYS_FLAG_COMMIT,
+            reconsume_times=half.reconsume_times,
+            prepared_transaction_offset=half.physical_offset,
+        )
+        self.core.figures.put += 1
+
+    def _mark(self, half_queue_offset: int) -> None:
+        """Note durably that a half message needs nothing any more."""
+        self.core.store.append(
+            OP_HALF_TOPIC,
+            0,
+            f"{half_queue_offset},".encode(),
+            _MARK_PROPERTIES,
+            self.core.store_host,
+            born_timestamp_ms=self.core.clock(),
+        )
+
+
+def _refusal(half: Record | None, asked: EndTransactionRequest) -> str | None:
+    """Say in RocketMQ's words why a transaction cannot be ended; None when it can."""
+    if half is None:
+        return "Find prepared transaction message failed"
+    properties = props.parse(decode_utf8(half.properties))
+    if properties.get(props.PRODUCER_GROUP) != asked.producer_group:
+        return "The producer group wrong"
+    if half.queue_offset != asked.tran_state_table_offset:
+        return "The transaction state table offset wrong"
+    if asked.transaction_id and properties.get(TRANSACTION_ID) not in (None, asked.transaction_id):
+        return "The commit log offset wrong"
+    return None
+
+
+def _offsets_of(content: memoryview | None) -> list[int]:
+    """Read the half messages that a mark names: ``0`` in RocketMQ 4, ``0,1,`` in 5."""
+    if content is None:
+        return []
+    try:
+        record = commitlog_record.decode(content)
+    except RecordError:
+        return []
+    words = record.body.decode(errors="replace").split(",")
+    return [int(word) for word in words if word.isascii() and word.isdigit()]
