@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from rocketlens import limits
-from rocketlens.formats.commitlog_record import MAGIC_BLANK, SIZE_AND_MAGIC
-from rocketlens.store import fs
+from rocketlens.formats.commitlog_record import MAGIC_BLANK, SIZE_AND_MAGIC, Reason
+from rocketlens.store import fs, resync
 from rocketlens.store.commitlog import CommitLog, Segment
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Ending(StrEnum):
     CLOSED = "closed"
     """At the filler that closes the segment."""
     OPEN = "open"
-    """At bytes that are no record, with no record after them in this range."""
+    """At bytes that are no record, with no record after them in this segment."""
 
 
 @dataclass(slots=True)
@@ -147,6 +147,7 @@ class RangeReader:
         self._base = log_range.base_offset
         self._entries = entries
         self._with_tags = with_tags
+        self._log: CommitLog | None = None
 
     def __iter__(self) -> "Iterator[Rows]":
         """Give arrays of RECORD_DTYPE, in log order; each is overwritten by the next."""
@@ -210,8 +211,7 @@ class RangeReader:
     def after(self, position: int, stop: int) -> int | None:
         """Give the next record behind bad bytes at ``position``; None ends the range.
 
-        Where the size word of the bad record still leads to a record, that is the next one; a
-        record embedded in the bad one's body is then not taken for real.
+        That record is found as the reader without Spark finds it.
         """
         walked = self.walked
         size, magic = _size_and_magic(self._content, position)
@@ -219,11 +219,7 @@ class RangeReader:
             walked.next_position, walked.ending = position, Ending.CLOSED
             return None
         reason = _reason(self._content, position, size, magic)
-        after = position + size
-        if size > 0 and _is_sound(self._content, self._base, after):
-            following: int | None = after
-        else:
-            following = _find(self._content, self._base, position + 1, stop)
+        following = self._next_record(position, is_unwritten=reason == NOTHING_WRITTEN)
         if following is None:
             walked.next_position, walked.ending, walked.reason = position, Ending.OPEN, reason
             return None
@@ -232,6 +228,18 @@ class RangeReader:
             self._end(following)
             return None
         return following
+
+    def _next_record(self, position: int, *, is_unwritten: bool) -> int | None:
+        """Give the next record of this segment, if there is one."""
+        if position >= len(self._content):
+            return None
+        if self._log is None:
+            self._log = CommitLog(Path(self.walked.log_range.path).parent)
+        reason = Reason.END if is_unwritten else Reason.MAGIC
+        found = resync.next_record(self._log, self._base + position, reason)
+        if found is None or found >= self._base + len(self._content):
+            return None
+        return found - self._base
 
     def _note(self, start: int, stop: int, reason: str) -> None:
         self.walked.damage_count += 1
@@ -269,16 +277,6 @@ def _find(content: "Bytes", base_offset: int, start: int, stop: int) -> int | No
 
 def _is_record(content: "Bytes", base_offset: int, position: int) -> bool:
     return _find(content, base_offset, position, position + 1) == position
-
-
-def _is_sound(content: "Bytes", base_offset: int, position: int) -> bool:
-    """Say whether a record or the segment's closing filler is at ``position``."""
-    left = len(content) - position
-    if left < SIZE_AND_MAGIC.size:
-        return False
-    return _size_and_magic(content, position) == (left, MAGIC_BLANK) or _is_record(
-        content, base_offset, position
-    )
 
 
 class HasWalked(Protocol):
@@ -341,25 +339,15 @@ def _stitch_segment(
     stitched: Stitched[Result], results: Sequence[Result], again: Callable[[LogRange], Result]
 ) -> Walked:
     """Follow one segment from its first byte; how the last of its walks that counts ended."""
-    base = results[0].walked.log_range.base_offset
     before = Walked(results[0].walked.log_range, ending=Ending.RECORD)
     for result in results:
         walked, position = result.walked, before.next_position
-        start, stop = walked.log_range.start, walked.log_range.stop
-        if before.ending is Ending.CLOSED:
+        if before.ending is not Ending.RECORD:
             break
-        if before.ending is Ending.RECORD:
-            if position >= stop:
-                continue
-            if walked.first != position and not walked.log_range.known:
-                result = again(walked.log_range._replace(start=position, known=True))  # noqa: PLW2901
-        elif walked.first is not None and walked.first <= position:
-            result = again(walked.log_range._replace(start=max(position + 1, start)))  # noqa: PLW2901
-        if before.ending is Ending.OPEN:
-            if result.walked.first is None:
-                continue
-            found = base + result.walked.first
-            stitched.note(Damage(base + position, found, before.reason))
+        if position >= walked.log_range.stop:
+            continue
+        if walked.first != position and not walked.log_range.known:
+            result = again(walked.log_range._replace(start=position, known=True))  # noqa: PLW2901
         stitched.results.append(result)
         before = result.walked
     return before
@@ -388,7 +376,7 @@ def open_range(log_range: LogRange) -> "tuple[fs.MappedFile, Bytes]":
 
 def true_start(log_range: LogRange, content: "Bytes") -> LogRange | None:
     """Give the range again with its start where its first record is, as a walk from the segment's
-    first byte finds it; None when the segment was closed before.
+    first byte finds it; None when the segment's last record is before it.
 
     Steps over the headers of all records before the range: about 50 ms a GiB once it is in memory.
     """
@@ -403,12 +391,9 @@ def true_start(log_range: LogRange, content: "Bytes") -> LogRange | None:
             break
         following = reader.after(position, start)
         if following is None:
-            walked = reader.walked
-            if walked.ending is Ending.CLOSED:
+            if reader.walked.ending is not Ending.RECORD:
                 return None
-            if walked.ending is Ending.OPEN:
-                return log_range._replace(known=False)
-            following = walked.next_position
+            following = reader.walked.next_position
         position = following
     return log_range._replace(start=position, known=True)
 
