@@ -1,0 +1,222 @@
+"""What a name server answers: one method for each request code."""
+
+import zlib
+from collections.abc import Callable
+from typing import Final
+
+from rocketlens.namesrv import commands, register_body
+from rocketlens.namesrv.kv import ORDER_TOPIC_CONFIG, KvConfig
+from rocketlens.namesrv.routes import RouteTable
+from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.wire.bodies import schema
+from rocketlens.wire.bodies.key_value import KvTable
+from rocketlens.wire.bodies.route import TopicRouteData
+from rocketlens.wire.bodies.topic import DataVersion
+from rocketlens.wire.codes import RequestCode, ResponseCode
+from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.commands import namesrv
+
+FAQ: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+CRC_MASK: Final = 0x7FFFFFFF
+
+SUCCESS: Final = Response()
+
+
+class Processors:
+    """Answers from the tables; everything is done at once, nothing waits.
+
+    Routes and clusters are written as plain JSON with integer keys in quotes, whatever the
+    version of who asks: clients that get them unquoted from RocketMQ (before 4.9.4) read both.
+    """
+
+    def __init__(
+        self,
+        routes: RouteTable,
+        kv: KvConfig,
+        clock: Callable[[], float],
+        *,
+        order_message_enable: bool,
+        return_order_topic_config_to_broker: bool,
+        configuration: str,
+    ) -> None:
+        self.routes: Final = routes
+        self.kv: Final = kv
+        self._clock: Final = clock
+        self._order_message_enable: Final = order_message_enable
+        self._return_order_topic_config: Final = return_order_topic_config_to_broker
+        self._configuration: Final = configuration
+
+    def handlers(self) -> dict[int, Handler]:
+        """Give the method for each code."""
+        routes = self.routes
+        return {
+            RequestCode.PUT_KV_CONFIG: self.put_kv,
+            RequestCode.GET_KV_CONFIG: self.get_kv,
+            RequestCode.DELETE_KV_CONFIG: self.delete_kv,
+            RequestCode.GET_KVLIST_BY_NAMESPACE: self.list_kv,
+            RequestCode.REGISTER_BROKER: self.register_broker,
+            RequestCode.UNREGISTER_BROKER: self.unregister_broker,
+            RequestCode.QUERY_DATA_VERSION: self.query_data_version,
+            RequestCode.BROKER_HEARTBEAT: self.broker_heartbeat,
+            RequestCode.GET_BROKER_MEMBER_GROUP: self.broker_member_group,
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: self.route,
+            RequestCode.GET_BROKER_CLUSTER_INFO: lambda _, __: _listed(routes.cluster_info()),
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: (
+                lambda _, __: _listed(routes.all_topics())
+            ),
+            RequestCode.GET_TOPICS_BY_CLUSTER: self.topics_of_cluster,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: (
+                lambda _, __: _listed(routes.system_topics())
+            ),
+            RequestCode.GET_UNIT_TOPIC_LIST: (
+                lambda _, __: _listed(routes.unit_topics(unit=True, unit_sub=None))
+            ),
+            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: (
+                lambda _, __: _listed(routes.unit_topics(unit=None, unit_sub=True))
+            ),
+            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: (
+                lambda _, __: _listed(routes.unit_topics(unit=False, unit_sub=True))
+            ),
+            RequestCode.REGISTER_TOPIC_IN_NAMESRV: self.register_topic,
+            RequestCode.DELETE_TOPIC_IN_NAMESRV: self.delete_topic,
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER: self.wipe_write_permission,
+            RequestCode.ADD_WRITE_PERM_OF_BROKER: self.add_write_permission,
+            RequestCode.GET_NAMESRV_CONFIG: self.get_configuration,
+            RequestCode.UPDATE_NAMESRV_CONFIG: self.update_configuration,
+        }
+
+    def put_kv(self, command: RemotingCommand, _: Channel) -> Response:
+        """100: keep a value."""
+        fields = namesrv.PUT_KV_CONFIG.request.decode(command.ext_fields)
+        self.kv.put(fields.namespace, fields.key, fields.value)
+        return SUCCESS
+
+    def get_kv(self, command: RemotingCommand, _: Channel) -> Response:
+        """101: give a value."""
+        fields = namesrv.GET_KV_CONFIG.request.decode(command.ext_fields)
+        value = self.kv.get(fields.namespace, fields.key)
+        if value is None:
+            remark = f"No config item, Namespace: {fields.namespace} Key: {fields.key}"
+            return Response(ResponseCode.QUERY_NOT_FOUND, remark=remark)
+        made = namesrv.GetKvConfigResponse(value=value)
+        return Response(ext_fields=namesrv.GET_KV_CONFIG.response.encode(made))
+
+    def delete_kv(self, command: RemotingCommand, _: Channel) -> Response:
+        """102: forget a value."""
+        fields = namesrv.DELETE_KV_CONFIG.request.decode(command.ext_fields)
+        self.kv.delete(fields.namespace, fields.key)
+        return SUCCESS
+
+    def list_kv(self, command: RemotingCommand, _: Channel) -> Response:
+        """219: give a namespace."""
+        fields = namesrv.GET_KVLIST_BY_NAMESPACE.request.decode(command.ext_fields)
+        table = self.kv.namespace(fields.namespace)
+        if table is None:
+            remark = f"No config item, Namespace: {fields.namespace}"
+            return Response(ResponseCode.QUERY_NOT_FOUND, remark=remark)
+        return _listed(KvTable(table=table))
+
+    def register_broker(self, command: RemotingCommand, channel: Channel) -> Response:
+        """103: take a broker in, with its topics."""
+        fields = namesrv.REGISTER_BROKER.request.decode(command.ext_fields)
+        if fields.body_crc32 and zlib.crc32(command.body) & CRC_MASK != fields.body_crc32:
+            return Response(ResponseCode.SYSTEM_ERROR, remark="crc32 not match")
+        body = register_body.decode(
+            command.body, compressed=fields.compressed, version=command.version
+        )
+        registered = self.routes.register(fields, body, channel, self._clock())
+        if registered is None:
+            return Response(ResponseCode.SYSTEM_ERROR, remark="register broker failed")
+        order = self.kv.namespace(ORDER_TOPIC_CONFIG) if self._return_order_topic_config else None
+        return Response(
+            ext_fields=namesrv.REGISTER_BROKER.response.encode(registered),
+            body=b"" if order is None else schema.write(KvTable(table=order)),
+        )
+
+    def unregister_broker(self, command: RemotingCommand, _: Channel) -> Response:
+        """104: let a broker go."""
+        fields = namesrv.UNREGISTER_BROKER.request.decode(command.ext_fields)
+        self.routes.unregister(fields.cluster_name, fields.broker_addr, fields.broker_name)
+        return SUCCESS
+
+    def query_data_version(self, command: RemotingCommand, _: Channel) -> Response:
+        """322: say whether a broker's topics changed since it registered."""
+        fields = commands.QUERY_DATA_VERSION.request.decode(command.ext_fields)
+        known = self.routes.data_version(fields.cluster_name, fields.broker_addr)
+        changed = known is None or known != schema.read(DataVersion, command.body)
+        self.routes.heard_of(fields.cluster_name, fields.broker_addr, self._clock())
+        made = commands.QueryDataVersionResponse(changed=changed)
+        return Response(
+            ext_fields=commands.QUERY_DATA_VERSION.response.encode(made),
+            body=b"" if known is None else schema.write(known),
+        )
+
+    def broker_heartbeat(self, command: RemotingCommand, _: Channel) -> Response:
+        """904: note that a broker is alive."""
+        fields = commands.BROKER_HEARTBEAT.request.decode(command.ext_fields)
+        self.routes.heard_of(fields.cluster_name, fields.broker_addr, self._clock())
+        return SUCCESS
+
+    def broker_member_group(self, command: RemotingCommand, _: Channel) -> Response:
+        """901: give the brokers of one name."""
+        fields = commands.GET_BROKER_MEMBER_GROUP.request.decode(command.ext_fields)
+        group = commands.BrokerMemberGroup(
+            cluster=fields.cluster_name,
+            broker_name=fields.broker_name,
+            broker_addrs=self.routes.member_addrs(fields.broker_name),
+        )
+        return _listed(commands.BrokerMemberGroupAnswer(broker_member_group=group))
+
+    def route(self, command: RemotingCommand, _: Channel) -> Response:
+        """105: say where a topic is."""
+        topic = namesrv.GET_ROUTEINFO_BY_TOPIC.request.decode(command.ext_fields).topic
+        order = self.kv.get(ORDER_TOPIC_CONFIG, topic) if self._order_message_enable else None
+        route = self.routes.route(topic, order)
+        if route is None:
+            remark = f"No topic route info in name server for the topic: {topic}{FAQ}"
+            return Response(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
+        return _listed(route)
+
+    def topics_of_cluster(self, command: RemotingCommand, _: Channel) -> Response:
+        """224: give the topics of a cluster."""
+        fields = namesrv.GET_TOPICS_BY_CLUSTER.request.decode(command.ext_fields)
+        return _listed(self.routes.topics_of_cluster(fields.cluster))
+
+    def register_topic(self, command: RemotingCommand, _: Channel) -> Response:
+        """217: take one topic's queues in."""
+        topic = commands.REGISTER_TOPIC_IN_NAMESRV.request.decode(command.ext_fields).topic
+        self.routes.register_topic(topic, schema.read(TopicRouteData, command.body).queue_datas)
+        return SUCCESS
+
+    def delete_topic(self, command: RemotingCommand, _: Channel) -> Response:
+        """216: forget a topic."""
+        fields = namesrv.DELETE_TOPIC_IN_NAMESRV.request.decode(command.ext_fields)
+        self.routes.delete_topic(fields.topic, fields.cluster_name)
+        return SUCCESS
+
+    def wipe_write_permission(self, command: RemotingCommand, _: Channel) -> Response:
+        """205: let no topic of a broker be written."""
+        fields = commands.WIPE_WRITE_PERM_OF_BROKER.request.decode(command.ext_fields)
+        count = self.routes.wipe_write_permission(fields.broker_name)
+        made = commands.WipeWritePermissionResponse(wipe_topic_count=count)
+        return Response(ext_fields=commands.WIPE_WRITE_PERM_OF_BROKER.response.encode(made))
+
+    def add_write_permission(self, command: RemotingCommand, _: Channel) -> Response:
+        """327: let all topics of a broker be read and written."""
+        fields = commands.ADD_WRITE_PERM_OF_BROKER.request.decode(command.ext_fields)
+        count = self.routes.add_write_permission(fields.broker_name)
+        made = commands.AddWritePermissionResponse(add_topic_count=count)
+        return Response(ext_fields=commands.ADD_WRITE_PERM_OF_BROKER.response.encode(made))
+
+    def get_configuration(self, _: RemotingCommand, __: Channel) -> Response:
+        """319: give the configuration as a Java properties file."""
+        return Response(body=self._configuration.encode())
+
+    def update_configuration(self, _: RemotingCommand, __: Channel) -> Response:
+        """318: refuse; nothing is configured from afar, where anyone could."""
+        return Response(ResponseCode.NO_PERMISSION, remark="Can not update config in black list.")
+
+
+def _listed(body: object) -> Response:
+    """Succeed with a JSON body."""
+    return Response(body=schema.write(body))

@@ -1,0 +1,124 @@
+"""The body of a broker's registration (103), plain or compressed.
+
+Plain it is the JSON of a RegisterBrokerBody; brokers older than 3.0.11 send its
+``topicConfigSerializeWrapper`` alone. Compressed it is one zlib stream of:
+
+=========  =====================================================================================
+type       field
+=========  =====================================================================================
+i32+n      dataVersion, JSON
+i32        number of topics
+i32+n      each topic: ``topicName readQueueNums writeQueueNums perm topicFilterType``, with
+           blanks between; 5.x adds the attributes as JSON, if there are any
+i32+n      filterServerList, JSON
+i32        5.x: number of static topic mappings, and then each as i32+n JSON
+=========  =====================================================================================
+
+All integers big endian. Drawbacks to know: the topics' other fields (topicSysFlag, order) are not
+in it. Source: ``RegisterBrokerBody``, ``TopicConfig.encode``.
+"""
+
+import struct
+import zlib
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.errors import CommandBodyError
+from rocketlens.wire.bodies import schema
+from rocketlens.wire.bodies.topic import (
+    DataVersion,
+    RegisterBrokerBody,
+    TopicConfig,
+    TopicConfigTable,
+    TopicFilterType,
+)
+from rocketlens.wire.codes import version_number
+from rocketlens.wire.commands.header_table import read_i32
+from rocketlens.wire.json_text import loads
+
+V3_0_11: Final = version_number("V3_0_11")
+LENGTH: Final = struct.Struct(">i")
+
+
+def decode(
+    content: bytes, *, compressed: bool = False, version: int = V3_0_11
+) -> RegisterBrokerBody:
+    """Read a registration; ``version`` is that of the command it came with.
+
+    :raises CommandBodyError: when it is not one, or grows beyond JSON_BODY_BYTES.
+    """
+    if not content:
+        return RegisterBrokerBody()
+    if version < V3_0_11:
+        return RegisterBrokerBody(topic_config_table=schema.read(TopicConfigTable, content))
+    if compressed:
+        return _Parts(_inflate(content)).read()
+    return schema.read(RegisterBrokerBody, content)
+
+
+def _inflate(content: bytes) -> bytes:
+    stream = zlib.decompressobj()
+    try:
+        plain = stream.decompress(content, limits.JSON_BODY_BYTES)
+    except zlib.error as error:
+        raise CommandBodyError(
+            f"a registration that is not compressed as it says: {error}"
+        ) from None
+    if not stream.eof:
+        raise CommandBodyError(
+            f"a compressed registration that is cut short, or over {limits.JSON_BODY_BYTES} bytes"
+        )
+    return plain
+
+
+class _Parts:
+    """Reads what is in a compressed registration, one part after another."""
+
+    def __init__(self, plain: bytes) -> None:
+        self.plain = plain
+        self.cursor = 0
+
+    def read(self) -> RegisterBrokerBody:
+        version = schema.read(DataVersion, self._part())
+        topics: dict[str, TopicConfig] = {}
+        for _ in range(self._number()):
+            topic = _topic_of(self._part())
+            topics[topic.topic_name] = topic
+        servers = loads(self._part(), CommandBodyError)
+        if type(servers) is not list or not all(type(each) is str for each in servers):
+            raise CommandBodyError("the filter servers of a registration are no list of addresses")
+        # Static topic mappings follow in 5.x; a name server's clients do not ask for them.
+        return RegisterBrokerBody(
+            topic_config_table=TopicConfigTable(data_version=version, topic_config_table=topics),
+            filter_server_list=tuple(servers),
+        )
+
+    def _number(self) -> int:
+        """Read a count or length, which is no more than the bytes that are left."""
+        if len(self.plain) - self.cursor < LENGTH.size:
+            raise CommandBodyError("a compressed registration ends too early")
+        number: int = LENGTH.unpack_from(self.plain, self.cursor)[0]
+        self.cursor += LENGTH.size
+        if not 0 <= number <= len(self.plain) - self.cursor:
+            raise CommandBodyError(f"a compressed registration has a length of {number}")
+        return number
+
+    def _part(self) -> bytes:
+        start = self.cursor + LENGTH.size
+        self.cursor = start + self._number()
+        return self.plain[start : self.cursor]
+
+
+def _topic_of(encoded: bytes) -> TopicConfig:
+    try:
+        words = encoded.decode().split(" ")
+        name, read_queue_nums, write_queue_nums, perm, filter_type = words[:5]
+        return TopicConfig(
+            topic_name=name,
+            read_queue_nums=read_i32(read_queue_nums),
+            write_queue_nums=read_i32(write_queue_nums),
+            perm=read_i32(perm),
+            topic_filter_type=TopicFilterType[filter_type],
+        )
+    except (ValueError, KeyError) as error:
+        raise CommandBodyError(f"a topic of a compressed registration: {error}") from None

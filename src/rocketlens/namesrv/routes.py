@@ -1,0 +1,390 @@
+"""The tables of a name server: pure, its clock an argument.
+
+Rules, as RocketMQ has them. A broker's topics are (re)written when its broker id is new there, its
+DataVersion changed, or they are missing here. Only the master writes them, or, where brokers allow
+slaves to act for it, the slave with the smallest id, and then read-only. Topics that are missing
+in a later registration stay. A broker is dropped when it says so, when its channel closes, and
+when it has not registered (or sent a heartbeat) in 120 s; with the last broker of a name go its
+topics. Source: ``RouteInfoManager``.
+"""
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.errors import BadInput
+from rocketlens.wire.bodies.route import (
+    BrokerData,
+    ClusterInfo,
+    QueueData,
+    TopicList,
+    TopicRouteData,
+)
+from rocketlens.wire.bodies.topic import DataVersion, RegisterBrokerBody, TopicConfig
+from rocketlens.wire.commands.namesrv import RegisterBrokerRequest, RegisterBrokerResponse
+
+MASTER_ID: Final = 0
+EXPIRY_S: Final = 120.0
+"""Seconds after which a broker that is not heard of is dropped, unless it asks for others."""
+
+READ: Final = 4
+WRITE: Final = 2
+"""Bits of ``perm``."""
+
+UNIT_FLAG: Final = 1
+UNIT_SUB_FLAG: Final = 2
+"""Bits of ``topic_sys_flag``."""
+
+BrokerKey = tuple[str, str]
+"""Cluster and address."""
+
+
+@dataclass(slots=True)
+class _Live:
+    """A broker that has registered."""
+
+    broker_name: str
+    ha_server_addr: str
+    data_version: DataVersion
+    channel: Hashable
+    last_heard_s: float
+    expiry_s: float
+    filter_servers: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Name:
+    """The brokers of one name."""
+
+    cluster: str
+    enable_acting_master: bool = False
+    broker_addrs: dict[int, str] = field(default_factory=dict)
+
+
+class RouteTable:
+    """Which brokers there are, and which topics they have. Times are seconds of any one clock."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, dict[str, QueueData]] = {}
+        """Topic to broker name to queues."""
+        self._names: dict[str, _Name] = {}
+        self._clusters: dict[str, dict[str, None]] = {}
+        """Cluster to broker names, in the order of their arrival."""
+        self._live: dict[BrokerKey, _Live] = {}
+        self._channels: dict[Hashable, set[BrokerKey]] = {}
+        self._queue_datas = 0
+
+    def register(
+        self,
+        request: RegisterBrokerRequest,
+        body: RegisterBrokerBody,
+        channel: Hashable,
+        now_s: float,
+    ) -> RegisterBrokerResponse | None:
+        """Take a broker's registration in; O(its topics).
+
+        None when it is refused: a broker that is not known yet and has exactly one topic is
+        about to register that topic alone, too early. Nothing is changed then, nor when another
+        broker holds the same id with a later state.
+
+        :raises BadInput: when a name is too long, or there is no room for more.
+        """
+        name, address = request.broker_name, request.broker_addr
+        key = request.cluster_name, address
+        version = body.topic_config_table.data_version
+        topics = body.topic_config_table.topic_config_table.values()
+        known = self._names.get(name)
+        addrs = {
+            broker_id: each
+            for broker_id, each in (known.broker_addrs if known else {}).items()
+            if each != address or broker_id == request.broker_id
+        }
+        if self._is_superseded(
+            request.cluster_name, addrs.get(request.broker_id), address, version
+        ):
+            self._forget_live(key)
+            return RegisterBrokerResponse()
+        is_new = request.broker_id not in addrs
+        if is_new and len(topics) == 1:
+            return None
+        self._check_room(request, topics)
+        addrs[request.broker_id] = address
+        entry = known or _Name(request.cluster_name)
+        entry.broker_addrs = addrs
+        entry.enable_acting_master = bool(request.enable_acting_master)
+        self._names[name] = entry
+        self._clusters.setdefault(request.cluster_name, {})[name] = None
+        before = self._live.get(key)
+        changed = is_new or before is None or before.data_version != version
+        self._write_topics(request, topics, entry, changed=changed)
+        self._forget_live(key)
+        self._live[key] = _Live(
+            name,
+            request.ha_server_addr,
+            version,
+            channel,
+            now_s,
+            EXPIRY_S
+            if request.heartbeat_timeout_ms is None
+            else request.heartbeat_timeout_ms / 1000,
+            body.filter_server_list,
+        )
+        self._channels.setdefault(channel, set()).add(key)
+        return self._registered(request, entry)
+
+    def unregister(self, cluster: str, address: str, broker_name: str) -> None:
+        """Drop a broker; nothing happens when it is not known."""
+        self._forget_live((cluster, address))
+        name = self._names.get(broker_name)
+        if name is None:
+            return
+        name.broker_addrs = {
+            broker_id: each for broker_id, each in name.broker_addrs.items() if each != address
+        }
+        if not name.broker_addrs:
+            del self._names[broker_name]
+            for each, names in list(self._clusters.items()):
+                names.pop(broker_name, None)
+                if not names:
+                    del self._clusters[each]
+            self._drop_topics([broker_name], list(self._topics))
+        elif name.enable_acting_master and min(name.broker_addrs) != MASTER_ID:
+            self._set_perm(broker_name, lambda perm: perm & ~WRITE)
+
+    def heard_of(self, cluster: str, address: str, now_s: float) -> None:
+        """Note that a broker is alive."""
+        live = self._live.get((cluster, address))
+        if live is not None:
+            live.last_heard_s = now_s
+
+    def channel_closed(self, channel: Hashable) -> list[str]:
+        """Drop the brokers that registered last over this channel; give their addresses."""
+        gone = list(self._channels.get(channel, ()))
+        for cluster, address in gone:
+            self.unregister(cluster, address, self._live[cluster, address].broker_name)
+        return [address for _, address in gone]
+
+    def expire(self, now_s: float) -> list[Hashable]:
+        """Drop the brokers that were not heard of; give their channels, which are to be closed."""
+        expired = [
+            (key, live)
+            for key, live in self._live.items()
+            if now_s - live.last_heard_s > live.expiry_s
+        ]
+        for (cluster, address), live in expired:
+            self.unregister(cluster, address, live.broker_name)
+        return [live.channel for _, live in expired]
+
+    def data_version(self, cluster: str, address: str) -> DataVersion | None:
+        """Give the version of a broker's topics that is known."""
+        live = self._live.get((cluster, address))
+        return None if live is None else live.data_version
+
+    def register_topic(self, topic: str, queue_datas: Iterable[QueueData]) -> None:
+        """Take in one topic's queues; nothing happens if one of the brokers is not known.
+
+        :raises BadInput: when the name is too long, or there is no room for more.
+        """
+        given = list(queue_datas)
+        if any(each.broker_name not in self._names for each in given):
+            return
+        self._check_topic(topic)
+        self._check_count(len(given))
+        for each in given:
+            self._put(topic, each)
+
+    def delete_topic(self, topic: str, cluster: str | None = None) -> None:
+        """Forget a topic, in one cluster or all; a broker's next change brings it back."""
+        names = (
+            list(self._topics.get(topic, ())) if not cluster else self._clusters.get(cluster, ())
+        )
+        self._drop_topics(names, [topic])
+
+    def wipe_write_permission(self, broker_name: str) -> int:
+        """Let no topic of a broker be written; give how many there are."""
+        return self._set_perm(broker_name, lambda perm: perm & ~WRITE)
+
+    def add_write_permission(self, broker_name: str) -> int:
+        """Let all topics of a broker be read and written; give how many there are."""
+        return self._set_perm(broker_name, lambda _: READ | WRITE)
+
+    def route(self, topic: str, order_topic_conf: str | None = None) -> TopicRouteData | None:
+        """Give where a topic is; None when no broker has it."""
+        queues = self._topics.get(topic)
+        if not queues:
+            return None
+        filter_servers = {
+            address: live.filter_servers
+            for (_, address), live in self._live.items()
+            if live.filter_servers and live.broker_name in queues
+        }
+        return TopicRouteData(
+            queue_datas=tuple(queues.values()),
+            broker_datas=tuple(self._broker_data(name) for name in queues),
+            filter_server_table=filter_servers,
+            order_topic_conf=order_topic_conf,
+        )
+
+    def cluster_info(self) -> ClusterInfo:
+        """Give all brokers, by name and by cluster."""
+        return ClusterInfo(
+            broker_addr_table={name: self._broker_data(name) for name in self._names},
+            cluster_addr_table={each: tuple(names) for each, names in self._clusters.items()},
+        )
+
+    def member_addrs(self, broker_name: str) -> dict[int, str]:
+        """Give the brokers of one name: id to address."""
+        name = self._names.get(broker_name)
+        return dict(name.broker_addrs) if name is not None else {}
+
+    def all_topics(self) -> TopicList:
+        """Give the names of all topics."""
+        return TopicList(topic_list=tuple(self._topics))
+
+    def topics_of_cluster(self, cluster: str) -> TopicList:
+        """Give the names of the topics of a cluster; none when it is not known."""
+        names = self._clusters.get(cluster, {})
+        return TopicList(
+            topic_list=tuple(
+                topic
+                for topic, queues in self._topics.items()
+                if not names.keys().isdisjoint(queues)
+            )
+        )
+
+    def system_topics(self) -> TopicList:
+        """Give the names of clusters and brokers, which are topics, too, and one broker."""
+        listed: dict[str, None] = {}
+        for cluster, names in self._clusters.items():
+            listed |= {cluster: None, **names}
+        addresses = [each for name in self._names.values() for each in name.broker_addrs.values()]
+        return TopicList(topic_list=tuple(listed), broker_addr=addresses[0] if addresses else None)
+
+    def unit_topics(self, *, unit: bool | None, unit_sub: bool | None) -> TopicList:
+        """Give the topics that have, or do not have, a unit flag; None: either way."""
+        chosen = []
+        for topic, queues in self._topics.items():
+            flag = next(iter(queues.values())).topic_sys_flag
+            if unit in (None, bool(flag & UNIT_FLAG)) and unit_sub in (
+                None,
+                bool(flag & UNIT_SUB_FLAG),
+            ):
+                chosen.append(topic)
+        return TopicList(topic_list=tuple(chosen))
+
+    def _is_superseded(
+        self, cluster: str, holder: str | None, address: str, version: DataVersion
+    ) -> bool:
+        """Say whether another broker holds the same id with a later state."""
+        if holder is None or holder == address:
+            return False
+        live = self._live.get((cluster, holder))
+        return live is not None and live.data_version.state_version > version.state_version
+
+    def _check_room(self, request: RegisterBrokerRequest, topics: Iterable[TopicConfig]) -> None:
+        for text in (request.cluster_name, request.broker_name, request.broker_addr):
+            if not 0 < len(text) <= limits.ADDRESS_CHARACTERS:
+                raise BadInput(
+                    f"names and addresses have 1 to {limits.ADDRESS_CHARACTERS} characters, not "
+                    f"{len(text)}"
+                )
+        key = request.cluster_name, request.broker_addr
+        if key not in self._live and len(self._live) >= limits.NAMESRV_BROKERS:
+            raise BadInput(f"{len(self._live)} brokers are here, there is no room for more")
+        added = 0
+        for each in topics:
+            self._check_topic(each.topic_name)
+            added += request.broker_name not in self._topics.get(each.topic_name, ())
+        self._check_count(added)
+
+    def _check_topic(self, topic: str) -> None:
+        if not 0 < len(topic) <= limits.TOPIC_CHARACTERS:
+            raise BadInput(
+                f"a topic has 1 to {limits.TOPIC_CHARACTERS} characters, not {len(topic)}"
+            )
+
+    def _check_count(self, added: int) -> None:
+        if self._queue_datas + added > limits.NAMESRV_QUEUE_DATAS:
+            raise BadInput(
+                f"{self._queue_datas} topics are here, there is no room for {added} more"
+            )
+
+    def _write_topics(
+        self,
+        request: RegisterBrokerRequest,
+        topics: Iterable[TopicConfig],
+        entry: _Name,
+        *,
+        changed: bool,
+    ) -> None:
+        broker_id = request.broker_id
+        acts = (
+            request.enable_acting_master is not None
+            and broker_id != MASTER_ID
+            and broker_id == min(entry.broker_addrs)
+        )
+        if broker_id != MASTER_ID and not acts:
+            return
+        kept = ~WRITE if acts and entry.enable_acting_master else ~0
+        name = request.broker_name
+        for each in topics:
+            if changed or name not in self._topics.get(each.topic_name, ()):
+                queues = QueueData(
+                    broker_name=name,
+                    read_queue_nums=each.read_queue_nums,
+                    write_queue_nums=each.write_queue_nums,
+                    perm=each.perm & kept,
+                    topic_sys_flag=each.topic_sys_flag,
+                )
+                self._put(each.topic_name, queues)
+
+    def _registered(self, request: RegisterBrokerRequest, entry: _Name) -> RegisterBrokerResponse:
+        """Tell a slave where its master is."""
+        master = entry.broker_addrs.get(MASTER_ID)
+        if request.broker_id == MASTER_ID or master is None:
+            return RegisterBrokerResponse()
+        live = self._live.get((request.cluster_name, master))
+        if live is None:
+            return RegisterBrokerResponse()
+        return RegisterBrokerResponse(ha_server_addr=live.ha_server_addr, master_addr=master)
+
+    def _put(self, topic: str, queues: QueueData) -> None:
+        brokers = self._topics.setdefault(topic, {})
+        self._queue_datas += queues.broker_name not in brokers
+        brokers[queues.broker_name] = queues
+
+    def _drop_topics(self, broker_names: Iterable[str], topics: Iterable[str]) -> None:
+        names = list(broker_names)
+        for topic in topics:
+            brokers = self._topics.get(topic, {})
+            for name in names:
+                self._queue_datas -= brokers.pop(name, None) is not None
+            if not brokers:
+                self._topics.pop(topic, None)
+
+    def _set_perm(self, broker_name: str, perm_of: Callable[[int], int]) -> int:
+        count = 0
+        for brokers in self._topics.values():
+            queues = brokers.get(broker_name)
+            if queues is not None:
+                brokers[broker_name] = replace(queues, perm=perm_of(queues.perm))
+                count += 1
+        return count
+
+    def _forget_live(self, key: BrokerKey) -> None:
+        live = self._live.pop(key, None)
+        if live is not None:
+            keys = self._channels[live.channel]
+            keys.discard(key)
+            if not keys:
+                del self._channels[live.channel]
+
+    def _broker_data(self, broker_name: str) -> BrokerData:
+        name = self._names[broker_name]
+        return BrokerData(
+            broker_name=broker_name,
+            broker_addrs=dict(sorted(name.broker_addrs.items())),
+            cluster=name.cluster,
+            enable_acting_master=name.enable_acting_master,
+        )

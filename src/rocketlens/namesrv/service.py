@@ -1,0 +1,175 @@
+"""A name server as a whole: its configuration, its start, its end.
+
+Several may run at once and know nothing of each other: every broker registers with all of them.
+"""
+
+import asyncio
+import signal
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from rocketlens.errors import BadInput
+from rocketlens.model.message import Host
+from rocketlens.namesrv.kv import KvConfig
+from rocketlens.namesrv.processors import Processors
+from rocketlens.namesrv.routes import RouteTable
+from rocketlens.net.channel import Channel, logger
+from rocketlens.net.server import RemotingServer
+from rocketlens.net.tls import ServerTls
+
+DEFAULT_PORT: Final = 9876
+SCAN_INTERVAL_S: Final = 5.0
+NO_TLS: Final = ServerTls()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameServerConfig:
+    """How a name server runs; in brackets RocketMQ's keys, where it has them.
+
+    It listens on the loopback interface unless told otherwise, for it asks nobody who he is.
+    """
+
+    host: str = "127.0.0.1"
+    """[bindAddress]"""
+    port: int = DEFAULT_PORT
+    """[listenPort] 0: any that is free."""
+    kv_config_path: Path | None = None
+    """[kvConfigPath] None: values are kept in memory only."""
+    order_message_enable: bool = False
+    """[orderMessageEnable] Put the order of topics into routes."""
+    return_order_topic_config_to_broker: bool = True
+    """[returnOrderTopicConfigToBroker]"""
+    tls: ServerTls = NO_TLS
+
+    @classmethod
+    def from_properties(cls, values: Mapping[str, str]) -> tuple[Self, dict[str, str]]:
+        """Take RocketMQ's keys; give the configuration, and the entries that are not known.
+
+        :raises BadInput: when a value cannot be read.
+        """
+        left = dict(values)
+        port = left.pop("listenPort", str(DEFAULT_PORT))
+        if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 65_536):
+            raise BadInput(f"listenPort {port!r} is no port: give 0 to 65535")
+        path = left.pop("kvConfigPath", "")
+        config = cls(
+            host=left.pop("bindAddress", "127.0.0.1"),
+            port=int(port),
+            kv_config_path=Path(path) if path else None,
+            order_message_enable=_boolean(left, "orderMessageEnable", default=False),
+            return_order_topic_config_to_broker=_boolean(
+                left, "returnOrderTopicConfigToBroker", default=True
+            ),
+        )
+        return config, left
+
+    def properties(self) -> str:
+        """Write what can be told to anyone (319) as a Java properties file."""
+        lines = {
+            "bindAddress": self.host,
+            "listenPort": str(self.port),
+            "kvConfigPath": str(self.kv_config_path or ""),
+            "orderMessageEnable": str(self.order_message_enable).lower(),
+            "returnOrderTopicConfigToBroker": str(self.return_order_topic_config_to_broker).lower(),
+            "tls.server.mode": self.tls.mode.value,
+        }
+        return "".join(f"{key}={value}\n" for key, value in lines.items())
+
+
+class NameServer:
+    """A name server in the running event loop.
+
+    :raises ConfigError: when the file of values cannot be understood.
+    """
+
+    def __init__(
+        self, config: NameServerConfig, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.config: Final = config
+        self.routes: Final = RouteTable()
+        self.kv: Final = KvConfig(config.kv_config_path)
+        self._clock: Final = clock
+        processors = Processors(
+            self.routes,
+            self.kv,
+            clock,
+            order_message_enable=config.order_message_enable,
+            return_order_topic_config_to_broker=config.return_order_topic_config_to_broker,
+            configuration=config.properties(),
+        )
+        self.server: Final = RemotingServer(
+            processors.handlers(), tls=config.tls, clock=clock, on_close=self._closed
+        )
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> Host:
+        """Listen; give the address that was bound.
+
+        :raises BadInput: when it cannot be bound.
+        """
+        host, port = self.config.host, self.config.port
+        try:
+            bound = self.server.listen(host, port)
+        except OSError as error:
+            raise BadInput(f"cannot listen on {Host(host, port)}: {error.strerror}") from None
+        self._tick()
+        return bound
+
+    async def stop(self) -> None:
+        """Close the port and all connections."""
+        if self._timer is not None:
+            self._timer.cancel()
+        await self.server.stop()
+
+    def sweep(self) -> None:
+        """Drop brokers that were not heard of; done every 5 s once it has started."""
+        for channel in self.routes.expire(self._clock()):
+            if isinstance(channel, Channel):
+                logger.warning("the broker at %s was not heard of in time", channel.address)
+                channel.close()
+
+    def _tick(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(SCAN_INTERVAL_S, self._tick)
+        self.sweep()
+
+    def _closed(self, channel: Channel) -> None:
+        for address in self.routes.channel_closed(channel):
+            logger.info("the broker %s is gone: its connection ended", address)
+
+
+async def run(
+    config: NameServerConfig,
+    *,
+    ready: Callable[[Host], None] | None = None,
+    stop: asyncio.Event | None = None,
+) -> None:
+    """Run a name server until SIGTERM, SIGINT or ``stop``; ``ready`` is called once it listens.
+
+    :raises BadInput: when it cannot listen.
+    :raises ConfigError: when the file of values cannot be understood.
+    """
+    ended = stop or asyncio.Event()
+    server = NameServer(config)
+    bound = server.start()
+    loop = asyncio.get_running_loop()
+    # Outside the main thread there are no signals to handle.
+    with suppress(ValueError, RuntimeError, NotImplementedError):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, ended.set)
+    try:
+        if ready is not None:
+            ready(bound)
+        await ended.wait()
+    finally:
+        await server.stop()
+
+
+def _boolean(values: dict[str, str], key: str, *, default: bool) -> bool:
+    text = values.pop(key, str(default)).strip().lower()
+    if text not in {"true", "false"}:
+        raise BadInput(f"{key} {text!r} is neither true nor false")
+    return text == "true"
