@@ -1,0 +1,171 @@
+"""Brokers, producers and tools of the real RocketMQ on our name server.
+
+Whatever a tool prints through our name server it must print through theirs: the same broker is
+registered with both.
+"""
+
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from rocketlens.namesrv.service import NameServer, NameServerConfig
+from rocketlens.net.sync import LoopThread
+from tests.peer.rocketmq_peer import (
+    BROKER_MAIN,
+    BROKER_NAME,
+    NAMESRV_MAIN,
+    START_SECONDS,
+    accepts_connections,
+    end,
+    free_ports,
+    reap,
+    registered_brokers,
+    wait_until,
+)
+
+VERSIONS = ("4.9.7", "5.5.0")
+CLIENT = Path(__file__).parent / "java" / "NameServerClient.java"
+TOOLS = CLIENT.with_name("MqAdminLines.java")
+CLUSTER = "DefaultCluster"
+
+ASKED = (
+    ["topicRoute", "-t", "Made"],
+    ["topicRoute", "-t", "Nowhere"],
+    ["topicStatus", "-t", "Made"],
+    ["topicClusterList", "-t", "Made"],
+    ["clusterList"],
+    ["topicList"],
+    ["topicList", "-c"],
+    ["wipeWritePerm", "-b", BROKER_NAME],
+    ["addWritePerm", "-b", BROKER_NAME],
+)
+"""Commands whose output must be the same through either name server."""
+
+
+class OurNameServer:
+    """Our name server in a thread of this process."""
+
+    def __init__(self, directory):
+        self.thread = LoopThread()
+        config = NameServerConfig(port=0, kv_config_path=directory / "ours.json")
+
+        async def start():
+            server = NameServer(config)
+            return server, server.start()
+
+        self.server, self.address = self.thread.run(start())
+
+    def close(self):
+        self.thread.run(self.server.stop())
+        self.thread.close()
+
+
+@contextmanager
+def broker_on_both(peer, version, directory):
+    """Run a broker of theirs that is registered with our name server and with theirs."""
+    directory.mkdir()
+    their_port, broker_port = free_ports(), free_ports(-2, 1)
+    with ExitStack() as running:
+        ours = OurNameServer(directory)
+        running.callback(ours.close)
+        namesrv_conf = {
+            "listenPort": their_port,
+            "kvConfigPath": directory / "theirs.json",
+            "configStorePath": directory / "namesrv.properties",
+        }
+        theirs = peer.launch(version, directory, NAMESRV_MAIN, namesrv_conf)
+        running.callback(reap, theirs)
+        wait_until(lambda: accepts_connections(their_port), theirs, START_SECONDS)
+        broker_conf = {
+            "brokerClusterName": CLUSTER,
+            "brokerName": BROKER_NAME,
+            "brokerId": 0,
+            "brokerIP1": "127.0.0.1",
+            "listenPort": broker_port,
+            "namesrvAddr": f"{ours.address};127.0.0.1:{their_port}",
+            "storePathRootDir": directory / "store",
+            "storePathCommitLog": directory / "store" / "commitlog",
+            "diskMaxUsedSpaceRatio": 95,
+        }
+        broker = peer.launch(version, directory, BROKER_MAIN, broker_conf)
+        running.callback(reap, broker)
+        for port in (ours.address.port, their_port):
+            wait_until(
+                lambda port=port: BROKER_NAME in registered_brokers(port), broker, START_SECONDS
+            )
+        yield ours, str(ours.address), f"127.0.0.1:{their_port}", f"127.0.0.1:{broker_port}", broker
+
+
+def mqadmin(peer, version, scratch, *commands):
+    """Run commands one after another in one JVM; give what each printed."""
+    script = scratch / "commands"
+    script.write_text("".join("\t".join(words) + "\n" for words in commands))
+    printed = peer.java(version, TOOLS, str(script)).split("\n=== end of command\n")
+    assert len(printed) == len(commands) + 1
+    return [each.strip("\n") for each in printed[:-1]]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_java_broker_producer_and_mqadmin_work_and_print_the_same(peer, version, tmp_path):
+    with broker_on_both(peer, version, tmp_path / "broker") as running:
+        name_server, ours, theirs, broker_address, broker = running
+        tables = name_server.server.routes
+
+        (created,) = mqadmin(
+            peer,
+            version,
+            tmp_path,
+            ["updateTopic", "-n", ours, "-c", CLUSTER, "-t", "Made", "-r", "3", "-w", "3"],
+        )
+        assert "success" in created
+        # The second topic is made by its first message: its route is asked for before it exists.
+        sent = peer.java(version, CLIENT, ours, "Made", "Unmade").splitlines()
+        assert sent.count("SEND_OK") == 20
+        assert f"Made: 3 queues of {BROKER_NAME}" in sent
+        assert f"Unmade: 4 queues of {BROKER_NAME}" in sent
+
+        questions = [[word, "-n", each, *rest] for word, *rest in ASKED for each in (ours, theirs)]
+        answers = mqadmin(peer, version, tmp_path, *questions)
+        for words, mine, real in zip(ASKED, answers[::2], answers[1::2], strict=True):
+            mine, real = mine.replace(ours, "N"), real.replace(theirs, "N")  # noqa: PLW2901
+            assert comparable(words, mine) == comparable(words, real), words
+        by_command = dict(zip(map(tuple, ASKED), answers[::2], strict=True))
+        assert BROKER_NAME in by_command["clusterList",]
+        assert broker_address in by_command["topicRoute", "-t", "Made"]
+        assert "Unmade" in by_command["topicList",].split()
+
+        pair = ["-s", "ns", "-k", "key"]
+        stored, deleted, topic_deleted = mqadmin(
+            peer,
+            version,
+            tmp_path,
+            ["updateKvConfig", "-n", ours, *pair, "-v", "value"],
+            ["deleteKvConfig", "-n", theirs, *pair],
+            ["deleteTopic", "-n", ours, "-c", CLUSTER, "-t", "Made"],
+        )
+        assert "success" in stored
+        assert "success" in deleted
+        assert name_server.server.kv.get("ns", "key") == "value"
+        assert "success" in topic_deleted
+        assert "Made" not in tables.all_topics().topic_list
+        assert "Unmade" in tables.all_topics().topic_list
+
+        end(broker)
+        assert tables.all_topics().topic_list == ()
+
+
+def comparable(arguments, printed):
+    """Leave out what differs between two runs on one name server, too."""
+    command = arguments[0]
+    lines = printed.splitlines()
+    if command == "clusterList":
+        # Rates and times change from second to second.
+        return [line.split()[:5] for line in lines]
+    if command == "topicList":
+        return sorted(lines)
+    if command == "topicStatus":
+        return [line.split()[:4] for line in lines]
+    if command == "topicRoute" and "Nowhere" in arguments:
+        return [line for line in lines if line.startswith("org.apache")]
+    return lines
