@@ -161,9 +161,21 @@ class IndexFile:
         """
         for number, entry in self.chain(key_hash):
             if entry.key_hash == key_hash:
+                self._check_order(number, entry)
                 yield number, entry.physical_offset
             elif is_near(entry.key_hash, key_hash):
                 self.check_entry(log, number)
+
+    def _check_order(self, number: int, entry: IndexEntry) -> None:
+        """Make sure that an entry's offset lies between those beside it: they ascend."""
+        if number > self.last_entry:
+            return
+        above = self.entry(number + 1) if number < self.last_entry else None
+        limit = self.header.end_offset if above is None else above.physical_offset
+        below = self.entry(number - 1).physical_offset if number > 1 else 0
+        if not below <= entry.physical_offset <= limit:
+            message = f"{self.path.name}: entry {number} is out of the log's order"
+            raise IndexFileError(message)
 
     def _check_empty_slot(self, slot: int) -> None:
         """Doubt an empty slot when the whole page of slots around it is empty.

@@ -1,0 +1,294 @@
+"""Stores made by the test's own hand: a log, and queues and index files as RocketMQ writes them.
+
+The index writer puts one entry after the other as ``IndexFile.putKey`` does, in plain Python, so
+that what it makes owes nothing to the kernels.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from rocketlens.formats import commitlog_record
+from rocketlens.formats.commitlog_record import MAGIC_V1, Record
+from rocketlens.model import properties as props
+from rocketlens.model.java import index_hash, string_hash
+from rocketlens.model.message import Host
+
+BROKER = Host("10.0.0.9", 10911)
+NOW_MS = 1_700_000_000_000
+HEADER = struct.Struct(">qqqqii")
+ENTRY = struct.Struct(">iqii")
+QUEUE_ENTRY = struct.Struct(">qiq")
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One message to be stored."""
+
+    topic: str = "Orders"
+    keys: str | None = None
+    unique_key: str | None = None
+    tags: str | None = None
+    body: bytes = b"body"
+    queue_id: int = 0
+    store_timestamp_ms: int = NOW_MS
+    sys_flag: int = 0
+    magic: int = MAGIC_V1
+    store_host: Host = BROKER
+    born_host: Host = Host("10.0.0.1", 40000)
+    append_crc: bool = False
+
+
+@dataclass
+class Made:
+    """A store and what is in it, in the order of the log."""
+
+    path: Path
+    records: list[Record] = field(default_factory=list)
+    segment_bytes: int = 0
+    index: tuple[int, int] | None = None
+    with_queues: bool = True
+    with_tags: bool = False
+    queue_entries: int = 100
+
+    def segment_path(self, physical_offset: int) -> Path:
+        base = physical_offset // self.segment_bytes * self.segment_bytes
+        return self.path / "commitlog" / f"{base:020d}"
+
+    def index_paths(self) -> list[Path]:
+        return sorted((self.path / "index").iterdir())
+
+    @cached_property
+    def _by_key(self) -> dict[tuple[str | None, str], list[Record]]:
+        found: dict[tuple[str | None, str], list[Record]] = {}
+        for record in self.records:
+            for text in dict.fromkeys(texts_of(record)):
+                found.setdefault((record.topic, text), []).append(record)
+                found.setdefault((None, text), []).append(record)
+        return found
+
+    def with_key(self, topic: str | None, text: str) -> list[Record]:
+        """What a look-up must give, from all records. They must not change after the first."""
+        return self._by_key.get((topic, text), [])
+
+    def texts(self) -> list[tuple[str, str]]:
+        """Every topic and key there is."""
+        return sorted((topic, text) for topic, text in self._by_key if topic is not None)
+
+
+def texts_of(record: Record) -> list[str]:
+    properties = props.parse(record.properties.decode())
+    keys = [*props.split_keys(properties.get("KEYS"))]
+    if "UNIQ_KEY" in properties:
+        keys.insert(0, properties["UNIQ_KEY"])
+    return keys
+
+
+def record_of(sent: Sent, physical_offset: int, queue_offset: int) -> tuple[Record, bytes]:
+    """A record and its bytes."""
+    named = {"UNIQ_KEY": sent.unique_key, "KEYS": sent.keys, "TAGS": sent.tags}
+    properties = {name: value for name, value in named.items() if value}
+    record = Record(
+        total_size=0,
+        magic=sent.magic,
+        body_crc=0,
+        queue_id=sent.queue_id,
+        flag=0,
+        queue_offset=queue_offset,
+        physical_offset=physical_offset,
+        sys_flag=sent.sys_flag,
+        born_timestamp_ms=sent.store_timestamp_ms,
+        born_host=sent.born_host,
+        store_timestamp_ms=sent.store_timestamp_ms,
+        store_host=sent.store_host,
+        reconsume_times=0,
+        prepared_transaction_offset=0,
+        body=sent.body,
+        topic=sent.topic,
+        properties=props.format_properties(properties).encode(),
+    )
+    encoded = commitlog_record.encode(record, append_crc=sent.append_crc)
+    return commitlog_record.decode(encoded, physical_offset=physical_offset), encoded
+
+
+def make_store(
+    path: Path,
+    messages: Iterable[Sent],
+    *,
+    segment_bytes: int = 1 << 20,
+    index: tuple[int, int] | None = (500, 1000),
+    with_queues: bool = True,
+    with_tags: bool = False,
+    first_offset: int = 0,
+) -> Made:
+    """Write a whole store. ``index``: slot and entry counts of its index files."""
+    made = Made(path, [], segment_bytes, index, with_queues, with_tags)
+    (path / "commitlog").mkdir(parents=True)
+    segments: dict[int, bytearray] = {}
+    queue_ends: dict[tuple[str, int], int] = {}
+    offset = first_offset
+    for sent in messages:
+        queue = (sent.topic, sent.queue_id)
+        record, encoded = record_of(sent, offset, queue_ends.get(queue, 0))
+        base = offset // segment_bytes * segment_bytes
+        left = base + segment_bytes - offset
+        if len(encoded) + 8 > left:
+            segments[base][offset - base : offset - base + 8] = commitlog_record.encode_blank(left)
+            base = offset = base + segment_bytes
+            record, encoded = record_of(sent, offset, queue_ends.get(queue, 0))
+        segment = segments.setdefault(base, bytearray(segment_bytes))
+        segment[offset - base : offset - base + len(encoded)] = encoded
+        queue_ends[queue] = record.queue_offset + 1
+        made.records.append(record)
+        offset += len(encoded)
+    for base, content in segments.items():
+        (path / "commitlog" / f"{base:020d}").write_bytes(content)
+    if with_queues:
+        write_queues(made, made.records)
+    if index:
+        write_index(path, made.records, *index, with_tags=with_tags)
+    return made
+
+
+def write_queues(made: Made, records: list[Record]) -> None:
+    """Write the consume queue files of these records."""
+    files: dict[Path, bytearray] = {}
+    size = made.queue_entries * QUEUE_ENTRY.size
+    for record in records:
+        if record.sys_flag & 0xC in (0x4, 0xC):
+            continue
+        place = record.queue_offset * QUEUE_ENTRY.size
+        name = f"{place // size * size:020d}"
+        file = made.path / "consumequeue" / record.topic / str(record.queue_id) / name
+        tags = props.parse(record.properties.decode()).get("TAGS")
+        entry = QUEUE_ENTRY.pack(
+            record.physical_offset, record.total_size, string_hash(tags) if tags else 0
+        )
+        content = files.setdefault(file, bytearray(size))
+        content[place % size : place % size + QUEUE_ENTRY.size] = entry
+    for file, content in files.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+
+
+class IndexWriter:
+    """Index files as a broker makes them."""
+
+    def __init__(self, directory: Path, slot_count: int, entry_count: int) -> None:
+        self.directory = directory
+        self.slot_count, self.entry_count = slot_count, entry_count
+        self.files: list[bytearray] = []
+        self.header: list[int] = []
+        self.end_offset = 0
+
+    def put_record(self, record: Record, *, with_tags: bool = False) -> None:
+        if record.physical_offset < self.end_offset:
+            return
+        for key_hash in hashes_of(record, with_tags=with_tags):
+            self.put(key_hash, record.physical_offset, record.store_timestamp_ms)
+
+    def put(self, key_hash: int, physical_offset: int, timestamp_ms: int) -> None:
+        if not self.files or self.header[5] >= self.entry_count:
+            begin, end = (0, 0) if not self.files else (self.header[1], self.header[3])
+            self._store_header()
+            size = 40 + 4 * self.slot_count + 20 * self.entry_count
+            self.files.append(bytearray(size))
+            self.header = [begin, begin, end, end, 0, 1]
+        file, number = self.files[-1], self.header[5]
+        slot = 40 + 4 * (key_hash % self.slot_count)
+        (previous,) = struct.unpack_from(">i", file, slot)
+        if not 0 < previous <= number:
+            previous = 0
+            self.header[4] += 1
+        begin = self.header[0]
+        seconds = max(timestamp_ms - begin, 0) // 1000 if begin > 0 else 0
+        entry = ENTRY.pack(key_hash, physical_offset, seconds, previous)
+        place = 40 + 4 * self.slot_count + 20 * number
+        file[place : place + 20] = entry
+        struct.pack_into(">i", file, slot, number)
+        if number <= 1:
+            self.header[0], self.header[2] = timestamp_ms, physical_offset
+        self.header[1], self.header[3], self.header[5] = timestamp_ms, physical_offset, number + 1
+        self.end_offset = physical_offset
+
+    def _store_header(self) -> None:
+        if self.files:
+            self.files[-1][:40] = HEADER.pack(*self.header)
+
+    def write(self) -> list[Path]:
+        self._store_header()
+        self.directory.mkdir(parents=True, exist_ok=True)
+        paths = [self.directory / f"{20231114221320000 + n}" for n in range(len(self.files))]
+        for path, content in zip(paths, self.files, strict=True):
+            path.write_bytes(content)
+        return paths
+
+
+def hashes_of(record: Record, *, with_tags: bool = False) -> Iterator[int]:
+    """The hashes of a record's entries in the broker's order."""
+    if record.sys_flag & 0xC == 0xC:
+        return
+    for text in texts_of(record):
+        yield index_hash(f"{record.topic}#{text}")
+    tags = props.parse(record.properties.decode()).get("TAGS")
+    if with_tags and tags:
+        yield index_hash(f"{record.topic}#T#{tags}")
+
+
+def write_index(
+    path: Path,
+    records: Iterable[Record],
+    slot_count: int,
+    entry_count: int,
+    *,
+    with_tags: bool = False,
+) -> list[Path]:
+    """Write the index files of these records."""
+    writer = IndexWriter(path / "index", slot_count, entry_count)
+    for record in records:
+        writer.put_record(record, with_tags=with_tags)
+    return writer.write()
+
+
+def some_messages(count: int, *, body_bytes: int = 40, topics: int = 3) -> list[Sent]:
+    """Messages with a unique key and a key of their own each, and keys that some share."""
+    return [
+        Sent(
+            topic=f"Topic{n % topics}",
+            keys=f"order-{n} shared-{n % 7}",
+            unique_key=f"{n:032X}",
+            tags=("TagA", "TagB", None)[n % 3],
+            body=f"body {n} ".encode().ljust(body_bytes, b"."),
+            queue_id=n % 2,
+            store_timestamp_ms=NOW_MS + 137 * n,
+        )
+        for n in range(count)
+    ]
+
+
+def forged(outer: Sent, physical_offset: int, before: bytes, after: bytes, inner: Sent) -> Sent:
+    """A message whose body holds another record at exactly the place that it claims.
+
+    ``physical_offset`` is where the outer record will be stored.
+    """
+    start = physical_offset + 88 + len(before)
+    _, encoded = record_of(inner, start, 0)
+    return replace(outer, body=before + encoded + after)
+
+
+def flip(path: Path, position: int, bits: int = 0xFF) -> None:
+    """Change one byte of a file."""
+    with path.open("r+b") as file:
+        file.seek(position)
+        (byte,) = file.read(1)
+        file.seek(position)
+        file.write(bytes([byte ^ bits]))
+
+
+def overwrite(path: Path, position: int, content: bytes) -> None:
+    """Put bytes into a file."""
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(content)
