@@ -327,6 +327,7 @@ class Channel(asyncio.Protocol):
             if command.flag & ONE_WAY_FLAG:
                 self._done(command)
         elif asyncio.isfuture(answer):
+            self.group.awaited.add(answer)
             answer.add_done_callback(lambda done: self._answer_later(command, done))
         else:
             task = self._loop.create_task(_result_of(cast("Awaitable[Response | None]", answer)))
@@ -337,6 +338,7 @@ class Channel(asyncio.Protocol):
         self, command: RemotingCommand, done: asyncio.Future[Response | None]
     ) -> None:
         self.group.tasks.discard(done)
+        self.group.awaited.discard(done)
         try:
             response = done.result()
         except asyncio.CancelledError:

@@ -52,6 +52,8 @@ class ChannelGroup:
         self.channels: Final[set[Channel]] = set()
         self.tasks: Final[set[asyncio.Future[Any]]] = set()
         """Handlers that are waiting for something."""
+        self.awaited: Final[set[asyncio.Future[Any]]] = set()
+        """What other handlers are waiting for; theirs, so never cancelled here."""
         self.in_flight = 0
         """Requests received on any channel, and not done with."""
         self.clock: Final = clock
@@ -136,8 +138,9 @@ class ChannelGroup:
             self._timer = None
         for channel in self.channels:
             channel.pause()
-        if self.tasks and self.in_flight:
-            await asyncio.wait(set(self.tasks), timeout=grace_s)
+        under_way = self.tasks | self.awaited
+        if under_way and self.in_flight:
+            await asyncio.wait(under_way, timeout=grace_s)
         for task in set(self.tasks):
             task.cancel()
         if self.tasks:

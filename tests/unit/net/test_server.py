@@ -122,15 +122,16 @@ def test_the_owner_hears_of_every_connection_that_opens_and_closes():
 
 
 @on_both_loops
-def test_stopping_waits_for_answers_under_way_and_refuses_new_connections(loop):
+@pytest.mark.parametrize("kind", ["coroutine", "future"])
+def test_stopping_waits_for_answers_under_way_and_refuses_new_connections(loop, kind):
     async def main():
-        release = asyncio.Event()
+        release = asyncio.get_running_loop().create_future()
 
         async def later(command, channel):
-            await release.wait()
-            return Response(body=b"done")
+            return await release
 
-        async with serving({LATER: later}) as (server, address):
+        handler = later if kind == "coroutine" else lambda *_: release
+        async with serving({LATER: handler}) as (server, address):
             peer = await connect(address)
             peer.ask(LATER)
             await until(lambda: server.group.in_flight)
@@ -138,7 +139,7 @@ def test_stopping_waits_for_answers_under_way_and_refuses_new_connections(loop):
             await asyncio.sleep(0)
             with pytest.raises(OSError, match=r"refused|Connect call failed"):
                 await connect(address)
-            release.set()
+            release.set_result(Response(body=b"done"))
             assert (await peer.read()).body == b"done"
             assert await peer.read() is None
             await stopping
