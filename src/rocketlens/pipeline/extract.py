@@ -1,14 +1,14 @@
 """First phase of dispatch: turn a range of the log into entries, in files of the work directory.
 
-Index part, in log order, native byte order, one array after the other:
+Index part: three files side by side, in log order, native byte order.
 
-===========  ========  ==================================
-type         count     field
-===========  ========  ==================================
-i32          n         key_hash
-i64          n         physical_offset
-i64          n         store_timestamp_ms
-===========  ========  ==================================
+===============  ======  ==================
+suffix           type    field
+===============  ======  ==================
+``.hashes``      i32     key_hash
+``.offsets``     i64     physical_offset
+``.timestamps``  i64     store_timestamp_ms
+===============  ======  ==================
 
 Queue part, grouped by queue and in log order within each:
 
@@ -24,6 +24,7 @@ i32          n         delay level, native, 0 where tags_code is final; only set
 """
 
 import uuid
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -35,6 +36,7 @@ from rocketlens.pipeline.ranges import LogRange, RangeReader, Walked, open_range
 if TYPE_CHECKING:
     from rocketlens.pipeline.ranges import Bytes
 
+INDEX_PART_SUFFIXES: Final = (".hashes", ".offsets", ".timestamps")
 ENTRIES_AT_ONCE: Final = 1 << 16
 
 
@@ -49,9 +51,9 @@ class ExtractTask(NamedTuple):
 
 
 class IndexPart(NamedTuple):
-    """The index entries of one range."""
+    """The index entries of one range; ``stem``: the path of its files without suffix."""
 
-    path: str
+    stem: str
     entry_count: int
 
 
@@ -90,28 +92,27 @@ def extract(task: ExtractTask) -> Extracted:
             room = max(ENTRIES_AT_ONCE, kernels.MOST_ENTRIES_OF_A_RECORD)
             entries = kernels.EntryArrays.allocate(room)
         reader = RangeReader(task.log_range, content, entries, with_tags=task.with_tags)
-        pieces: list[tuple[Any, Any, Any]] = []
         queues = QueueRows(content, task.log_range.base_offset)
-        for rows in reader:
-            if entries is not None and reader.entry_count:
-                hashes, offsets, timestamps = entries.part(0, reader.entry_count)
-                pieces.append((hashes.copy(), offsets.copy(), timestamps.copy()))
-            if task.with_queues:
-                queues.add(rows)
         stem = Path(task.directory, uuid.uuid4().hex)
-        result = Extracted(reader.walked, _write_index(stem.with_suffix(".index"), pieces))
-        result.queues = queues.grouped().write(stem.with_suffix(".queue"))
-        return result
-
-
-def _write_index(path: Path, pieces: list[tuple[Any, Any, Any]]) -> IndexPart:
-    count = sum(len(hashes) for hashes, _, _ in pieces)
-    if count:
-        with path.open("wb") as file:
-            for column in range(3):
-                for piece in pieces:
-                    file.write(piece[column])
-    return IndexPart(str(path), count)
+        index_count = 0
+        with ExitStack() as stack:
+            files = [
+                stack.enter_context(stem.with_suffix(suffix).open("wb"))
+                for suffix in (INDEX_PART_SUFFIXES if task.with_index else ())
+            ]
+            for rows in reader:
+                if entries is not None:
+                    columns: tuple[Any, ...] = entries.part(0, reader.entry_count)
+                    for file, column in zip(files, columns, strict=True):
+                        file.write(column.data)
+                    index_count += reader.entry_count
+                if task.with_queues:
+                    queues.add(rows)
+        return Extracted(
+            reader.walked,
+            IndexPart(str(stem), index_count),
+            queues.grouped().write(stem.with_suffix(".queue")),
+        )
 
 
 class _Chunk(NamedTuple):

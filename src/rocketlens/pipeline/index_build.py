@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketlens.formats.index_file import HEADER_BYTES, SLOT_BYTES, Geometry, IndexHeader
-from rocketlens.pipeline.extract import IndexPart
+from rocketlens.pipeline.extract import INDEX_PART_SUFFIXES, IndexPart
 from rocketlens.store import fs
 
 if TYPE_CHECKING:
@@ -171,20 +171,22 @@ def finish(tasks: Sequence[IndexTask], used: Sequence[Sequence[int]]) -> None:
 
 
 def _read(piece: IndexSlice) -> "EntryArrays":
+    """Map the entries of a slice; nothing is copied until it is used."""
     import numpy as np
 
     from rocketlens.formats.kernels import EntryArrays
 
-    path, count = piece.part
-    with Path(path).open("rb") as file:
-
-        def column(kind: Any, base: int) -> Any:
-            file.seek(base + piece.start * np.dtype(kind).itemsize)
-            return np.fromfile(file, kind, piece.entry_count)
-
-        return EntryArrays(
-            column(np.int32, 0), column(np.int64, count * 4), column(np.int64, count * 12)
+    def column(suffix: str, kind: Any) -> Any:
+        # Copy on write: the kernels take arrays that could be written, and do not write.
+        start = piece.start * np.dtype(kind).itemsize
+        return np.memmap(piece.part.stem + suffix, kind, "c", start, (piece.entry_count,)).view(
+            np.ndarray
         )
+
+    hashes, offsets, timestamps = INDEX_PART_SUFFIXES
+    return EntryArrays(
+        column(hashes, np.int32), column(offsets, np.int64), column(timestamps, np.int64)
+    )
 
 
 def _entry(piece: IndexSlice, number: int) -> tuple[int, int]:
