@@ -11,7 +11,7 @@ Segments are made sparse, and reserved in steps of 16 MiB.
 
 import struct
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -63,6 +63,7 @@ _TOPIC_V1: Final = struct.Struct(">b")
 _TOPIC_V2: Final = struct.Struct(">h")
 _LONGEST_TOPIC_V1: Final = 127
 _TRANSACTION_MASK: Final = 0xC
+_NO_HOST_BITS: Final = ~(SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6)
 _QUEUED_TYPES: Final = (0, 0x8)
 _TAGS_NAME: Final = b"TAGS\x01"
 _TAGS_KEPT: Final = 10_000
@@ -159,7 +160,8 @@ class Appender:
         self._disk = disk
         self._clock = clock
         self._store_host = store_host
-        self._bounds = bounds
+        self._most = bounds.message_bytes
+        self._long_topics = bounds.long_topics
         self._delays_ms = delays_ms
         self._open_queues = OpenQueues(disk, queue_file_bytes, open_queues)
         self._heads = {
@@ -186,7 +188,8 @@ class Appender:
     def snapshot(self) -> "Snapshot | None":
         """Give how long each queue is, and the last record: no queue knows more than the log.
 
-        For a thread that syncs; None when a batch is being written at this moment.
+        For a thread that syncs; None when a batch is being written at this moment. An append
+        counts its queue entry last.
         """
         before = self._batch_steps
         table = {
@@ -237,7 +240,7 @@ class Appender:
         """
         queue = self.queues.get((topic, queue_id))
         if queue is None:
-            longest = limits.TOPIC_CHARACTERS if self._bounds.long_topics else _LONGEST_TOPIC_V1
+            longest = limits.TOPIC_CHARACTERS if self._long_topics else _LONGEST_TOPIC_V1
             if not is_topic_name(topic) or len(topic) > longest:
                 raise MessageIllegal(f"topic {topic[:300]!r} is not one that can be stored")
             if not 0 <= queue_id <= _LARGEST_QUEUE_ID:
@@ -253,7 +256,11 @@ class Appender:
             queue.magic = MAGIC_V2 if is_long else MAGIC_V1
             queue.topic_part = (_TOPIC_V2 if is_long else _TOPIC_V1).pack(len(name)) + name
             queue.head_bytes = (
-                BLANK_BYTES + self._heads[_HOST_V4_BYTES].size + len(queue.topic_part) + 2
+                BLANK_BYTES
+                + self._heads[_HOST_V4_BYTES].size
+                - _HOST_V4_BYTES
+                + len(queue.topic_part)
+                + _PROPERTIES_LENGTH.size
             )
             queue.is_schedule = topic == SCHEDULE_TOPIC
             self.queues[topic, queue_id] = queue
@@ -273,34 +280,27 @@ class Appender:
         reconsume_times: int = 0,
         prepared_transaction_offset: int = 0,
     ) -> Appended:
-        """Store one message; it can be read at once, and is durable after a sync.
+        """Store one message: there to be read at once, durable after a sync.
 
-        ``born_host``: 4 or 16 address bytes and the port as i32; ``properties``: raw UTF-8 in the
-        order in which they are to stand. Prepared and rollback records (``sys_flag``) get no
-        queue entry.
+        ``born_host``: 4 or 16 address bytes, port as i32. Prepared records get no queue entry.
 
         :raises MessageIllegal: when it is larger than a message may be, or its topic is none.
         :raises StoreFull: when the disk is full; the next call may succeed.
         :raises StoreFailed: when an earlier write or sync failed.
         :raises struct.error: when a number does not fit its field; nothing is stored then.
         """
-        if self.refusal is not None:
-            raise self.refusal
         queue = self.queues.get((topic, queue_id)) or self.queue(topic, queue_id)
         body_bytes, property_bytes, born_bytes = len(body), len(properties), len(born_host)
-        size = queue.head_bytes + body_bytes + property_bytes + born_bytes - _HOST_V4_BYTES
-        if body_bytes > self._bounds.message_bytes or property_bytes > limits.PROPERTIES_BYTES:
-            raise _too_large(self._bounds.message_bytes)
+        size = queue.head_bytes + body_bytes + property_bytes + born_bytes
+        if body_bytes > self._most or property_bytes > limits.PROPERTIES_BYTES or self.refusal:
+            raise self.refusal or _too_large(self._most)
         place = self._place
         if place + size > self._limit or queue.place >= queue.limit:
             place = self._make_room(size, queue, 1)
-        stop = place + size
-        physical_offset = self._base + place
-        timestamp_ms = self._clock()
+        physical_offset, timestamp_ms = self._base + place, self._clock()
         is_queued = sys_flag & _TRANSACTION_MASK in _QUEUED_TYPES
         queue_offset = queue.next_offset if is_queued else 0
-        content = self._content
-        content[place + 8 : stop] = b"".join(
+        self._content[place + BLANK_BYTES : place + size] = b"".join(
             (
                 self._heads[born_bytes].pack(
                     zlib.crc32(body) & CRC_MASK,
@@ -308,7 +308,7 @@ class Appender:
                     flag,
                     queue_offset,
                     physical_offset,
-                    sys_flag | self._flag_bits[born_bytes],
+                    sys_flag & _NO_HOST_BITS | self._flag_bits[born_bytes],
                     born_timestamp_ms,
                     born_host,
                     timestamp_ms,
@@ -324,26 +324,24 @@ class Appender:
             )
         )
         if is_queued:
+            code = self._tags.of(properties)
             if queue.is_schedule:
-                tags_code = self._schedule_code(properties, timestamp_ms)
-            else:
-                tags_code = self._tags.of(properties)
-            ENTRY.pack_into(queue.content, queue.place, physical_offset, size, tags_code)
-            queue.is_dirty = True
-        SIZE_AND_MAGIC.pack_into(content, place, size, queue.magic)
-        self._place = stop
+                code = self._schedule_code(properties, timestamp_ms, code)
+            ENTRY.pack_into(queue.content, queue.place, physical_offset, size, code)
+        SIZE_AND_MAGIC.pack_into(self._content, place, size, queue.magic)
+        self._place = place + size
         appended = self.last = Appended(physical_offset, queue_offset, timestamp_ms, size)
         if is_queued:
-            # Last, for a thread that syncs: what it counts here it can sync. See snapshot.
             queue.place += ENTRY_BYTES
             queue.next_offset = queue_offset + 1
+            queue.is_dirty = True
         return appended
 
     def append_batch(
         self,
         topic: str,
         queue_id: int,
-        members: Iterable[tuple[int, bytes, bytes]],
+        members: Sequence[tuple[int, bytes, bytes]],
         born_host: bytes,
         *,
         born_timestamp_ms: int,
@@ -355,30 +353,23 @@ class Appender:
         They get consecutive queue offsets and stand side by side in one segment. All of them are
         there, or none is, whatever ends this process.
 
-        :raises MessageIllegal: as :meth:`append`, when one of them or all together are too large,
-            when there is none, or when ``sys_flag`` has a transaction's bits.
-        :raises StoreFull: as :meth:`append`.
-        :raises StoreFailed: as :meth:`append`.
+        :raises MessageIllegal: as :meth:`append`; when all together are too large, when there
+            is none, or when ``sys_flag`` has a transaction's bits. All others as there.
         """
         if self.refusal is not None:
             raise self.refusal
         queue = self.queues.get((topic, queue_id)) or self.queue(topic, queue_id)
-        members = list(members)
-        fixed = queue.head_bytes + len(born_host) - _HOST_V4_BYTES
-        most = self._bounds.message_bytes
-        total = 0
-        for _, body, properties in members:
-            if len(body) > most or len(properties) > limits.PROPERTIES_BYTES:
-                raise _too_large(most)
-            total += fixed + len(body) + len(properties)
         if not members or sys_flag & _TRANSACTION_MASK or queue.is_schedule:
             raise MessageIllegal("a batch has members, no transaction and no delay")
+        fixed = queue.head_bytes + len(born_host)
+        total = self._batch_bytes(members, fixed)
         place = self._place
         if place + total > self._limit or queue.place + len(members) * ENTRY_BYTES > queue.limit:
             place = self._make_room(total, queue, len(members))
-        timestamp_ms = self._clock()
         physical_offset, queue_offset = self._base + place, queue.next_offset
-        head, sys_flag = self._heads[len(born_host)], sys_flag | self._flag_bits[len(born_host)]
+        head = self._heads[len(born_host)]
+        sys_flag = sys_flag & _NO_HOST_BITS | self._flag_bits[len(born_host)]
+        timestamp_ms = self._clock()
         parts: list[bytes] = []
         entries: list[bytes] = []
         appended: list[Appended] = []
@@ -416,6 +407,15 @@ class Appender:
         self._batch_steps += 1
         return appended
 
+    def _batch_bytes(self, members: Sequence[tuple[int, bytes, bytes]], fixed: int) -> int:
+        """Give the size of all records together; ``fixed`` bytes of each are not its own."""
+        total = len(members) * fixed
+        for _, body, properties in members:
+            if len(body) > self._most or len(properties) > limits.PROPERTIES_BYTES:
+                raise _too_large(self._most)
+            total += len(body) + len(properties)
+        return total
+
     def _commit_batch(
         self, place: int, parts: list[bytes], queue: QueueWriter, entries: bytes
     ) -> None:
@@ -428,11 +428,11 @@ class Appender:
         self._content[place : place + BLANK_BYTES] = first
         self._place = stop
 
-    def _schedule_code(self, properties: bytes, timestamp_ms: int) -> int:
-        """Give when a delayed message is due, as its tags code."""
+    def _schedule_code(self, properties: bytes, timestamp_ms: int, tags_code: int) -> int:
+        """Give the tags code of a delayed message: when it is due, if it has a level."""
         text = props.parse(decode_utf8(properties)).get(props.DELAY, "")
         level = int(text) if text.isascii() and text.isdigit() else 0
-        return self.due_time(level, timestamp_ms) if level > 0 else self._tags.of(properties)
+        return self.due_time(level, timestamp_ms) if level > 0 else tags_code
 
     def due_time(self, level: int, store_timestamp_ms: int) -> int:
         """Give when a message of a delay level, 1 or above, is delivered."""
@@ -441,7 +441,7 @@ class Appender:
     def _make_room(self, size: int, queue: QueueWriter, entry_count: int) -> int:
         """Reserve room in the log and in the queue; gives the place in the segment."""
         if size > self.segment_bytes - BLANK_BYTES:
-            raise _too_large(self._bounds.message_bytes)
+            raise _too_large(self._most)
         try:
             if queue.place >= queue.limit:
                 queue.make_room()

@@ -227,6 +227,15 @@ def test_numbers_that_do_not_fit_store_nothing(tmp_path):
     assert len(records_of(tmp_path)) == 1
 
 
+def test_host_bits_of_a_sender_do_not_shift_the_record(tmp_path):
+    with open_small(tmp_path) as store:
+        send(store, 1, sys_flag=0x33)
+        store.append_batch(
+            "Orders", 0, [(0, b"b", b"")], BORN_HOST, born_timestamp_ms=1, sys_flag=0x31
+        )
+    assert [record.sys_flag for record in records_of(tmp_path)] == [0x3, 0x1]
+
+
 def test_a_segment_ends_with_a_filler_that_says_how_much_is_left(tmp_path):
     with open_small(tmp_path) as store:
         appended = send_many(store, 100)
