@@ -15,6 +15,7 @@ registration            at the start, every 30 s, and when a topic changes
 import asyncio
 import logging
 import random
+import signal
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -209,6 +210,33 @@ class BrokerService:
     async def __aexit__(self, *_: object) -> None:
         """Stop."""
         await self.stop()
+
+
+async def run(
+    settings: BrokerSettings,
+    *,
+    ready: Callable[[str], None] | None = None,
+    stop: asyncio.Event | None = None,
+    build_index: bool = True,
+) -> None:
+    """Run a broker until SIGTERM, SIGINT or ``stop``; ``ready`` hears its address once it serves.
+
+    Raises what :meth:`BrokerService.start` does.
+    """
+    ended = stop or asyncio.Event()
+    service = BrokerService(settings, build_index=build_index)
+    loop = asyncio.get_running_loop()
+    # Outside the main thread there are no signals to handle.
+    with suppress(ValueError, RuntimeError, NotImplementedError):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, ended.set)
+    await service.start()
+    try:
+        if ready is not None:
+            ready(service.address)
+        await ended.wait()
+    finally:
+        await service.stop()
 
 
 def _free_port(address: str) -> int:

@@ -1,0 +1,193 @@
+"""Producers, consumers and tools of the real RocketMQ on our name server and broker.
+
+And then the real broker on the store that ours wrote: stopped cleanly, or killed.
+"""
+
+import re
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.peer.our_servers import BROKER_NAME, OurBroker, OurNameServer, broker_conf
+from tests.peer.rocketmq_peer import (
+    BROKER_MAIN,
+    START_SECONDS,
+    accepts_connections,
+    end,
+    reap,
+    wait_until,
+)
+
+JAVA = Path(__file__).parent / "java"
+TOPIC = "OrderTopic"
+SENT = 5 * 12 + 1 + 2
+"""Messages that the client sends and does not take back."""
+
+
+@pytest.fixture(scope="module", params=["4.9.7", "5.5.0"])
+def world(request, peer, tmp_path_factory):
+    """Our servers after the Java client of one version sent, looked up and consumed."""
+    directory = tmp_path_factory.mktemp("ours")
+    with ExitStack() as running:
+        namesrv = OurNameServer()
+        running.callback(namesrv.close)
+        broker = OurBroker(directory, str(namesrv.address))
+        running.callback(reap, broker.process)
+        file = directory / "sent.txt"
+        printed = peer.java(
+            request.param,
+            JAVA / "BrokerClient.java",
+            "send",
+            str(namesrv.address),
+            TOPIC,
+            str(file),
+        )
+        sent = [line.split() for line in file.read_text().splitlines()]
+        yield SimpleNamespace(
+            version=request.param,
+            namesrv=str(namesrv.address),
+            broker=broker,
+            file=file,
+            sent=sent,
+            printed=printed,
+            peer=peer,
+        )
+
+
+def sent_as(world, key):
+    """Kind, key, msgId and offsetMsgId of one message."""
+    return next(words for words in world.sent if words[1] == key)
+
+
+@pytest.fixture(scope="module")
+def shown(world):
+    """What mqadmin prints for each of its commands, by its first words."""
+    _, _, msg_id, offset_msg_id = sent_as(world, "sync-0")
+    topic = ["-t", TOPIC]
+    # Since 5.3 a topic must be named.
+    with_topic = topic if world.version.startswith("5") else []
+    commands = {
+        "queryMsgById": ["-i", offset_msg_id, *with_topic],
+        "queryMsgByKey": ["-k", "sync-11", *topic],
+        "queryMsgByUniqueKey": ["-i", msg_id, *topic],
+        "queryMsgByOffset": ["-b", BROKER_NAME, "-i", "0", "-o", "0", *topic],
+        "printMsg": [*topic, "-d", "true"],
+        "topicList": [],
+        "topicRoute": topic,
+        "topicStatus": topic,
+        "clusterList": [],
+        "brokerStatus": ["-b", world.broker.address],
+        "consumerProgress": ["-g", "broker_client_consumers"],
+        "consumerConnection": ["-g", "broker_client_consumers"],
+        "updateTopic": ["-t", "NewTopic", "-c", "DefaultCluster", "-r", "3", "-w", "3"],
+        "deleteTopic": ["-t", "NewTopic", "-c", "DefaultCluster"],
+        "sendMessage": ["-t", "OtherTopic", "-p", "text", "-k", "tool"],
+    }
+    lines = ["\t".join([name, "-n", world.namesrv, *words]) for name, words in commands.items()]
+    lines.append("\t".join(["topicRoute", "-n", world.namesrv, "-t", "NewTopic"]))
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch, "commands.txt")
+        file.write_text("\n".join(lines))
+        printed = world.peer.java(world.version, JAVA / "ManyCommands.java", str(file))
+    parts = re.split(r"^==== (\w+) .*\n", printed, flags=re.MULTILINE)
+    shown = {}
+    for name, text in zip(parts[1::2], parts[2::2], strict=True):
+        shown.setdefault(name, []).append(text)
+    return shown
+
+
+def test_a_java_client_finds_every_message_the_moment_it_is_acknowledged(world):
+    assert "wrong" not in world.printed
+    assert f"found {SENT} of {SENT}" in world.printed
+
+
+def test_a_java_consumer_gets_every_message_once(world):
+    assert f"consumed {SENT}, not []" in world.printed
+
+
+def test_mqadmin_finds_a_message_by_id_key_unique_key_and_offset(world, shown):
+    _, _, msg_id, offset_msg_id = sent_as(world, "sync-0")
+    (by_id,), (by_unique_key,) = shown["queryMsgById"], shown["queryMsgByUniqueKey"]
+    for text in (by_id, by_unique_key):
+        assert "sync-0 common 键" in text
+        assert "trackType=NOT_ONLINE" in text
+    assert f"OffsetID:            {offset_msg_id}" in by_id
+    assert "Queue Offset:        0" in shown["queryMsgByOffset"][0]
+    assert sent_as(world, "sync-11")[2] in shown["queryMsgByKey"][0]
+
+
+def test_mqadmin_prints_every_message(world, shown):
+    (printed,) = shown["printMsg"]
+    assert printed.count("MSGID: ") == SENT
+    for _, key, msg_id, _ in world.sent:
+        assert msg_id in printed
+        assert f"body of {key}" in printed
+
+
+def test_mqadmin_shows_topics_and_their_routes(world, shown):
+    assert TOPIC in shown["topicList"][0]
+    assert "%RETRY%broker_client_consumers" in shown["topicList"][0]
+    assert world.broker.address in shown["topicRoute"][0]
+    offsets = re.findall(rf"^{BROKER_NAME} +\d+ +0 +(\d+)", shown["topicStatus"][0], re.MULTILINE)
+    assert len(offsets) == 4
+    assert sum(map(int, offsets)) == SENT
+
+
+def test_mqadmin_shows_the_cluster_and_the_broker(world, shown):
+    assert re.search(
+        rf"^DefaultCluster +{BROKER_NAME} +0 +{world.broker.address} +V5_5_0 ",
+        shown["clusterList"][0],
+        re.MULTILINE,
+    )
+    assert re.search(r"^putTps +: [\d.]+ [\d.]+ [\d.]+$", shown["brokerStatus"][0], re.MULTILINE)
+
+
+def test_mqadmin_shows_how_far_a_group_came(shown):
+    (progress,) = shown["consumerProgress"]
+    rows = re.findall(rf"^{TOPIC} +{BROKER_NAME} +\d+ +(\d+) +(\d+) ", progress, re.MULTILINE)
+    assert len(rows) == 4
+    assert all(broker == consumer for broker, consumer in rows)
+
+
+def test_mqadmin_makes_and_deletes_a_topic(shown):
+    assert "create topic to 127.0.0.1:" in shown["updateTopic"][0]
+    assert (
+        "delete topic [NewTopic] from cluster [DefaultCluster] success" in shown["deleteTopic"][0]
+    )
+    assert "No topic route info" in shown["topicRoute"][1]
+
+
+def test_mqadmin_sends_a_message(shown):
+    assert "SEND_OK" in shown["sendMessage"][0]
+
+
+def test_the_real_broker_finds_everything_in_the_store_ours_wrote(world, shown):
+    """Stopped cleanly before 4.9.7 takes over, killed before 5.5.0 does."""
+    assert shown
+    broker = world.broker
+    if world.version == "4.9.7":
+        broker.stop()
+        assert not (broker.store / "abort").exists()
+    else:
+        broker.kill()
+        assert (broker.store / "abort").exists()
+    conf = broker_conf(broker.directory, broker.port, world.namesrv)
+    theirs = world.peer.launch(world.version, broker.directory, BROKER_MAIN, conf)
+    try:
+        wait_until(lambda: accepts_connections(broker.port), theirs, START_SECONDS)
+        found = world.peer.java(
+            world.version,
+            JAVA / "BrokerClient.java",
+            "find",
+            world.namesrv,
+            TOPIC,
+            str(world.file),
+        )
+        end(theirs)
+    finally:
+        reap(theirs)
+    assert "wrong" not in found
+    assert f"found {SENT} of {SENT}" in found
