@@ -9,8 +9,8 @@
 3. More messages of one key in one second than a broker gives at once can't be told apart by time:
    that second is read from the topic's queues.
 
-An answer over 16 MiB ends the connection (RocketMQ does not bound what it sends): the same is
-asked again for fewer messages at once.
+An answer over 16 MiB ends the connection (RocketMQ does not bound what it sends), or is an error
+(ours does): the same is asked again for fewer messages at once.
 """
 
 from collections.abc import Iterable
@@ -27,11 +27,13 @@ from rocketlens.formats.commitlog_record import Record
 from rocketlens.model.message import Message
 from rocketlens.query.verify import Wanted
 from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.query import QUERY_MESSAGE, QueryMessageRequest
 
 INDEX_STEP_MS: Final = 1000
 KEYS_INDEX: Final = "K"
 UNIQUE_KEY_INDEX: Final = "U"
+OVER_THE_LIMIT: Final = "over the limit"
 FEWER: Final = 8
 """By how many times fewer messages are asked for after an answer that was too large."""
 
@@ -105,34 +107,40 @@ class KeySearch:
 
     async def _page(self, begin: int, end: int) -> list[Record]:
         """Ask once, and keep what is wanted; give all records that came."""
-        question = self.question
-        while True:
-            header = QueryMessageRequest(
-                topic=question.topic,
-                key=question.key,
-                max_num=self._page_messages,
-                begin_timestamp_ms=begin,
-                end_timestamp_ms=end,
-                is_unique_key=question.is_unique_key,
-                index_type=UNIQUE_KEY_INDEX if question.is_unique_key else KEYS_INDEX,
-            )
-            try:
-                answer = await self.cluster.call(self.address, QUERY_MESSAGE, header)
-            except ConnectionLost:
-                if self._page_messages == 1:
-                    raise
-                self._page_messages //= FEWER
-                self._largest_page = 0
-                continue
-            break
+        answer = await self._answer(begin, end)
+        while answer is None:
+            self._page_messages //= FEWER
+            self._largest_page = 0
+            answer = await self._answer(begin, end)
         if answer.code not in {ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND}:
             raise broker_error(self.address, answer)
         fields = QUERY_MESSAGE.response.decode(answer.ext_fields)
         self._indexed_to_ms = max(self._indexed_to_ms, fields.index_last_update_timestamp_ms)
         page = list(records_in(answer.body, self._verified.damage))
         for record in page:
-            self._verified.take(record, question.wanted)
+            self._verified.take(record, self.question.wanted)
         return page
+
+    async def _answer(self, begin: int, end: int) -> RemotingCommand | None:
+        """Ask for a page; None when fewer messages must be asked for."""
+        question = self.question
+        header = QueryMessageRequest(
+            topic=question.topic,
+            key=question.key,
+            max_num=self._page_messages,
+            begin_timestamp_ms=begin,
+            end_timestamp_ms=end,
+            is_unique_key=question.is_unique_key,
+            index_type=UNIQUE_KEY_INDEX if question.is_unique_key else KEYS_INDEX,
+        )
+        can_be_fewer = self._page_messages > 1
+        try:
+            answer = await self.cluster.call(self.address, QUERY_MESSAGE, header)
+        except ConnectionLost:
+            if can_be_fewer:
+                return None
+            raise
+        return None if can_be_fewer and _is_too_large(answer) else answer
 
     def _may_be_cut(self, page: list[Record]) -> bool:
         """Say whether there may be more than came: as much as ever came at once."""
@@ -170,3 +178,8 @@ class KeySearch:
             tuple(dict.fromkeys(self._verified.damage)),
             self._indexed_to_ms,
         )
+
+
+def _is_too_large(answer: RemotingCommand) -> bool:
+    """Say whether a broker of ours would have had to send more than a frame."""
+    return answer.code == ResponseCode.SYSTEM_ERROR and OVER_THE_LIMIT in (answer.remark or "")

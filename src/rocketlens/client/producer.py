@@ -215,7 +215,7 @@ class Producer(ClusterClient):
         request = self._sending.request(message)
         route = await self._write_route(request.topic)
         chosen = self._chosen(route, queue, sharding_key) or self._chooser.choose(
-            route.write_queues, None
+            route.write_queues
         )
         context = await self._context(request, route, chosen, "oneway")
         self._before(context)
@@ -279,21 +279,21 @@ class Producer(ClusterClient):
         chosen = self._chosen(route, queue, sharding_key)
         attempts: list[tuple[str, RocketLensError]] = []
         unsafe: SendResult | None = None
-        last_broker: str | None = None
+        tried: list[str] = []
         for _ in range(1 if chosen is not None else 1 + self.retries):
             left_s = deadline_s - self._now_s()
             if left_s <= 0:
                 break
-            target = chosen or self._chooser.choose(route.write_queues, last_broker)
-            last_broker = target.broker_name
+            target = chosen or self._chooser.choose(route.write_queues, tried)
+            tried.append(target.broker_name)
             try:
                 result = await self._attempt(request, route, target, left_s)
             except BrokerError as error:
                 if not error.retriable:
                     raise
-                attempts.append((last_broker, error))
+                attempts.append((target.broker_name, error))
             except RemotingError as error:
-                attempts.append((last_broker, error))
+                attempts.append((target.broker_name, error))
             else:
                 unsafe = result
                 if result.send_status is SendStatus.SEND_OK or not self.retries_when_not_safe:
@@ -410,12 +410,14 @@ class Producer(ClusterClient):
         )
 
         async def greet(address: str) -> None:
+            self._greeted.add(address)
             with contextlib.suppress(RocketLensError):
                 await self._cluster.ask(address, HEART_BEAT, NoFields(), body)
-                self._greeted.add(address)
 
         while True:
             self._new_route.clear()
             await asyncio.gather(*map(greet, self._cluster.known_masters()))
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._new_route.wait(), limits.HEARTBEAT_S)
+                # Not wait_for, which loses a cancellation that comes together with the event.
+                async with asyncio.timeout(limits.HEARTBEAT_S):
+                    await self._new_route.wait()

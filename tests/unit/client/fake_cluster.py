@@ -1,0 +1,319 @@
+"""A name server and brokers in this process, as real as clients need; they can be made to fail.
+
+The broker answers as RocketMQ's does where that is awkward: at most `cap` messages to a query,
+the newest, with times rounded down to seconds since the first message; a key that stands twice in
+a message brings it twice; a look-up by offset believes whatever bytes are there.
+"""
+
+import asyncio
+import zlib
+from contextlib import asynccontextmanager
+
+from rocketlens import limits
+from rocketlens.formats import batch_body
+from rocketlens.formats import commitlog_record as records
+from rocketlens.model import properties as props
+from rocketlens.model.java import decode_utf8, index_hash
+from rocketlens.model.message import Host
+from rocketlens.model.message_id import OffsetMessageId
+from rocketlens.net.channel import Response
+from rocketlens.net.server import RemotingServer
+from rocketlens.wire.bodies import schema
+from rocketlens.wire.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
+from rocketlens.wire.codes import RequestCode, ResponseCode
+from rocketlens.wire.commands import COMMANDS
+
+LOOPBACK = "127.0.0.1"
+T0 = 1_790_000_000_000
+QUEUES = 4
+
+
+class Fake:
+    """What both have: handlers, a list of what was asked, and ways to fail."""
+
+    def __init__(self):
+        self.asked = []
+        self.fails_with = None
+        self.is_slow = False
+        self.closes_when_large = False
+        self.server = None
+        self.address = ""
+
+    def handlers(self):
+        return {code: self._failing(code, answer) for code, answer in self.answers().items()}
+
+    def _failing(self, code, answer):
+        def handle(command, channel):
+            header = COMMANDS[code].request.decode(command.ext_fields)
+            self.asked.append((code, header))
+            if self.is_slow:
+                return asyncio.get_running_loop().create_future()
+            if self.fails_with is not None:
+                return self.fails_with
+            response = answer(header, command)
+            if self.closes_when_large and len(response.body) > limits.FRAME_BYTES:
+                channel.abort("as one who reads such a frame does")
+                return None
+            return response
+
+        return handle
+
+    def codes(self):
+        return [code for code, _ in self.asked]
+
+    async def start(self):
+        self.server = RemotingServer(self.handlers())
+        self.address = str(self.server.listen(LOOPBACK, 0))
+
+    async def die(self):
+        await self.server.stop(grace_s=0)
+
+    def err(self, code=ResponseCode.SYSTEM_ERROR, remark="it broke"):
+        self.fails_with = Response(code, remark=remark)
+
+
+class FakeNameServer(Fake):
+    def __init__(self):
+        super().__init__()
+        self.brokers = {}
+        """Name to {broker id: FakeBroker}."""
+        self.topics = {}
+        """Name to broker names."""
+
+    def answers(self):
+        return {
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: self.route,
+            RequestCode.GET_BROKER_CLUSTER_INFO: self.cluster,
+        }
+
+    def broker_data(self, name):
+        addresses = {number: broker.address for number, broker in self.brokers[name].items()}
+        return BrokerData(broker_name=name, broker_addrs=addresses, cluster="C")
+
+    def route(self, header, _):
+        names = self.topics.get(header.topic)
+        if names is None:
+            return Response(ResponseCode.TOPIC_NOT_EXIST, remark="No topic route info")
+        queues = [
+            QueueData(broker_name=name, read_queue_nums=QUEUES, write_queue_nums=QUEUES, perm=6)
+            for name in names
+        ]
+        route = TopicRouteData(
+            queue_datas=tuple(queues), broker_datas=tuple(map(self.broker_data, names))
+        )
+        return Response(body=schema.write(route))
+
+    def cluster(self, *_):
+        info = ClusterInfo(
+            broker_addr_table={name: self.broker_data(name) for name in self.brokers},
+            cluster_addr_table={"C": tuple(self.brokers)},
+        )
+        return Response(body=schema.write(info))
+
+
+class FakeBroker(Fake):
+    def __init__(self, name="broker-a", cap=64):
+        super().__init__()
+        self.name = name
+        self.cap = cap
+        self.log = bytearray()
+        self.records = []
+        self.send_codes = []
+        """Codes to answer sends with, one for each; then all succeed."""
+        self.now_ms = T0
+        self.step_ms = 1
+
+    def answers(self):
+        return {
+            RequestCode.SEND_MESSAGE_V2: self.send,
+            RequestCode.SEND_BATCH_MESSAGE: self.send_batch,
+            RequestCode.QUERY_MESSAGE: self.query,
+            RequestCode.VIEW_MESSAGE_BY_ID: self.view,
+            RequestCode.PULL_MESSAGE: self.pull,
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self.search_offset,
+            RequestCode.GET_MAX_OFFSET: self.max_offset,
+            RequestCode.GET_MIN_OFFSET: lambda *_: Response(ext_fields={"offset": "0"}),
+            RequestCode.GET_EARLIEST_MSG_STORETIME: self.earliest,
+            RequestCode.UPDATE_AND_CREATE_TOPIC: lambda *_: Response(),
+            RequestCode.HEART_BEAT: lambda *_: Response(),
+            RequestCode.UNREGISTER_CLIENT: lambda *_: Response(),
+        }
+
+    def store(
+        self, topic, body=b"x", *, keys="", unique_key="", queue_id=0, sys_flag=0, flag=0, more=None
+    ):
+        named = {props.KEYS: keys, props.UNIQUE_KEY: unique_key, **(more or {})}
+        self.now_ms += self.step_ms
+        record = records.Record(
+            total_size=0,
+            magic=records.MAGIC_V1,
+            body_crc=0,
+            queue_id=queue_id,
+            flag=flag,
+            queue_offset=len(self.queue(topic, queue_id)),
+            physical_offset=len(self.log),
+            sys_flag=sys_flag,
+            born_timestamp_ms=self.now_ms,
+            born_host=Host(LOOPBACK, 1),
+            store_timestamp_ms=self.now_ms,
+            store_host=Host(LOOPBACK, int(self.address.rpartition(":")[2])),
+            reconsume_times=0,
+            prepared_transaction_offset=0,
+            body=body,
+            topic=topic,
+            properties=props.format_properties(named).encode(),
+        )
+        encoded = records.encode(record)
+        self.log += encoded
+        self.records.append(records.decode(encoded))
+        return self.records[-1]
+
+    def queue(self, topic, queue_id):
+        return [each for each in self.records if (each.topic, each.queue_id) == (topic, queue_id)]
+
+    def send(self, header, command):
+        code = self.send_codes.pop(0) if self.send_codes else ResponseCode.SUCCESS
+        if code not in {ResponseCode.SUCCESS, ResponseCode.FLUSH_DISK_TIMEOUT}:
+            return Response(code, remark="no")
+        named = props.parse(header.properties)
+        keys, unique_key = named.pop(props.KEYS, ""), named.pop(props.UNIQUE_KEY)
+        stored = self.store(
+            header.topic,
+            command.body,
+            keys=keys,
+            unique_key=unique_key,
+            queue_id=header.queue_id,
+            sys_flag=header.sys_flag,
+            flag=header.flag,
+            more=named,
+        )
+        return self.sent(code, [stored])
+
+    def send_batch(self, header, command):
+        stored = [
+            self.store(
+                header.topic,
+                each.body,
+                queue_id=header.queue_id,
+                flag=each.flag,
+                more=props.parse(each.properties.decode()),
+            )
+            for each in batch_body.decode(command.body)
+        ]
+        return self.sent(ResponseCode.SUCCESS, stored)
+
+    def sent(self, code, stored):
+        first = stored[0]
+        fields = {
+            "msgId": ",".join(each.offset_msg_id for each in stored),
+            "queueId": str(first.queue_id),
+            "queueOffset": str(first.queue_offset),
+            "MSG_REGION": "DefaultRegion",
+            "TRACE_ON": "true",
+        }
+        return Response(code, fields)
+
+    def query(self, header, _):
+        found = []
+        begin_ms = self.records[0].store_timestamp_ms if self.records else 0
+        for each in reversed(self.records):
+            named = props.parse(decode_utf8(each.properties))
+            keys = [*props.split_keys(named.get(props.KEYS)), named.get(props.UNIQUE_KEY, "")]
+            read_ms = begin_ms + (each.store_timestamp_ms - begin_ms) // 1000 * 1000
+            if not header.begin_timestamp_ms <= read_ms <= header.end_timestamp_ms:
+                continue
+            wanted = index_hash(f"{header.topic}#{header.key}")
+            hits = [k for k in keys if index_hash(f"{each.topic}#{k}") == wanted]
+            found += [each] * len(hits)
+        found = found[: min(header.max_num, self.cap)]
+        newest = self.records[-1].store_timestamp_ms if self.records else 0
+        fields = {"indexLastUpdateTimestamp": str(newest), "indexLastUpdatePhyoffset": "0"}
+        if not found:
+            return Response(ResponseCode.QUERY_NOT_FOUND, fields, remark="can not find message")
+        ordered = sorted(found, key=lambda each: each.physical_offset)
+        return Response(ext_fields=fields, body=b"".join(map(self.bytes_of, ordered)))
+
+    def bytes_of(self, record):
+        return bytes(self.log[record.physical_offset :][: record.total_size])
+
+    def view(self, header, _):
+        at = header.physical_offset
+        size = int.from_bytes(self.log[at : at + 4])
+        if not 0 < size <= len(self.log) - at:
+            return Response(
+                ResponseCode.SYSTEM_ERROR, remark=f"can not find message by the offset, {at}"
+            )
+        return Response(body=bytes(self.log[at : at + size]))
+
+    def pull(self, header, _):
+        queue = self.queue(header.topic, header.queue_id)
+        given = queue[header.queue_offset :][: min(header.max_message_nums, 32)]
+        after = header.queue_offset + len(given)
+        fields = {
+            "suggestWhichBrokerId": "0",
+            "nextBeginOffset": str(after),
+            "minOffset": "0",
+            "maxOffset": str(len(queue)),
+        }
+        code = ResponseCode.SUCCESS if given else ResponseCode.PULL_NOT_FOUND
+        return Response(code, fields, b"".join(map(self.bytes_of, given)))
+
+    def search_offset(self, header, _):
+        queue = self.queue(header.topic, header.queue_id)
+        older = [each for each in queue if each.store_timestamp_ms < header.timestamp_ms]
+        return Response(ext_fields={"offset": str(len(older))})
+
+    def max_offset(self, header, _):
+        count = len(self.queue(header.topic, header.queue_id))
+        return Response(ext_fields={"offset": str(count)})
+
+    def earliest(self, header, _):
+        queue = self.queue(header.topic, header.queue_id)
+        first = queue[0].store_timestamp_ms if queue else -1
+        return Response(ext_fields={"timestamp": str(first)})
+
+    def id_at(self, physical_offset):
+        host, _, port = self.address.rpartition(":")
+        return OffsetMessageId(Host(host, int(port)), physical_offset).encode()
+
+
+def damage_body(broker, record):
+    """Flip a bit of a stored body."""
+    at = broker.log.index(record.body, record.physical_offset)
+    broker.log[at] ^= 1
+    assert zlib.crc32(broker.log[at : at + len(record.body)]) != record.body_crc
+
+
+class FakeCluster:
+    """``masters`` and ``slaves`` are lists of FakeBroker; all start with the topic "T"."""
+
+    def __init__(self, masters=1, slaves=0, name_servers=1):
+        self.masters = [FakeBroker(f"broker-{chr(97 + n)}") for n in range(masters)]
+        self.slaves = [FakeBroker(f"broker-{chr(97 + n)}") for n in range(slaves)]
+        self.name_servers = [FakeNameServer() for _ in range(name_servers)]
+
+    @property
+    def all(self):
+        return [*self.masters, *self.slaves, *self.name_servers]
+
+    @property
+    def given(self):
+        return ";".join(each.address for each in self.name_servers)
+
+
+@asynccontextmanager
+async def running(masters=1, slaves=0, name_servers=1):
+    """Start them; the topic T is on all brokers."""
+    cluster = FakeCluster(masters, slaves, name_servers)
+    for each in cluster.all:
+        await each.start()
+    for server in cluster.name_servers:
+        server.brokers = {each.name: {0: each} for each in cluster.masters}
+        for each in cluster.slaves:
+            server.brokers[each.name][1] = each
+        server.topics = {"T": [each.name for each in cluster.masters]}
+    try:
+        yield cluster
+    finally:
+        for each in cluster.all:
+            await each.server.stop(grace_s=0)
