@@ -68,6 +68,7 @@ _QUEUED_TYPES: Final = (0, 0x8)
 _TAGS_NAME: Final = b"TAGS\x01"
 _TAGS_KEPT: Final = 10_000
 _NAME_DIGITS: Final = 20
+_UNWRITTEN: Final = bytes(SIZE_AND_MAGIC.size)
 _LARGEST_QUEUE_ID: Final = 2**31 - 1
 
 DISK_FULL: Final = (
@@ -350,8 +351,8 @@ class Appender:
     ) -> list[Appended]:
         """Store the members of a batch, ``(flag, body, properties)`` each, as a record each.
 
-        They get consecutive queue offsets and stand side by side in one segment. All of them are
-        there, or none is, whatever ends this process.
+        They get consecutive queue offsets and stand side by side in one segment. When this
+        process is killed in between, the first of them are there.
 
         :raises MessageIllegal: as :meth:`append`; when all together are too large, when there
             is none, or when ``sys_flag`` has a transaction's bits. All others as there.
@@ -376,7 +377,7 @@ class Appender:
         for flag, body, properties in members:
             size = fixed + len(body) + len(properties)
             parts += (
-                SIZE_AND_MAGIC.pack(size, queue.magic),
+                _UNWRITTEN,
                 head.pack(
                     zlib.crc32(body) & CRC_MASK,
                     queue_id,
@@ -402,7 +403,8 @@ class Appender:
             queue_offset += 1
             physical_offset += size
         self._batch_steps += 1
-        self._commit_batch(place, parts, queue, b"".join(entries))
+        queue.append_entries(b"".join(entries))
+        self._commit_batch(place, b"".join(parts), queue.magic, appended)
         self.last = appended[-1]
         self._batch_steps += 1
         return appended
@@ -417,16 +419,15 @@ class Appender:
         return total
 
     def _commit_batch(
-        self, place: int, parts: list[bytes], queue: QueueWriter, entries: bytes
+        self, place: int, records: bytes, magic: int, appended: list[Appended]
     ) -> None:
-        """Write entries and records, the first record's size and magic last."""
-        first, parts[0] = parts[0], b""
-        records = b"".join(parts)
-        stop = place + BLANK_BYTES + len(records)
-        self._content[place + BLANK_BYTES : stop] = records
-        queue.append_entries(entries)
-        self._content[place : place + BLANK_BYTES] = first
-        self._place = stop
+        """Write the records, then their sizes and magics in order: nowhere is a hole before one."""
+        self._content[place : place + len(records)] = records
+        for one in appended:
+            SIZE_AND_MAGIC.pack_into(
+                self._content, one.physical_offset - self._base, one.store_size, magic
+            )
+        self._place = place + len(records)
 
     def _schedule_code(self, properties: bytes, timestamp_ms: int, tags_code: int) -> int:
         """Give the tags code of a delayed message: when it is due, if it has a level."""

@@ -371,3 +371,38 @@ def test_more_queues_than_may_be_open_are_all_written(tmp_path):
             expected = len(range(queue_id, 200, 17))
             assert queue.next_offset == expected
             assert all(queue.entry(n) for n in range(expected))
+
+
+class Killed(BaseException):
+    """Ends a write in the middle."""
+
+
+@pytest.mark.parametrize("written", range(6))
+def test_a_batch_whose_writer_is_killed_leaves_its_first_members_and_no_hole(
+    tmp_path, written, monkeypatch
+):
+    store = open_small(tmp_path)
+    send(store, 0)
+
+    class Dying:
+        size, pack = SIZE_AND_MAGIC.size, SIZE_AND_MAGIC.pack
+        left = written
+
+        def pack_into(self, *arguments):
+            if not self.left:
+                raise Killed
+            self.left -= 1
+            SIZE_AND_MAGIC.pack_into(*arguments)
+
+    monkeypatch.setattr("rocketlens.store.append.SIZE_AND_MAGIC", Dying())
+    members = [(0, b"body", properties_of(n)) for n in range(1, 7)]
+    with pytest.raises(Killed):
+        store.append_batch("Orders", 0, members, BORN_HOST, born_timestamp_ms=1)
+    store.abandon()
+    monkeypatch.undo()
+    with rocketlens.open_store(tmp_path) as reader:
+        answer = reader.query_message("Orders", "all")
+        assert (len(answer.messages), answer.complete) == (1 + written, True)
+    with open_small(tmp_path) as store:
+        assert send(store, 9).queue_offset == 1 + written
+    assert [r.queue_offset for r in records_of(tmp_path)] == list(range(2 + written))
