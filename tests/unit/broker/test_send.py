@@ -1,0 +1,339 @@
+"""What becomes of messages that are sent: stored where and how, or refused in which words."""
+
+import asyncio
+
+import pytest
+
+from rocketlens.errors import StoreFailed, StoreFull
+from rocketlens.model import properties as props
+from rocketlens.wire.codes import RequestCode, ResponseCode
+from tests.unit.broker.broker_world import NOW_MS, in_broker, properties_of, running
+
+KEY = "0A0000091F4018B4AAC2140DD5A20000"
+TOO_LARGE = (
+    "the message is illegal, maybe msg body or properties length not matched. "
+    "msg body length limit 4194304B, msg properties length limit 32KB."
+)
+
+
+def test_a_send_says_where_the_message_is(tmp_path):
+    async def test(world):
+        answers = [
+            await world.send(properties=properties_of(UNIQ_KEY=KEY), e=2) for _ in range(2)
+        ]
+        port = world.core.store.options.store_host.port
+        size = world.stored("Orders", 2)[0].total_size
+        for number, answer in enumerate(answers):
+            assert answer.code == 0
+            assert answer.ext_fields == {
+                "msgId": f"7F000001{port:08X}{number * size:016X}",
+                "queueId": "2",
+                "queueOffset": str(number),
+                "transactionId": KEY,
+                "MSG_REGION": "DefaultRegion",
+                "TRACE_ON": "true",
+            }
+
+    in_broker(tmp_path, test)
+
+
+def test_a_message_is_stored_as_it_was_sent(tmp_path):
+    async def test(world):
+        await world.send(body=b"\x00\xff", f=1, j=3)
+        (record,) = world.stored("Orders")
+        assert record.body == b"\x00\xff"
+        assert (record.flag, record.sys_flag, record.reconsume_times) == (7, 1, 3)
+        assert (record.born_timestamp_ms, record.store_timestamp_ms) == (NOW_MS - 5, NOW_MS)
+        assert record.born_host.address == "127.0.0.1"
+        assert record.store_host == world.core.store.options.store_host
+
+    in_broker(tmp_path, test)
+
+
+def test_properties_stand_as_a_real_broker_stores_them(tmp_path, golden):
+    """The golden store's own records, sent again as their producer sent them."""
+    added = ("MSG_REGION", "TRACE_ON", "CLUSTER")
+
+    async def test(world):
+        from rocketlens.query.offline import open_store
+
+        with open_store(golden("5.5.0").store) as store:
+            scanned = store.scan("OrderTopic")
+            messages = [m for m in scanned if "CLUSTER" in m.properties and not m.reconsume_times]
+        for message in messages[:50]:
+            sent = {name: message.properties[name] for name in sorted(message.properties)}
+            sent = {name: text for name, text in sent.items() if name not in added}
+            await world.send("Again", properties=properties_of(**sent))
+        expected = [props.format_properties(message.properties) for message in messages[:50]]
+        assert [record.properties.decode() for record in world.stored("Again")] == expected
+
+    in_broker(tmp_path, test)
+
+
+def test_a_message_without_a_unique_key_gets_one(tmp_path):
+    async def test(world):
+        answers = [await world.send() for _ in range(2)]
+        keys = [answer.ext_fields["transactionId"] for answer in answers]
+        assert len(set(keys)) == 2
+        stored = [props.parse(each.properties.decode()) for each in world.stored("Orders")]
+        assert [each["UNIQ_KEY"] for each in stored] == keys
+
+    in_broker(tmp_path, test)
+
+
+def test_an_unknown_topic_is_made_from_the_default_topic(tmp_path):
+    async def test(world):
+        await world.send("New", d=3)
+        await world.send("Many", d=64)
+        made = world.core.topics.get("New")
+        assert (made.read_queue_count, made.write_queue_count, made.perm) == (3, 3, 6)
+        assert world.core.topics.get("Many").write_queue_count == 8
+
+    in_broker(tmp_path, test)
+
+
+def test_code_10_has_its_fields_under_their_full_names(tmp_path):
+    async def test(world):
+        answer = await world.call(
+            RequestCode.SEND_MESSAGE,
+            b"body",
+            producerGroup="g",
+            topic="Orders",
+            defaultTopic="TBW102",
+            defaultTopicQueueNums=4,
+            queueId=1,
+            sysFlag=0,
+            bornTimestamp=NOW_MS,
+            flag=0,
+            properties=properties_of(KEYS="k1"),
+        )
+        assert answer.code == 0
+        assert world.stored("Orders", 1)[0].body == b"body"
+
+    in_broker(tmp_path, test)
+
+
+def test_a_negative_queue_id_means_any_queue(tmp_path):
+    async def test(world):
+        answers = [await world.send(e=-1) for _ in range(40)]
+        assert {answer.ext_fields["queueId"] for answer in answers} == {"0", "1", "2", "3"}
+
+    in_broker(tmp_path, test)
+
+
+def test_a_one_way_message_is_stored_and_not_answered(tmp_path):
+    async def test(world):
+        from tests.unit.broker.broker_world import send_fields, text_of
+
+        fields = {k: text_of(v) for k, v in send_fields("Orders", "").items() if v is not None}
+        await world.pool.tell(world.service.address, 310, fields, b"body")
+        answer = await world.send(body=b"later")
+        assert answer.ext_fields["queueOffset"] == "1"
+        assert world.stored("Orders")[0].body == b"body"
+
+    in_broker(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "words"),
+    [
+        ({"b": ""}, 29, "The specified topic is blank."),
+        ({"b": "../../etc"}, 29, "The specified topic contains illegal characters, allowing only"),
+        ({"b": "a\n"}, 29, "The specified topic contains illegal characters, allowing only"),
+        ({"b": "T" * 128}, 29, "The specified topic is longer than topic max length."),
+        ({"b": "%RETRY%" + "g" * 249}, 29, "The specified topic is longer than topic max length."),
+        (
+            {"b": "SCHEDULE_TOPIC_XXXX"},
+            16,
+            "Sending message to topic[SCHEDULE_TOPIC_XXXX] is forbidden.",
+        ),
+        ({"b": "None", "c": "NoDefault"}, 17, "topic[None] not exist, apply first please!\nSee "),
+        ({"b": "None", "c": "BenchmarkTest"}, 17, "topic[None] not exist, apply first please!"),
+        (
+            {"b": "broker-a", "e": 1},
+            29,
+            "request queueId[1] is illegal, TopicConfig [topicName=broker-a, readQueueNums=1, "
+            "writeQueueNums=1, perm=RWX, topicFilterType=SINGLE_TAG, topicSysFlag=0, "
+            "order=false, attributes={}] Producer: 127.0.0.1:",
+        ),
+        ({"i": "DELAY\x01x\x02"}, 1, 'java.lang.NumberFormatException: For input string: "x"'),
+        ({"i": "TIMER_DELAY_SEC\x019\x02"}, 1, "accurate timer message is not enabled"),
+        ({"i": "P\x01" + "p" * 32_700 + "\x02"}, 13, TOO_LARGE),
+        ({"e": None}, 1, "the custom field <e> is null"),
+        ({"g": "soon"}, 1, 'java.lang.NumberFormatException: For input string: "soon"'),
+    ],
+)
+def test_a_message_that_cannot_be_is_refused_in_rocketmqs_words(tmp_path, changes, code, words):
+    async def test(world):
+        answer = await world.send(**changes)
+        assert answer.code == code
+        assert words in answer.remark
+        assert world.core.store.end_offset == 0
+
+    in_broker(tmp_path, test)
+
+
+def test_a_body_over_the_limit_is_refused(tmp_path):
+    async def test(world):
+        answer = await world.send(body=bytes(1001))
+        assert (answer.code, answer.remark) == (13, TOO_LARGE.replace("4194304B", "1000B"))
+        assert (await world.send(body=bytes(1000))).code == 0
+
+    in_broker(tmp_path, test, maxMessageSize=1000)
+
+
+def test_a_topic_that_may_not_be_written_refuses_messages(tmp_path):
+    async def test(world):
+        await world.send()
+        world.core.topics.get("Orders").perm = 4
+        answer = await world.send()
+        assert answer.code == ResponseCode.NO_PERMISSION
+        assert answer.remark == "the topic[Orders] sending message is forbidden"
+
+    in_broker(tmp_path, test)
+
+
+def test_topics_make_themselves_only_where_that_is_allowed(tmp_path):
+    async def test(world):
+        assert (await world.send()).code == ResponseCode.TOPIC_NOT_EXIST
+
+    in_broker(tmp_path, test, autoCreateTopicEnable=False)
+
+
+def test_a_delayed_message_waits_in_the_schedule_topic(tmp_path):
+    async def test(world):
+        answer = await world.send(e=1, properties=properties_of(UNIQ_KEY=KEY, DELAY=3))
+        assert answer.ext_fields["queueId"] == "1"
+        (record,) = world.stored("SCHEDULE_TOPIC_XXXX", 2)
+        properties = props.parse(record.properties.decode())
+        assert (properties["REAL_TOPIC"], properties["REAL_QID"]) == ("Orders", "1")
+        entry = world.core.store.queue("SCHEDULE_TOPIC_XXXX", 2).entry(0)
+        assert entry.tags_code == NOW_MS + 10_000
+        await world.send(properties=properties_of(DELAY=99))
+        (record,) = world.stored("SCHEDULE_TOPIC_XXXX", 17)
+        assert props.parse(record.properties.decode())["DELAY"] == "18"
+
+    in_broker(tmp_path, test)
+
+
+def test_a_half_message_waits_in_the_half_topic(tmp_path):
+    async def test(world):
+        sent = properties_of(UNIQ_KEY=KEY, TRAN_MSG="true", PGROUP="producers", KEYS="tx")
+        answer = await world.send(e=3, f=4, properties=sent)
+        assert answer.ext_fields["queueOffset"] == "0"
+        (record,) = world.stored("RMQ_SYS_TRANS_HALF_TOPIC")
+        assert record.sys_flag == 0
+        assert record.properties.decode() == properties_of(
+            MSG_REGION="DefaultRegion",
+            UNIQ_KEY=KEY,
+            CLUSTER="DefaultCluster",
+            PGROUP="producers",
+            __transactionId__=KEY,
+            TRAN_MSG="true",
+            KEYS="tx",
+            TRACE_ON="true",
+            REAL_TOPIC="Orders",
+            REAL_QID="3",
+        )
+        assert not world.stored("Orders", 3)
+
+    in_broker(tmp_path, test)
+
+
+def test_the_members_of_a_batch_stand_side_by_side_with_properties_as_they_were(tmp_path):
+    async def test(world):
+        members = [(b"%d" % n, properties_of(KEYS=f"k{n}", WAIT="true")) for n in range(3)]
+        answer = await world.send_batch(members, e=1)
+        records = world.stored("Orders", 1)
+        assert [(each.body, each.properties.decode()) for each in records] == members
+        ids = answer.ext_fields.pop("msgId").split(",")
+        assert ids == [record.offset_msg_id for record in records]
+        assert answer.ext_fields == {
+            "queueId": "1",
+            "queueOffset": "0",
+            "MSG_REGION": "DefaultRegion",
+            "TRACE_ON": "true",
+        }
+
+    in_broker(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    ("member", "changes"),
+    [
+        ((b"", properties_of(DELAY=1)), {}),
+        ((b"", ""), {"f": 4}),
+        ((b"", ""), {"b": "%RETRY%g"}),
+    ],
+)
+def test_a_batch_that_cannot_be_is_refused(tmp_path, member, changes):
+    async def test(world):
+        answer = await world.send_batch([member], **changes)
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        for body in (b"", b"\0" * 10):
+            broken = await world.send(body=body, m=True)
+            assert broken.code == ResponseCode.MESSAGE_ILLEGAL
+        assert world.core.store.end_offset == 0
+
+    in_broker(tmp_path, test)
+
+
+def test_what_failed_too_often_goes_to_the_dead_letters(tmp_path):
+    async def test(world):
+        retried = await world.send("%RETRY%readers", j=16)
+        dead = await world.send("%RETRY%readers", j=17, properties=properties_of(DELAY=5))
+        fewer = await world.send("%RETRY%readers", j=4, l=3)
+        assert {retried.code, dead.code, fewer.code} == {0}
+        assert len(world.stored("%RETRY%readers")) == 1
+        assert len(world.stored("%DLQ%readers")) == 2
+        assert world.core.topics.get("%DLQ%readers").perm == 6
+
+    in_broker(tmp_path, test)
+
+
+def test_with_sync_flush_an_answer_comes_when_the_message_is_on_the_disk(tmp_path):
+    async def test(world):
+        store = world.core.store
+        answers = await asyncio.gather(*(world.send() for _ in range(20)))
+        assert {answer.code for answer in answers} == {0}
+        assert store.group_commit.flushed_offset == store.end_offset
+
+    in_broker(tmp_path, test, flushDiskType="SYNC_FLUSH")
+
+
+def test_with_sync_flush_a_slow_disk_is_told_and_a_failed_one_refuses(tmp_path):
+    async def test(world):
+        core = world.core
+        core.durable._when_durable = lambda offset, waiter: None
+        late = await world.send()
+        assert late.code == ResponseCode.FLUSH_DISK_TIMEOUT
+        assert late.ext_fields["queueOffset"] == "0"
+        assert (await world.send(properties=properties_of(WAIT="false"))).code == 0
+        core.durable._when_durable = lambda offset, waiter: waiter(StoreFailed("the disk is gone"))
+        failed = await world.send()
+        assert (failed.code, failed.remark) == (14, "the disk is gone")
+
+    in_broker(tmp_path, test, flushDiskType="SYNC_FLUSH", syncFlushTimeout=1)
+
+
+def test_a_full_disk_refuses_messages_until_there_is_room(tmp_path):
+    async def test(world):
+        appender = world.core.store.appender
+        appender.refusal = StoreFull("the broker's disk is full")
+        full = await world.send()
+        assert (full.code, full.remark) == (14, "the broker's disk is full")
+        appender.refusal = None
+        assert (await world.send()).code == 0
+
+    in_broker(tmp_path, test)
+
+
+def test_messages_of_an_ipv6_producer_are_stored_with_its_address(tmp_path):
+    async def main():
+        async with running(tmp_path, brokerIP1="::1") as world:
+            await world.send()
+            (record,) = world.stored("Orders")
+            assert record.born_host.address == "::1"
+            assert record.store_host.address == "::1"
+
+    asyncio.run(main())
