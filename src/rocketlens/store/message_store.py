@@ -45,6 +45,7 @@ _log: Final = logging.getLogger(__name__)
 INDEX_THREAD_NAME: Final = "rocketlens-index"
 _INDEX_INTERVAL_SECONDS: Final = 0.2
 _INDEX_STEP_BYTES: Final = 64 * 1024 * 1024
+_CLOSE_SECONDS: Final = 20.0
 _DESCRIPTORS_KEPT: Final = 256
 _FEWEST_OPEN_QUEUES: Final = 64
 _CHECKPOINT_BYTES: Final = 4096
@@ -432,23 +433,30 @@ class MessageStore:
             for path in cleaner.expired_queue_files(queue.files(), queue.file_bytes, min_offset):
                 self._disk.remove_file(path)
                 queue.first_offset += queue.file_bytes // ENTRY_BYTES
-        with self._index_lock:
+        # The builder may be in the middle of a step: the next round will find it between two.
+        if not self._index_lock.acquire(blocking=False):
+            return
+        try:
             if self._builder is not None:
                 self._builder.forget_below(min_offset)
+        finally:
+            self._index_lock.release()
         self._cleaned_below = min_offset
 
-    def close(self) -> None:
+    def close(self, *, at_most_seconds: float = _CLOSE_SECONDS) -> None:
         """Make everything durable, index the rest, and give the store up.
 
         ``abort`` is removed only when queues and index files are complete; otherwise whoever opens
-        the store next does what a killed broker's store needs.
+        the store next does what a killed broker's store needs. Indexing ends after
+        ``at_most_seconds``, and is gone on with by the next start.
         """
         if self._is_closed:
             return
         self._is_closed = True
         self._stop_threads()
         self.flush_log()
-        while not self.build_index() and self._is_behind():
+        deadline = time.monotonic() + at_most_seconds
+        while not self.build_index() and self._is_behind() and time.monotonic() < deadline:
             pass
         self.flush()
         is_complete = self._is_complete()

@@ -169,6 +169,19 @@ def test_only_what_is_synced_is_indexed(tmp_path):
     store.abandon()
 
 
+def test_a_store_closed_before_its_index_is_complete_stays_marked_and_goes_on(tmp_path):
+    store = open_small(tmp_path)
+    send_many(store, 200)
+    store._builder.made_progress = True
+    store.build_index = lambda: False
+    store.close(at_most_seconds=0)
+    assert (tmp_path / "abort").exists()
+    with open_small(tmp_path):
+        pass
+    assert not (tmp_path / "abort").exists()
+    assert entries_of(tmp_path) == expected_entries(tmp_path)
+
+
 def test_two_builders_exclude_each_other(tmp_path):
     with open_small(tmp_path) as store:
         send(store, 1)
