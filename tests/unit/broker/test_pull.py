@@ -1,0 +1,207 @@
+"""What consumers are given: the table of `broker.pull`, tags, bounds, and refusals."""
+
+import json
+
+import pytest
+
+from rocketlens.wire.codes import RequestCode, ResponseCode
+from tests.unit.broker.broker_world import in_broker, properties_of, records_of
+
+
+def bodies(answer):
+    return [record.body for record in records_of(answer.body)]
+
+
+async def send_many(world, count, **changes):
+    for number in range(count):
+        tags = properties_of(TAGS=f"Tag{number % 3}")
+        await world.send(body=b"%d" % number, properties=tags, **changes)
+
+
+def place(answer):
+    """Code, remark and the three offsets of an answer."""
+    fields = answer.ext_fields
+    offsets = [int(fields[name]) for name in ("nextBeginOffset", "minOffset", "maxOffset")]
+    return answer.code, answer.remark, *offsets
+
+
+def test_every_place_of_a_queue_has_its_answer(tmp_path):
+    async def test(world):
+        await world.send(e=1)
+        assert place(await world.pull()) == (19, "NO_MESSAGE_IN_QUEUE", 0, 0, 0)
+        assert place(await world.pull(5)) == (21, "NO_MESSAGE_IN_QUEUE", 0, 0, 0)
+        await send_many(world, 4)
+        assert place(await world.pull()) == (0, "FOUND", 4, 0, 4)
+        assert place(await world.pull(4)) == (19, "OFFSET_OVERFLOW_ONE", 4, 0, 4)
+        assert place(await world.pull(5)) == (21, "OFFSET_OVERFLOW_BADLY", 4, 0, 4)
+        assert place(await world.pull(-1)) == (21, "OFFSET_TOO_SMALL", 0, 0, 4)
+        nothing = await world.pull(subscription="None")
+        assert place(nothing) == (20, "NO_MATCHED_MESSAGE", 4, 0, 4)
+        assert nothing.ext_fields["suggestWhichBrokerId"] == "0"
+
+    in_broker(tmp_path, test)
+
+
+def test_a_pull_that_may_wait_is_answered_at_once(tmp_path):
+    async def test(world):
+        await world.send()
+        answer = await world.pull(1, sysFlag=6, suspendTimeoutMillis=20_000)
+        assert answer.code == ResponseCode.PULL_NOT_FOUND
+
+    in_broker(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("*", [0, 1, 2, 3, 4, 5]),
+        ("", [0, 1, 2, 3, 4, 5]),
+        ("Tag1", [1, 4]),
+        ("Tag0 || Tag2", [0, 2, 3, 5]),
+    ],
+)
+def test_messages_pass_by_the_hash_of_their_tags(tmp_path, expression, expected):
+    async def test(world):
+        await send_many(world, 6)
+        answer = await world.pull(subscription=expression)
+        assert bodies(answer) == [b"%d" % number for number in expected]
+
+    in_broker(tmp_path, test)
+
+
+def test_a_pull_goes_on_where_the_last_one_ended(tmp_path):
+    async def test(world):
+        await send_many(world, 250)
+        offset, received = 0, []
+        while True:
+            answer = await world.pull(offset, subscription="Tag1", maxMsgNums=7)
+            if answer.code == ResponseCode.PULL_NOT_FOUND:
+                break
+            assert len(bodies(answer)) <= 7
+            received += bodies(answer)
+            offset = int(answer.ext_fields["nextBeginOffset"])
+        assert received == [b"%d" % number for number in range(1, 250, 3)]
+
+    in_broker(tmp_path, test)
+
+
+def test_a_pull_gives_no_more_than_its_bounds_and_at_least_one(tmp_path):
+    async def test(world):
+        for _ in range(40):
+            await world.send(body=bytes(100))
+        size = world.stored("Orders")[0].total_size
+        assert len(bodies(await world.pull(maxMsgNums=1000))) == 32
+        assert len(bodies(await world.pull(maxMsgBytes=3 * size))) == 3
+        assert len(bodies(await world.pull(maxMsgBytes=1))) == 1
+        await world.send(e=1, body=bytes(300_000))
+        assert len(bodies(await world.pull(queue_id=1))) == 1
+
+    in_broker(tmp_path, test)
+
+
+def test_messages_far_from_the_end_come_in_smaller_portions(tmp_path):
+    async def test(world):
+        await send_many(world, 20)
+        assert len(bodies(await world.pull())) == 8
+
+    in_broker(tmp_path, test, accessMessageInMemoryMaxRatio=0)
+
+
+def test_a_damaged_message_costs_that_message_only(tmp_path, caplog):
+    async def test(world):
+        for body in (b"first", b"second", b"third"):
+            await world.send(body=body)
+        content = world.core.store.appender._content
+        start = content.find(b"second")
+        content[start : start + 6] = b"SECOND"
+        answer = await world.pull()
+        assert bodies(answer) == [b"first", b"third"]
+        assert answer.ext_fields["nextBeginOffset"] == "3"
+        assert "damaged" in caplog.text
+
+    in_broker(tmp_path, test)
+
+
+def test_lite_pull_is_answered_as_pull(tmp_path):
+    async def test(world):
+        await world.send()
+        fields = {"consumerGroup": "g", "topic": "Orders", "queueId": 0, "queueOffset": 0}
+        fields |= {"maxMsgNums": 1, "sysFlag": 20, "commitOffset": 0, "subscription": "*"}
+        answer = await world.call(RequestCode.LITE_PULL_MESSAGE, **fields)
+        assert bodies(answer) == [b"body"]
+
+    in_broker(tmp_path, test)
+
+
+def test_a_pull_commits_the_offset_it_brings(tmp_path):
+    async def test(world):
+        await world.send()
+        await world.pull(sysFlag=5, commitOffset=1)
+        assert world.core.offsets.get("readers", "Orders", 0) == 1
+
+    in_broker(tmp_path, test)
+
+
+def test_without_a_subscription_in_the_request_the_heartbeats_counts(tmp_path):
+    async def test(world):
+        await send_many(world, 3)
+        missing = await world.pull(sysFlag=0)
+        assert (missing.code, missing.remark.split("\n")[0]) == (
+            24,
+            "the consumer's group info not exist",
+        )
+        subscription = {"topic": "Orders", "subString": "Tag1", "subVersion": 5}
+        consumer = {"groupName": "readers", "subscriptionDataSet": [subscription]}
+        heartbeat = {"clientID": "c", "consumerDataSet": [consumer]}
+        await world.call(RequestCode.HEART_BEAT, json.dumps(heartbeat).encode())
+        assert bodies(await world.pull(sysFlag=0)) == [b"1"]
+        old = await world.pull(sysFlag=0, subVersion=6)
+        assert (old.code, old.remark) == (25, "the consumer's subscription not latest")
+        await world.send("Others")
+        other = await world.pull(topic="Others", sysFlag=0)
+        assert (other.code, other.remark.split("\n")[0]) == (
+            24,
+            "the consumer's subscription not exist",
+        )
+
+    in_broker(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "words"),
+    [
+        ({"topic": "None"}, 17, "topic[None] not exist, apply first please!\nSee "),
+        ({"queueId": 4}, 29, "queueId[4] is illegal, topic:[Orders] topicConfig.readQueueNums:[4]"),
+        ({"queueId": -1}, 29, "queueId[-1] is illegal, topic:[Orders]"),
+        ({"subscription": "||"}, 23, "parse the consumer's subscription failed"),
+        ({"expressionType": "SQL92"}, 1, "does not support consumer to filter message by SQL92"),
+        ({"consumerGroup": "no/group"}, 26, "subscription group [no/group] does not exist"),
+    ],
+)
+def test_a_pull_that_cannot_be_is_refused_with_all_offsets(tmp_path, changes, code, words):
+    async def test(world):
+        await world.send()
+        answer = await world.pull(**changes)
+        assert answer.code == code
+        assert words in answer.remark
+        assert set(answer.ext_fields) >= {
+            "suggestWhichBrokerId",
+            "nextBeginOffset",
+            "minOffset",
+            "maxOffset",
+        }
+
+    in_broker(tmp_path, test)
+
+
+def test_what_may_not_be_read_is_refused(tmp_path):
+    async def test(world):
+        await world.send()
+        world.core.topics.get("Orders").perm = 2
+        answer = await world.pull()
+        assert (answer.code, answer.remark) == (16, "the topic[Orders] pulling message is forbidden")
+        world.core.groups.table.put("closed", consumeEnable=False)
+        answer = await world.pull(consumerGroup="closed")
+        assert (answer.code, answer.remark) == (16, "subscription group no permission, closed")
+
+    in_broker(tmp_path, test)

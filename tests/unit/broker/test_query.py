@@ -1,0 +1,197 @@
+"""What queries find: at once, everything that was asked for, and nothing else."""
+
+import asyncio
+
+import pytest
+
+from rocketlens.formats import commitlog_record
+from rocketlens.wire.codes import RequestCode, ResponseCode
+from tests.unit.broker.broker_world import NOW_MS, in_broker, properties_of, records_of, running
+
+KEY = "0A0000091F4018B4AAC2140DD5A20000"
+
+
+def bodies(answer):
+    return [record.body for record in records_of(answer.body)]
+
+
+def test_a_message_is_found_by_key_unique_key_and_offset_once_its_send_is_answered(tmp_path):
+    async def test(world):
+        for number in range(50):
+            unique_key = f"{number:032X}"
+            sent = await world.send(
+                body=b"%d" % number, properties=properties_of(UNIQ_KEY=unique_key, KEYS=f"k{number}")
+            )
+            offset = int(sent.ext_fields["msgId"][16:], 16)
+            for answer in (
+                await world.query(f"k{number}"),
+                await world.query(unique_key, _UNIQUE_KEY_QUERY=True),
+                await world.query(unique_key, indexType="U"),
+                await world.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=offset),
+            ):
+                assert answer.code == 0
+                assert bodies(answer) == [b"%d" % number]
+
+    in_broker(tmp_path, test)
+
+
+def test_an_answer_says_how_far_the_index_came(tmp_path):
+    async def test(world):
+        await world.send(properties=properties_of(KEYS="k"))
+        await world.send(properties=properties_of(KEYS="other"))
+        found, missing = await world.query("k"), await world.query("none")
+        last = world.core.store.appender.last
+        assert found.ext_fields == {
+            "indexLastUpdateTimestamp": str(NOW_MS),
+            "indexLastUpdatePhyoffset": str(last.physical_offset),
+        }
+        assert missing.code == ResponseCode.QUERY_NOT_FOUND
+        assert missing.remark == "can not find message, maybe time range not correct"
+        assert missing.ext_fields == {
+            "indexLastUpdateTimestamp": "0",
+            "indexLastUpdatePhyoffset": "0",
+        }
+
+    in_broker(tmp_path, test)
+
+
+def test_a_key_of_the_same_hash_or_another_topic_is_not_given(tmp_path):
+    async def test(world):
+        await world.send(body=b"right", properties=properties_of(KEYS="x Aa"))
+        await world.send(body=b"twin", properties=properties_of(KEYS="BB"))
+        await world.send("Others", body=b"elsewhere", properties=properties_of(KEYS="Aa"))
+        assert bodies(await world.query("Aa")) == [b"right"]
+
+    in_broker(tmp_path, test)
+
+
+def test_a_message_that_has_a_key_twice_is_given_once(tmp_path):
+    async def test(world):
+        await world.send(body=b"once", properties=properties_of(UNIQ_KEY=KEY, KEYS=f"k k {KEY}"))
+        assert bodies(await world.query("k")) == [b"once"]
+        assert bodies(await world.query(KEY)) == [b"once"]
+
+    in_broker(tmp_path, test)
+
+
+def test_the_newest_are_given_in_the_order_of_the_log(tmp_path):
+    async def test(world):
+        for number in range(70):
+            named = properties_of(UNIQ_KEY=KEY, KEYS="all")
+            await world.send(body=b"%d" % number, properties=named)
+        expected = [b"%d" % number for number in range(70)]
+        assert bodies(await world.query("all", maxNum=5)) == expected[-5:]
+        assert bodies(await world.query("all", maxNum=2**31 - 1)) == expected[-64:]
+        unique = await world.query(KEY, maxNum=1, _UNIQUE_KEY_QUERY=True)
+        assert bodies(unique) == expected[-32:]
+        for max_num in (0, -1):
+            assert (await world.query("all", maxNum=max_num)).code == 22
+
+    in_broker(tmp_path, test)
+
+
+def test_both_ends_of_a_time_range_are_exact(tmp_path):
+    async def test(world):
+        for number in range(5):
+            world.clock.now_ms = NOW_MS + number
+            await world.send(body=b"%d" % number, properties=properties_of(KEYS="k"))
+        answer = await world.query("k", beginTimestamp=NOW_MS + 1, endTimestamp=NOW_MS + 3)
+        assert bodies(answer) == [b"1", b"2", b"3"]
+
+    in_broker(tmp_path, test)
+
+
+def test_messages_are_found_by_tag(tmp_path):
+    async def test(world):
+        for number in range(200):
+            world.clock.now_ms = NOW_MS + number
+            tags = "AaTag" if number % 2 else "BBTag"
+            await world.send(
+                body=b"%d" % number, e=number % 4, properties=properties_of(TAGS=tags)
+            )
+        odd = [b"%d" % number for number in range(1, 200, 2)]
+        assert bodies(await world.query("AaTag", indexType="T", maxNum=10)) == odd[-10:]
+        times = {"beginTimestamp": NOW_MS + 10, "endTimestamp": NOW_MS + 14}
+        answer = await world.query("AaTag", indexType="T", **times)
+        assert bodies(answer) == [b"11", b"13"]
+        assert (await world.query("NoTag", indexType="T")).code == 22
+
+    in_broker(tmp_path, test)
+
+
+def test_no_answer_is_larger_than_a_frame(tmp_path):
+    async def test(world):
+        body = bytes(3_000_000)
+        for _ in range(7):
+            await world.send(body=body, properties=properties_of(KEYS="large"))
+        answer = await world.query("large")
+        assert bodies(answer) == [body] * 5
+
+    in_broker(tmp_path, test, mappedFileSizeCommitLog=32 * 1024 * 1024)
+
+
+def test_an_offset_inside_a_record_is_no_message(tmp_path):
+    async def test(world):
+        await world.send()
+        inner = bytearray(world.core.store.record(0, 0))
+        size = len(inner)
+        # A record that says it belongs where it will be, in the body of another.
+        start = size + 88
+        inner[28:36] = start.to_bytes(8, "big")
+        await world.send(body=bytes(inner))
+        assert commitlog_record.decode(world.core.store.record(start, 0), physical_offset=start)
+        end = world.core.store.end_offset
+        for offset in (start, 1, size + 1, -1, end, end + 8, 2**62):
+            answer = await world.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=offset)
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert answer.remark == f"can not find message by the offset, {offset}"
+        assert (await world.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=size)).code == 0
+
+    in_broker(tmp_path, test)
+
+
+def test_a_damaged_message_is_an_error_and_never_an_empty_answer(tmp_path):
+    async def test(world):
+        await world.send(properties=properties_of(KEYS="broken"), body=b"body that breaks")
+        await world.send(properties=properties_of(KEYS="sound"))
+        content = world.core.store.appender._content
+        place = content.find(b"body that breaks")
+        content[place : place + 4] = b"BODY"
+        view = await world.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=0)
+        assert view.code == ResponseCode.SYSTEM_ERROR
+        assert "checksum" in view.remark
+        answer = await world.query("broken")
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert answer.remark.startswith("not everything could be searched: ")
+        assert (await world.query("sound")).code == 0
+
+    in_broker(tmp_path, test)
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_messages_of_before_a_restart_are_found(tmp_path, is_killed):
+    async def main():
+        async with running(tmp_path) as world:
+            for number in range(300):
+                named = properties_of(KEYS=f"k{number}", TAGS="T")
+                await world.send(body=b"%d" % number, properties=named)
+            if is_killed:
+                await world.service.abandon()
+        async with running(tmp_path) as world:
+            await world.send(body=b"new", properties=properties_of(KEYS="k7"))
+            for number in range(300):
+                found = bodies(await world.query(f"k{number}"))
+                assert found == [b"%d" % number] + [b"new"] * (number == 7)
+
+    asyncio.run(main())
+
+
+def test_a_query_with_much_to_read_holds_up_nobody(tmp_path):
+    async def test(world):
+        world.core.search._entries = 10**9
+        await world.send(properties=properties_of(KEYS="k"))
+        asked = [asyncio.ensure_future(world.query("k")) for _ in range(3)]
+        assert (await world.send()).code == 0
+        assert {answer.code for answer in await asyncio.gather(*asked)} == {0}
+
+    in_broker(tmp_path, test)

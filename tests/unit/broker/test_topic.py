@@ -1,0 +1,97 @@
+"""Topics as operators and tools meet them."""
+
+import json
+
+import pytest
+
+from rocketlens.wire.codes import RequestCode
+from tests.unit.broker.broker_world import NOW_MS, in_broker
+
+FIELDS = {
+    "topic": "New",
+    "defaultTopic": "TBW102",
+    "readQueueNums": 3,
+    "writeQueueNums": 2,
+    "perm": 6,
+    "topicFilterType": "SINGLE_TAG",
+    "topicSysFlag": 0,
+    "order": False,
+}
+
+
+async def create(world, **changes):
+    return await world.call(RequestCode.UPDATE_AND_CREATE_TOPIC, **(FIELDS | changes))
+
+
+def test_a_topic_is_made_changed_shown_and_deleted(tmp_path):
+    async def test(world):
+        assert (await create(world, attributes="+a=1,+b=2")).code == 0
+        assert (await create(world, perm=4, order=True, attributes="-a,+b=3")).code == 0
+        shown = await world.call(RequestCode.GET_TOPIC_CONFIG, topic="New")
+        assert json.loads(shown.body) == {
+            "attributes": {"b": "3"},
+            "order": True,
+            "perm": 4,
+            "readQueueNums": 3,
+            "topicFilterType": "SINGLE_TAG",
+            "topicName": "New",
+            "topicSysFlag": 0,
+            "writeQueueNums": 2,
+        }
+        world.core.offsets.put("g", "New", 0, 5)
+        assert (await world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="New")).code == 0
+        gone = await world.call(RequestCode.GET_TOPIC_CONFIG, topic="New")
+        assert (gone.code, gone.remark) == (17, "No topic in this broker. topic: New")
+        assert world.core.offsets.get("g", "New", 0) is None
+
+    in_broker(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"topic": " "}, "The specified topic is blank."),
+        ({"topic": "../x"}, "The specified topic contains illegal characters"),
+        ({"topic": "TBW102"}, "The topic[TBW102] is conflict with system topic."),
+        ({"topic": "rmq_sys_x"}, "The topic[rmq_sys_x] is conflict with system topic."),
+        ({"readQueueNums": -1}, "readQueueNums -1: give 0 to 65536"),
+        ({"writeQueueNums": 2**31 - 1}, "writeQueueNums 2147483647: give 0 to 65536"),
+        ({"perm": 8}, "perm 8: give 0 to 7"),
+        ({"topicFilterType": "ANY"}, "topicFilterType 'ANY': SINGLE_TAG or MULTI_TAG"),
+        ({"attributes": "a=1"}, "write +name=value,-name"),
+    ],
+)
+def test_a_topic_that_cannot_be_is_not_made(tmp_path, changes, words):
+    async def test(world):
+        before = dict(world.core.topics.topics)
+        answer = await create(world, **changes)
+        assert answer.code == 29
+        assert words in answer.remark
+        assert world.core.topics.topics == before
+
+    in_broker(tmp_path, test)
+
+
+def test_a_system_topic_cannot_be_deleted(tmp_path):
+    async def test(world):
+        answer = await world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="TBW102")
+        assert answer.remark == "The topic[TBW102] is conflict with system topic."
+        assert world.core.topics.get("TBW102")
+
+    in_broker(tmp_path, test)
+
+
+def test_statistics_show_every_queue(tmp_path):
+    async def test(world):
+        await create(world)
+        await world.send("New", e=1)
+        answer = await world.call(RequestCode.GET_TOPIC_STATS_INFO, topic="New")
+        queue = '{"brokerName":"broker-a","queueId":%d,"topic":"New"}'
+        place = '{"lastUpdateTimestamp":%d,"maxOffset":%d,"minOffset":0}'
+        entries = [(0, 0, 0), (1, NOW_MS, 1), (2, 0, 0)]
+        table = ",".join(f"{queue % n}:{place % (time, high)}" for n, time, high in entries)
+        assert answer.body.decode() == f'{{"offsetTable":{{{table}}},"topicPutTps":0.0}}'
+        missing = await world.call(RequestCode.GET_TOPIC_STATS_INFO, topic="None")
+        assert (missing.code, missing.remark) == (17, "topic[None] not exist")
+
+    in_broker(tmp_path, test)
