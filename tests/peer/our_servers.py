@@ -89,7 +89,7 @@ def broker_conf(directory, port, namesrv_address):
 
 def main():
     settings = parse_settings(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    run(run_broker(settings, ready=lambda address: print(address, flush=True)))
+    run(run_broker(settings, ready=lambda address: print(address, flush=True)))  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ def shown(world):
         "sendMessage": ["-t", "OtherTopic", "-p", "text", "-k", "tool"],
     }
     lines = ["\t".join([name, "-n", world.namesrv, *words]) for name, words in commands.items()]
-    lines.append("\t".join(["topicRoute", "-n", world.namesrv, "-t", "NewTopic"]))
+    lines.append(f"topicRoute\t-n\t{world.namesrv}\t-t\tNewTopic")
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch, "commands.txt")
         file.write_text("\n".join(lines))
@@ -109,7 +109,7 @@ def test_a_java_consumer_gets_every_message_once(world):
 
 
 def test_mqadmin_finds_a_message_by_id_key_unique_key_and_offset(world, shown):
-    _, _, msg_id, offset_msg_id = sent_as(world, "sync-0")
+    offset_msg_id = sent_as(world, "sync-0")[3]
     (by_id,), (by_unique_key,) = shown["queryMsgById"], shown["queryMsgByUniqueKey"]
     for text in (by_id, by_unique_key):
         assert "sync-0 common 键" in text

@@ -56,9 +56,7 @@ def test_a_groups_offset_is_kept_over_a_restart(tmp_path):
     async def main():
         async with running(tmp_path) as world:
             await world.send()
-            answer = await world.call(
-                RequestCode.UPDATE_CONSUMER_OFFSET, commitOffset=1, **GROUP
-            )
+            answer = await world.call(RequestCode.UPDATE_CONSUMER_OFFSET, commitOffset=1, **GROUP)
             assert answer.code == 0
         async with running(tmp_path) as world:
             answer = await world.call(RequestCode.QUERY_CONSUMER_OFFSET, **GROUP)

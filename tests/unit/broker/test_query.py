@@ -20,7 +20,8 @@ def test_a_message_is_found_by_key_unique_key_and_offset_once_its_send_is_answer
         for number in range(50):
             unique_key = f"{number:032X}"
             sent = await world.send(
-                body=b"%d" % number, properties=properties_of(UNIQ_KEY=unique_key, KEYS=f"k{number}")
+                body=b"%d" % number,
+                properties=properties_of(UNIQ_KEY=unique_key, KEYS=f"k{number}"),
             )
             offset = int(sent.ext_fields["msgId"][16:], 16)
             for answer in (
@@ -106,9 +107,7 @@ def test_messages_are_found_by_tag(tmp_path):
         for number in range(200):
             world.clock.now_ms = NOW_MS + number
             tags = "AaTag" if number % 2 else "BBTag"
-            await world.send(
-                body=b"%d" % number, e=number % 4, properties=properties_of(TAGS=tags)
-            )
+            await world.send(body=b"%d" % number, e=number % 4, properties=properties_of(TAGS=tags))
         odd = [b"%d" % number for number in range(1, 200, 2)]
         assert bodies(await world.query("AaTag", indexType="T", maxNum=10)) == odd[-10:]
         times = {"beginTimestamp": NOW_MS + 10, "endTimestamp": NOW_MS + 14}

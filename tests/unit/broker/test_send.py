@@ -18,9 +18,7 @@ TOO_LARGE = (
 
 def test_a_send_says_where_the_message_is(tmp_path):
     async def test(world):
-        answers = [
-            await world.send(properties=properties_of(UNIQ_KEY=KEY), e=2) for _ in range(2)
-        ]
+        answers = [await world.send(properties=properties_of(UNIQ_KEY=KEY), e=2) for _ in range(2)]
         port = world.core.store.options.store_host.port
         size = world.stored("Orders", 2)[0].total_size
         for number, answer in enumerate(answers):
@@ -152,9 +150,11 @@ def test_a_one_way_message_is_stored_and_not_answered(tmp_path):
         (
             {"b": "broker-a", "e": 1},
             29,
-            "request queueId[1] is illegal, TopicConfig [topicName=broker-a, readQueueNums=1, "
-            "writeQueueNums=1, perm=RWX, topicFilterType=SINGLE_TAG, topicSysFlag=0, "
-            "order=false, attributes={}] Producer: 127.0.0.1:",
+            (
+                "request queueId[1] is illegal, TopicConfig [topicName=broker-a, readQueueNums=1, "
+                "writeQueueNums=1, perm=RWX, topicFilterType=SINGLE_TAG, topicSysFlag=0, "
+                "order=false, attributes={}] Producer: 127.0.0.1:"
+            ),
         ),
         ({"i": "DELAY\x01x\x02"}, 1, 'java.lang.NumberFormatException: For input string: "x"'),
         ({"i": "TIMER_DELAY_SEC\x019\x02"}, 1, "accurate timer message is not enabled"),
@@ -304,12 +304,12 @@ def test_with_sync_flush_an_answer_comes_when_the_message_is_on_the_disk(tmp_pat
 def test_with_sync_flush_a_slow_disk_is_told_and_a_failed_one_refuses(tmp_path):
     async def test(world):
         core = world.core
-        core.durable._when_durable = lambda offset, waiter: None
+        core.durable._when_durable = lambda *_: None
         late = await world.send()
         assert late.code == ResponseCode.FLUSH_DISK_TIMEOUT
         assert late.ext_fields["queueOffset"] == "0"
         assert (await world.send(properties=properties_of(WAIT="false"))).code == 0
-        core.durable._when_durable = lambda offset, waiter: waiter(StoreFailed("the disk is gone"))
+        core.durable._when_durable = lambda _, waiter: waiter(StoreFailed("the disk is gone"))
         failed = await world.send()
         assert (failed.code, failed.remark) == (14, "the disk is gone")
 

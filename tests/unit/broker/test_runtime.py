@@ -1,0 +1,65 @@
+"""What a broker tells of itself."""
+
+import json
+
+import pytest
+
+from rocketlens.broker.figures import Figures
+from rocketlens.broker.runtime import _size
+from rocketlens.wire.codes import RequestCode
+from tests.unit.broker.broker_world import NOW_MS, Clock, in_broker, properties_of
+
+READ_BY_TOOLS = (
+    "putTps getTransferredTps getTransferedTps sendThreadPoolQueueSize pullThreadPoolQueueSize "
+    "sendThreadPoolQueueHeadWaitTimeMills pullThreadPoolQueueHeadWaitTimeMills "
+    "pageCacheLockTimeMills earliestMessageTimeStamp commitLogDiskRatio brokerVersionDesc "
+    "msgPutTotalYesterdayMorning msgPutTotalTodayMorning msgPutTotalTodayNow "
+    "msgGetTotalYesterdayMorning msgGetTotalTodayMorning msgGetTotalTodayNow brokerActive "
+    "timerReadBehind timerOffsetBehind timerCongestNum timerEnqueueTps timerDequeueTps"
+)
+
+
+def test_everything_that_tools_read_is_there(tmp_path):
+    async def test(world):
+        await world.send()
+        await world.send(properties=properties_of(DELAY=2))
+        await world.pull()
+        answer = await world.call(RequestCode.GET_BROKER_RUNTIME_INFO)
+        table = json.loads(answer.body)["table"]
+        assert set(READ_BY_TOOLS.split()) <= set(table)
+        assert table["msgPutTotalTodayNow"] == "2"
+        assert table["msgGetTotalTodayNow"] == "1"
+        assert table["earliestMessageTimeStamp"] == str(NOW_MS)
+        assert table["commitLogMaxOffset"] == str(world.core.store.end_offset)
+        assert table["scheduleMessageOffset_2"] == "0,1"
+        assert table["runtime"] == "[ 0 days, 0 hours, 0 minutes, 0 seconds ]"
+
+    in_broker(tmp_path, test)
+
+
+def test_rates_are_over_ten_seconds_a_minute_and_ten(tmp_path):
+    clock = Clock()
+    figures = Figures(clock)
+    for second in range(700):
+        clock.now_ms += 1000
+        figures.put += 100 if second >= 690 else 10
+        figures.sample()
+    assert figures.put_rates() == "100.0 25.0 11.5"
+
+
+def test_at_midnight_the_counts_of_the_day_are_kept():
+    clock = Clock()
+    figures = Figures(clock)
+    for day in (1, 2):
+        figures.put += 5
+        clock.now_ms = NOW_MS + day * 86_400_000
+        figures.sample()
+    figures.put += 5
+    assert (figures.put_yesterday, figures.put_morning, figures.put) == (5, 10, 15)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (2_000_000, "2.0 MB")]
+)
+def test_sizes_read_as_rocketmqs(size, text):
+    assert _size(size) == text

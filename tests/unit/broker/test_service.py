@@ -1,0 +1,181 @@
+"""A broker as a whole: its start, its ports, its end, and what it refuses."""
+
+import asyncio
+
+import pytest
+
+from rocketlens.broker.config import parse_settings
+from rocketlens.broker.service import BrokerService, run
+from rocketlens.errors import BadInput, ConfigError, StoreLocked
+from rocketlens.store.lock import StoreLock
+from rocketlens.wire.codes import RequestCode
+from tests.unit.broker.broker_world import in_broker, properties_of, running, settings_of
+
+
+def test_requests_are_taken_on_the_second_port_as_well(tmp_path):
+    async def test(world):
+        host, _, port = world.service.address.rpartition(":")
+        answer = await world.pool.call(
+            f"{host}:{int(port) - 2}", RequestCode.GET_BROKER_RUNTIME_INFO
+        )
+        assert answer.code == 0
+
+    in_broker(tmp_path, test)
+
+
+@pytest.mark.parametrize("code", [9999, 0, -1, 41, 200050])
+def test_a_request_of_an_unknown_code_is_refused(tmp_path, code):
+    async def test(world):
+        answer = await world.call(code)
+        assert (answer.code, answer.remark) == (3, f" request type {code} not supported")
+
+    in_broker(tmp_path, test)
+
+
+def test_a_second_broker_on_a_store_is_refused_and_touches_nothing(tmp_path):
+    async def test(world):
+        await world.send(properties=properties_of(KEYS="k"))
+        root = world.core.store.layout.root
+        before = {path: path.stat() for path in sorted(root.rglob("*")) if path.name != "synced"}
+        second = BrokerService(settings_of(tmp_path))
+        with pytest.raises(StoreLocked):
+            await second.start()
+        await second.stop()
+        after = {path: path.stat() for path in before}
+        assert [(s.st_ino, s.st_size) for s in after.values()] == [
+            (s.st_ino, s.st_size) for s in before.values()
+        ]
+        assert (await world.query("k")).code == 0
+
+    in_broker(tmp_path, test)
+
+
+def test_a_port_that_is_taken_leaves_the_store_alone(tmp_path):
+    async def test(world):
+        port = int(world.service.address.rpartition(":")[2])
+        second = BrokerService(settings_of(tmp_path / "second", listenPort=port))
+        with pytest.raises(OSError, match="in use"):
+            await second.start()
+        assert not (tmp_path / "second").exists()
+
+    in_broker(tmp_path, test)
+
+
+def test_a_clean_stop_leaves_no_abort_and_frees_the_store(tmp_path):
+    async def main():
+        async with running(tmp_path) as world:
+            await world.send()
+            layout = world.core.store.layout
+            assert layout.abort.exists()
+        StoreLock(layout.root).release()
+        return layout
+
+    layout = asyncio.run(main())
+    assert (layout.config / "topics.json").exists()
+
+
+def test_damaged_tables_stop_the_start_and_free_the_store(tmp_path):
+    config = tmp_path / "store" / "config"
+    config.mkdir(parents=True)
+    (config / "topics.json").write_text("{]")
+
+    async def main():
+        service = BrokerService(settings_of(tmp_path))
+        with pytest.raises(ConfigError):
+            await service.start()
+        await service.stop()
+
+    asyncio.run(main())
+    StoreLock(tmp_path / "store").release()
+    assert (config / "topics.json").read_text() == "{]"
+
+
+def test_it_runs_until_it_is_told_to_stop(tmp_path):
+    async def main():
+        stop, addresses = asyncio.Event(), []
+
+        def ready(address):
+            addresses.append(address)
+            stop.set()
+
+        await run(settings_of(tmp_path), ready=ready, stop=stop, build_index=False)
+        return addresses
+
+    (address,) = asyncio.run(main())
+    assert address.startswith("127.0.0.1:")
+
+
+def test_its_topics_and_groups_are_those_of_a_real_broker(tmp_path, golden):
+    import json
+
+    config = golden("5.5.0").store / "config"
+    theirs = json.loads((config / "topics.json").read_text())["topicConfigTable"]
+    groups = json.loads((config / "subscriptionGroup.json").read_text())["subscriptionGroupTable"]
+
+    async def test(world):
+        topics = world.core.topics.topics
+        assert len(topics) >= 10
+        for name, topic in topics.items():
+            assert topic.encode() == theirs[name]
+        for name in world.core.groups.table.groups:
+            assert name in groups
+
+    in_broker(tmp_path, test)
+
+
+def test_expired_segments_go_and_queries_go_on(tmp_path):
+    async def test(world):
+        body = bytes(1000)
+        for number in range(100):
+            await world.send(body=body, properties=properties_of(KEYS=f"k{number}"))
+        await world.query("k0")
+        world.clock.now_ms += 1000 * 3_600_000 * 100
+        world.service._clean()
+        assert world.core.store.min_offset > 0
+        assert (await world.query("k0")).code == 22
+        assert (await world.query("k99")).code == 0
+        low = world.core.store.min_queue_offset("Orders", 0)
+        assert low > 0
+        assert (await world.pull(0)).code == 21
+        assert (await world.pull(low)).code == 0
+
+    in_broker(
+        tmp_path,
+        test,
+        mappedFileSizeCommitLog=16_384,
+        deleteWhen=";".join(f"{hour:02}" for hour in range(24)),
+    )
+
+
+def test_configuration_comes_from_a_broker_conf(caplog):
+    settings = parse_settings(
+        "brokerName = b\nlistenPort=20911\nflushDiskType=SYNC_FLUSH\ntraceOn=false\n"
+        "storePathRootDir=/data\nstorePathCommitLog=/data/commitlog\nnoSuchKey=1\n"
+    )
+    assert (settings.broker.brokerName, settings.broker.listenPort) == ("b", 20911)
+    assert not settings.broker.traceOn
+    assert settings.store.is_sync_flush
+    assert str(settings.store_path) == "/data"
+    assert settings.unknown == ("noSuchKey",)
+    assert "noSuchKey" in caplog.text
+    assert settings.with_broker(listenPort=1000).broker.listenPort == 1000
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("listenPort=x", "listenPort 'x' is not a whole number"),
+        ("listenPort=2", "listenPort 2: the port two below is needed"),
+        ("listenPort=70000", "listenPort 70000: give 0 to 65535"),
+        ("traceOn=yes", "traceOn 'yes' is neither true nor false"),
+        ("brokerName=a/b", "brokerName 'a/b': letters, digits"),
+        ("brokerIP1=localhost", "brokerIP1 'localhost' is not an IPv4 or IPv6 address"),
+        ("brokerId=1", "no slaves"),
+        ("brokerRole=SLAVE", "no slaves"),
+        ("storePathCommitLog=/elsewhere", "storePathCommitLog /elsewhere: it must be"),
+        ("flushDiskType=NEVER", "flushDiskType 'NEVER'"),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused_with_its_key(line, words):
+    with pytest.raises(BadInput, match=words):
+        parse_settings(line)
