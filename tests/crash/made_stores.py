@@ -17,6 +17,7 @@ from rocketlens.model.java import index_hash, string_hash
 from rocketlens.model.message import Host
 
 BROKER = Host("10.0.0.9", 10911)
+PRODUCER = Host("10.0.0.1", 40000)
 NOW_MS = 1_700_000_000_000
 HEADER = struct.Struct(">qqqqii")
 ENTRY = struct.Struct(">iqii")
@@ -37,8 +38,10 @@ class Sent:
     sys_flag: int = 0
     magic: int = MAGIC_V1
     store_host: Host = BROKER
-    born_host: Host = Host("10.0.0.1", 40000)
+    born_host: Host = PRODUCER
     append_crc: bool = False
+    named: tuple[tuple[str, str], ...] = ()
+    """More properties."""
 
 
 @dataclass
@@ -89,7 +92,7 @@ def texts_of(record: Record) -> list[str]:
 def record_of(sent: Sent, physical_offset: int, queue_offset: int) -> tuple[Record, bytes]:
     """A record and its bytes."""
     named = {"UNIQ_KEY": sent.unique_key, "KEYS": sent.keys, "TAGS": sent.tags}
-    properties = {name: value for name, value in named.items() if value}
+    properties = {name: value for name, value in named.items() if value} | dict(sent.named)
     record = Record(
         total_size=0,
         magic=sent.magic,

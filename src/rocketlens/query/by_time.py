@@ -102,7 +102,9 @@ class Scan:
         rows = chunk.rows
         times = rows["store_timestamp_ms"]
         self.last_timestamp_ms = max(self.last_timestamp_ms, int(times.max()))
-        mask = (times >= self._wanted.begin) & (times <= self._wanted.end)
+        mask = times <= self._wanted.end
+        if self._wanted.begin > 0:
+            mask &= times >= self._wanted.begin
         if self._wanted.topic is not None:
             mask &= self._has_topic(chunk)
         if self._place is not None:

@@ -268,5 +268,6 @@ def _answer_of(query: str, view: Callable[[], Message]) -> Answer:
 
 def _within(answer: Answer, begin: int, end: int) -> Answer:
     """Drop the messages outside a time range."""
-    kept = tuple(m for m in answer.messages if begin <= m.store_timestamp_ms <= end)
+    wanted = Wanted(begin=begin, end=end)
+    kept = tuple(m for m in answer.messages if wanted.is_in_time(m.store_timestamp_ms))
     return replace(answer, messages=kept)

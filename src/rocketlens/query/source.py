@@ -103,9 +103,9 @@ class StoreSource:
     def knows(self, record: Record) -> bool | None:
         """Say whether a queue or an index file leads to this record; None when neither can tell."""
         by_queue = self._queue_knows(record)
-        if by_queue or self._index is None:
-            return by_queue
-        by_index = self._index.knows(record)
+        if by_queue:
+            return True
+        by_index = self.index.knows(record)
         return by_queue if by_index is None else by_index
 
     def _queue_knows(self, record: Record) -> bool | None:
