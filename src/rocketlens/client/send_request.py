@@ -135,9 +135,8 @@ class Sending:
                 f"the batch has {len(body)} bytes, {self.max_message_bytes} allowed: split it"
             )
         fields = self._fields(topic, 0, 0)
-        # Topics whose queues store batches as they are (since 5.0) give the batch its own key.
-        whole = {WAIT: first.properties[WAIT], props.UNIQUE_KEY: new_unique_key()}
-        fields["properties"] = encoded_properties(whole)
+        # Brokers append these to each member's own, so there must be no unique key among them.
+        fields["properties"] = encoded_properties({WAIT: first.properties[WAIT]})
         fields["batch"] = True
         keys = ",".join(each.properties[props.UNIQUE_KEY] for each in messages)
         return SendRequest(SEND_BATCH_MESSAGE, topic, body, fields, messages, keys)

@@ -37,7 +37,7 @@ _ATTRIBUTE_HEAD: Final = struct.Struct("=HH")
 def choose_address(addresses: Iterable[str]) -> str | None:
     """Give the address that RocketMQ would take for its ids, None when none will do.
 
-    ``addresses`` are in the order of the interfaces.
+    ``addresses`` are in the order of :func:`in_java_order`.
     """
     fallback: str | None = None
     for text in addresses:
@@ -80,17 +80,33 @@ def _is_internal_v6(address: IPv6Address) -> bool:
 
 
 def local_addresses() -> list[str]:
-    """List the addresses of this machine, in the order of its interfaces where that is known."""
+    """List the addresses of this machine, in the order in which Java does where that is known."""
     if sys.platform == "linux":
         with suppress(OSError):
-            return list(_netlink_addresses())
+            return in_java_order(_netlink_addresses())
     with suppress(OSError):
         found = socket.getaddrinfo(socket.gethostname(), None)
         return list(dict.fromkeys(str(each[4][0]).partition("%")[0] for each in found))
     return []
 
 
-def _netlink_addresses() -> Iterator[str]:
+def in_java_order(addresses: Iterable[tuple[int, str]]) -> list[str]:
+    """Order addresses, each with the number of its interface, as ``NetworkInterface`` does.
+
+    The kernel lists IPv4 before IPv6; the JDK puts each interface, and each address of one, in
+    front of those it has. So IPv6 addresses come before IPv4 ones of the same interface.
+    """
+    of_interface: dict[int, list[str]] = {}
+    for number, address in addresses:
+        of_interface.setdefault(number, []).append(address)
+    return [
+        address
+        for addresses_there in reversed(of_interface.values())
+        for address in reversed(addresses_there)
+    ]
+
+
+def _netlink_addresses() -> Iterator[tuple[int, str]]:
     """Ask the kernel; nothing leaves the machine."""
     request = _ADDRESS_HEAD.pack(socket.AF_UNSPEC, 0, 0, 0, 0)
     size = _NETLINK_HEAD.size + len(request)
@@ -110,8 +126,8 @@ def _netlink_addresses() -> Iterator[str]:
                 position += (size + 3) & ~3
 
 
-def _address_in(content: bytes) -> Iterator[str]:
-    family = content[0]
+def _address_in(content: bytes) -> Iterator[tuple[int, str]]:
+    family, _, _, _, interface = _ADDRESS_HEAD.unpack_from(content)
     attributes: dict[int, bytes] = {}
     position = _ADDRESS_HEAD.size
     while position + _ATTRIBUTE_HEAD.size <= len(content):
@@ -123,7 +139,7 @@ def _address_in(content: bytes) -> Iterator[str]:
     # Of a point-to-point interface, ADDRESS is the other end's.
     packed = attributes.get(_IFA_LOCAL, attributes.get(_IFA_ADDRESS))
     if packed and family in {socket.AF_INET, socket.AF_INET6}:
-        yield socket.inet_ntop(family, packed)
+        yield interface, socket.inet_ntop(family, packed)
 
 
 @cache

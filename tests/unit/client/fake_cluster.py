@@ -196,7 +196,7 @@ class FakeBroker(Fake):
                 each.body,
                 queue_id=header.queue_id,
                 flag=each.flag,
-                more=props.parse(each.properties.decode()),
+                more=props.parse(each.properties.decode() + header.properties),
             )
             for each in batch_body.decode(command.body)
         ]

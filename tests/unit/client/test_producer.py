@@ -256,6 +256,8 @@ def test_a_batch_is_stored_side_by_side_with_an_id_for_each():
         assert [record.flag for record in records] == list(range(10))
         assert [record.sys_flag for record in records] == [0] * 10
         assert result.msg_ids == tuple(message.unique_key for message in messages)
+        # What the batch's header says is appended to each member, and must not hide its own.
+        assert result.msg_ids == tuple(message_of(record).unique_key for record in records)
         assert result.offset_msg_ids == tuple(record.offset_msg_id for record in records)
         assert {record.queue_id for record in records} == {result.message_queue.queue_id}
         assert result.queue_offset == 0
