@@ -362,15 +362,12 @@ def test_records_with_a_size_that_no_one_bears_out_are_skipped_alone(tmp_path):
 
 
 def test_a_directory_without_a_log_is_no_store(tmp_path):
-    for build in (
-        lambda path: None,
-        lambda path: path.mkdir(),
-        lambda path: (path / "commitlog").mkdir(parents=True),
-        lambda path: (path / "commitlog" / "0").mkdir(parents=True),
-        lambda path: path.write_bytes(b"a file"),
-    ):
-        path = tmp_path / f"case{len(list(tmp_path.iterdir()))}"
-        build(path)
+    cases = {name: tmp_path / name for name in ("nothing", "empty", "no-log", "odd", "file")}
+    cases["empty"].mkdir()
+    (cases["no-log"] / "commitlog").mkdir(parents=True)
+    (cases["odd"] / "commitlog" / "0").mkdir(parents=True)
+    cases["file"].write_bytes(b"a file")
+    for path in cases.values():
         with pytest.raises(NotAStore):
             rocketlens.open_store(path)
 

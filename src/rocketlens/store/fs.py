@@ -240,19 +240,19 @@ def next_written(path: Path, start: int) -> int | None:
 def written_parts(path: Path, start: int, stop: int) -> Iterator[tuple[int, int]]:
     """Give the parts of ``start .. stop - 1`` that are not in a hole of the file, ascending.
 
-    Where the file system cannot tell, that is all of it. The file is opened anew for each part, so
-    that a reader which stops early holds nothing open.
+    Where the file system cannot tell, or the file is gone, that is all of it. The file is opened
+    anew for each part, so that a reader which stops early holds nothing open.
     """
     position = start
     while position < stop:
-        with path.open("rb") as file:
-            try:
+        try:
+            with path.open("rb") as file:
                 position = os.lseek(file.fileno(), position, os.SEEK_DATA)
                 end = os.lseek(file.fileno(), position, os.SEEK_HOLE)
-            except OSError as error:
-                if error.errno == errno.ENXIO:
-                    return
-                end = stop
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return
+            end = stop
         if position < stop:
             yield position, min(end, stop)
         position = end
