@@ -53,17 +53,17 @@ class ClientTable:
         """Take a producer in, or note that it is alive."""
         self.producers.setdefault(group, {})[channel] = client
 
-    def add_consumer(self, data: ConsumerData, channel: Channel, client: Client) -> None:
+    def add_consumer(self, consumer: ConsumerData, channel: Channel, client: Client) -> None:
         """Take a consumer in; all members hear of it if anything changed."""
-        group = self.consumers.setdefault(data.group_name, ConsumerGroup())
-        group.consume_type = data.consume_type
-        group.message_model = data.message_model
-        group.consume_from_where = data.consume_from_where
+        group = self.consumers.setdefault(consumer.group_name, ConsumerGroup())
+        group.consume_type = consumer.consume_type
+        group.message_model = consumer.message_model
+        group.consume_from_where = consumer.consume_from_where
         is_changed = group.members.get(channel) != client
         group.members[channel] = client
-        is_changed |= _subscribe(group, data.subscription_datas)
+        is_changed |= _subscribe(group, consumer.subscription_datas)
         if is_changed:
-            self.notify(data.group_name)
+            self.notify(consumer.group_name)
 
     def remove_producer(self, group: str, channel: Channel) -> None:
         """Let a producer go."""
