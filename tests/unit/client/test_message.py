@@ -1,0 +1,93 @@
+"""A message is checked before it is sent, and says what is wrong with it."""
+
+import pytest
+
+from rocketlens.client.message import Message, check_topic, encoded_properties
+from rocketlens.client.namespace import with_namespace, without_namespace
+from rocketlens.errors import BadInput, MessageIllegal
+from rocketlens.model import properties as props
+
+
+@pytest.mark.parametrize(
+    ("given", "joined"),
+    [
+        ("a", "a"),
+        ("a b", "a b"),
+        (["a", "b"], "a b"),
+        (("订单-1",), "订单-1"),
+        ([], None),
+        ("", None),
+    ],
+)
+def test_keys_are_one_text_or_a_collection(given, joined):
+    assert Message("T", "x", keys=given).properties.get("KEYS") == joined
+
+
+@pytest.mark.parametrize("keys", [["a b"], [""], [1], ["a", " "], ["a\x01b"], "a\x02"])
+def test_a_key_that_would_be_another_is_refused(keys):
+    with pytest.raises(BadInput):
+        Message("T", "x", keys=keys)
+
+
+@pytest.mark.parametrize("topic", ["", " ", "a b", "../../x", "x" * 128, "é", "a\n", None, 7])
+def test_a_topic_that_rocketmq_refuses_is_refused(topic):
+    with pytest.raises(MessageIllegal):
+        Message(topic, "x")
+
+
+def test_topics_of_groups_may_be_longer():
+    check_topic("%RETRY%" + "g" * 248)
+    with pytest.raises(MessageIllegal):
+        check_topic("%RETRY%" + "g" * 249)
+
+
+@pytest.mark.parametrize("name", ["KEYS", "UNIQ_KEY", "DELAY", "TIMER_DELAY_MS", "", " ", "a\x01"])
+def test_names_of_properties_that_are_not_the_users_are_refused(name):
+    with pytest.raises(BadInput):
+        Message("T", "x", properties={name: "v"})
+
+
+@pytest.mark.parametrize("value", ["", " ", "a\x02b", "\ud800", 5])
+def test_values_that_would_be_lost_are_refused(value):
+    with pytest.raises(BadInput):
+        Message("T", "x", properties={"name": value})
+
+
+@pytest.mark.parametrize(
+    "options", [{"flag": 2**31}, {"delay_level": 19}, {"delay_level": -1}, {"tags": ""}]
+)
+def test_numbers_out_of_range_are_refused(options):
+    with pytest.raises(BadInput):
+        Message("T", "x", **options)
+
+
+def test_a_message_says_what_it_was_given():
+    message = Message("T", "ü", tags="A", keys="k", flag=-1, delay_level=3, unique_key="U")
+    assert (message.body, message.tags, message.keys) == ("ü".encode(), "A", ("k",))
+    assert (message.flag, message.delay_level, message.unique_key) == (-1, 3, "U")
+    assert "2 bytes" in repr(message)
+    assert Message("T", "x", wait_store=False).properties == {"WAIT": "false"}
+
+
+def test_properties_longer_than_a_record_holds_are_refused():
+    with pytest.raises(MessageIllegal, match="32767"):
+        encoded_properties({"name": "v" * 32_767})
+    text = encoded_properties({"a": "1", "b": "2"})
+    assert props.parse(text) == {"a": "1", "b": "2"}
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("T", "ns%T"),
+        ("ns%T", "ns%T"),
+        ("%RETRY%g", "%RETRY%ns%g"),
+        ("%DLQ%ns%g", "%DLQ%ns%g"),
+        ("RMQ_SYS_TRACE_TOPIC", "RMQ_SYS_TRACE_TOPIC"),
+        ("TBW102", "TBW102"),
+    ],
+)
+def test_brokers_know_names_with_their_namespace(name, known):
+    assert with_namespace("ns", name) == known
+    assert without_namespace("ns", known) == name.replace("ns%", "")
+    assert with_namespace("", name) == without_namespace("", name) == name
