@@ -39,9 +39,10 @@ def start(
 
     ``memory`` is the driver's heap, which is everything when ``master`` is local. ``warm`` starts
     the Python workers and loads the compiled kernels in them, so that the first job does not pay
-    for it. ``quick`` has the JVM compile fast rather than well, which suits jobs whose work is done in
-    Python; long SQL runs twice as fast without, and starts a few seconds later. ``config`` overrides any setting made here. If the process has a session already, that
-    one is returned with the settings applied that can still change. Takes 3 to 8 s.
+    for it. ``quick`` has the JVM compile fast rather than well, which suits jobs whose work is done
+    in Python; long SQL runs twice as fast without it, and starts a few seconds later. ``config``
+    overrides any setting made here. If the process has a session already, that one is returned
+    with the settings applied that can still change. Takes 5 to 9 s with two free cores.
 
     :raises SparkUnavailable: when pyspark is not installed, or there is no JDK of at least 17;
         before any JVM is started.
