@@ -17,6 +17,7 @@ must ``--help``: what a command needs is imported when it runs.
 import os
 import sys
 from argparse import (
+    REMAINDER,
     ArgumentParser,
     ArgumentTypeError,
     BooleanOptionalAction,
@@ -48,6 +49,7 @@ _COMMANDS: Final = {
     "index verify": "rocketlens.cli.index_verify",
     "doctor": "rocketlens.cli.doctor",
     "demo": "rocketlens.cli.demo",
+    "mqadmin": "rocketlens.cli.mqadmin.run",
 }
 _KINDS: Final = ("auto", "key", "unique-key", "offset-id", "queue-offset")
 _TIMES: Final = (
@@ -182,6 +184,7 @@ def build_parser() -> ArgumentParser:
     doctor = _command(commands, "doctor", "check what this machine, and a store, lack")
     _add_store(doctor)
     _command(commands, "demo", "show all of this on a small store that a real broker wrote")
+    _add_mqadmin(_command(commands, "mqadmin", "ask a cluster as RocketMQ's own tool does"))
     return parser
 
 
@@ -303,6 +306,18 @@ def _add_master(parser: ArgumentParser) -> None:
         default="local[*]",
         help="the Spark master (default: local[*], all cores of this machine)",
     )
+
+
+def _add_mqadmin(parser: ArgumentParser) -> None:
+    parser.epilog = "`rocketlens mqadmin help` lists the commands, `help COMMAND` their options."
+    parser.add_argument(
+        "--layout",
+        metavar="V",
+        default="5.5",
+        help="print as the tool of RocketMQ 4.9 or 5.5 does (default: 5.5)",
+    )
+    # Its options are not ours to read: they come in the forms of RocketMQ's own tool.
+    parser.add_argument("words", metavar="COMMAND ...", nargs=REMAINDER, help="what to do")
 
 
 def _positive(text: str) -> int:

@@ -1,0 +1,1 @@
+"""``rocketlens mqadmin``: RocketMQ's own tool, with its options and its output."""

@@ -1,0 +1,176 @@
+"""clusterList and brokerStatus."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from rocketlens.cli.mqadmin.form import NULL, Form, padded, padded_left, rounded
+from rocketlens.cli.mqadmin.tool import Call, incomplete
+from rocketlens.errors import BadInput, RocketLensError
+from rocketlens.wire.bodies import schema
+from rocketlens.wire.bodies.key_value import KvTable
+from rocketlens.wire.commands.broker import GET_BROKER_RUNTIME_INFO
+from rocketlens.wire.commands.command_table import NoFields
+
+_HOUR_MS: Final = 3_600_000
+_IN_OUT: Final = ("Put", "Get")
+_HEAD_5: Final = (
+    f"{'#Cluster Name':<22}  {'#Broker Name':<22}  {'#BID':<4}  {'#Addr':<22} {'#Version':<16}  "
+    f"{'#InTPS(LOAD)':>16}  {'#OutTPS(LOAD)':>30}  {'#Timer(Progress)':<22}  {'#PCWait(ms)':<11}  "
+    f"{'#Hour':<12}  {'#SPACE':<8}  {'#ACTIVATED':<10}\n"
+)
+_HEAD_4: Final = (
+    f"{'#Cluster Name':<16}  {'#Broker Name':<22}  {'#BID':<4}  {'#Addr':<22} {'#Version':<16} "
+    f"{'#InTPS(LOAD)':>19} {'#OutTPS(LOAD)':>19} {'#PCWait(ms)':>10} {'#Hour':>5} {'#SPACE':>6}\n"
+)
+_MORE: Final = (
+    f"{'#Cluster Name':<16}  {'#Broker Name':<32} {'#InTotalYest':>14} {'#OutTotalYest':>14} "
+    f"{'#InTotalToday':>14} {'#OutTotalToday':>14}\n"
+)
+
+
+async def cluster_list(call: Call) -> None:
+    """Print a row for each broker, again every ``-i`` seconds if that is given.
+
+    :raises AnswerIncomplete: when a broker does not answer; its row is printed without figures.
+    """
+    seconds = call.given.number("i", 0, 1, 86_400)
+    while True:
+        await _print_rows(call)
+        if not seconds:
+            return
+        await asyncio.sleep(seconds)
+
+
+async def _print_rows(call: Call) -> None:
+    clusters = (table := await call.tool.cluster_info()).cluster_addr_table
+    wanted = call.given.text("c")
+    is_more = "m" in call.given
+    head = _HEAD_5 if call.form.is_5 else _HEAD_4
+    call.print(_MORE if is_more else head)
+    failed: list[str] = []
+    for cluster in [wanted] if wanted else clusters:
+        for name in sorted(clusters.get(cluster, ())):
+            broker = table.broker_addr_table.get(name)
+            for number, address in sorted(broker.broker_addrs.items() if broker else ()):
+                try:
+                    figures = await _figures(call, address)
+                except RocketLensError as error:
+                    failed.append(str(error))
+                    figures = {}
+                if is_more:
+                    call.print(more_row(call.form, cluster, name, figures))
+                else:
+                    now_ms = time.time_ns() // 1_000_000
+                    row = broker_row(call.form, (cluster, name, number, address), figures, now_ms)
+                    call.print(row)
+    if failed:
+        raise incomplete("; ".join(failed))
+
+
+async def _figures(call: Call, address: str) -> Mapping[str, str]:
+    answer = await call.tool.cluster.ask(address, GET_BROKER_RUNTIME_INFO, NoFields())
+    return schema.read(KvTable, answer.body).table
+
+
+def broker_row(
+    form: Form, where: tuple[str, str, int, str], figures: Mapping[str, str], now_ms: int
+) -> str:
+    """Give the row of a broker: ``where`` is cluster, broker name, broker id and address."""
+    cluster, name, number, address = where
+    # Without an answer the tool's variables are empty; a figure missing in one is null.
+    none = NULL if figures else ""
+    out_name = "getTransferredTps" if form.is_5 else "getTransferedTps"
+    sending = _load(figures, "putTps", "send", none)
+    pulling = _load(figures, out_name, "pull", none)
+    wait = figures.get("pageCacheLockTimeMills", none)
+    earliest = _number(figures.get("earliestMessageTimeStamp"))
+    hours = (now_ms - earliest) / _HOUR_MS if figures.get("earliestMessageTimeStamp") else 0.0
+    hour = rounded(hours, 2)
+    space = rounded(_number(figures.get("commitLogDiskRatio")), 4)
+    version = form.shown(figures.get("brokerVersionDesc", none))
+    begin = f"{padded(form.shown(name), 22)}  {number:<4}  {padded(form.shown(address), 22)} "
+    begin += padded(version, 16)
+    if not form.is_5:
+        return (
+            f"{padded(form.shown(cluster), 16)}  {begin} {padded_left(f'{sending})', 19)} "
+            f"{padded_left(f'{pulling})', 19)} {wait:>10} {hour:>5} {space:>6}\n"
+        )
+    absent = "N" if figures else ""
+    size = figures.get("ackThreadPoolQueueSize", absent)
+    head_wait = figures.get("ackThreadPoolQueueHeadWaitTimeMills", absent)
+    active = "true" if figures.get("brokerActive", "").lower() == "true" else "false"
+    return (
+        f"{padded(form.shown(cluster), 22)}  {begin}  {padded_left(f'{sending})', 16)}  "
+        f"{padded_left(f'{pulling}|{size},{head_wait}ms)', 30)}  {padded(_timer(figures), 22)}  "
+        f"{wait:>11}  {hour:<12}  {space:<8}  {active:>10}\n"
+    )
+
+
+def _load(figures: Mapping[str, str], tps: str, pool: str, none: str) -> str:
+    words = figures.get(tps, "").split(" ")
+    size = figures.get(f"{pool}ThreadPoolQueueSize", none)
+    wait = figures.get(f"{pool}ThreadPoolQueueHeadWaitTimeMills", none)
+    return f"{padded_left(rounded(_number(words[0]), 2), 9)}({size},{wait}ms"
+
+
+def _timer(figures: Mapping[str, str]) -> str:
+    names = ("timerReadBehind", "timerOffsetBehind", "timerCongestNum")
+    behind, offset, congested = (int(_number(figures.get(name))) for name in names)
+    enqueue = rounded(_number(figures.get("timerEnqueueTps")), 1)
+    dequeue = rounded(_number(figures.get("timerDequeueTps")), 1)
+    return f"{behind}-{offset}({rounded(congested / 10_000, 1)}w, {enqueue}, {dequeue})"
+
+
+def _number(text: str | None) -> float:
+    try:
+        number = float(text or "0")
+    except ValueError:
+        return 0.0
+    return number if abs(number) < 1e18 else 0.0
+
+
+def more_row(form: Form, cluster: str, name: str, figures: Mapping[str, str]) -> str:
+    """Give the row of ``clusterList -m``: messages in and out, yesterday and today."""
+
+    def total(what: str, when: str) -> int:
+        return int(_number(figures.get(f"msg{what}Total{when}")))
+
+    spans = (("YesterdayMorning", "TodayMorning"), ("TodayMorning", "TodayNow"))
+    totals = [total(what, stop) - total(what, start) for start, stop in spans for what in _IN_OUT]
+    numbers = " ".join(f"{each:>14}" for each in totals)
+    return f"{padded(form.shown(cluster), 16)}  {padded(form.shown(name), 32)} {numbers}\n"
+
+
+async def broker_status(call: Call) -> None:
+    """Print the figures of a broker, or of all brokers of a cluster.
+
+    :raises AnswerIncomplete: when a broker of the cluster does not answer.
+    """
+    address, cluster = call.given.text("b"), call.given.text("c")
+    brokers = await call.tool.cluster.all_brokers(cluster)
+    if address is not None:
+        call.print(status_lines(call.form, await _figures(call, address), ""))
+        return
+    if not brokers:
+        raise BadInput(f"the name server knows no cluster {cluster}")
+    failed: list[str] = []
+    for broker in brokers.values():
+        for each in broker.in_order:
+            try:
+                figures = await _figures(call, each)
+            except RocketLensError as error:
+                failed.append(str(error))
+            else:
+                call.print(status_lines(call.form, figures, f"{each:<24} "))
+    if failed:
+        raise incomplete("; ".join(failed))
+
+
+def status_lines(form: Form, figures: Mapping[str, str], before: str) -> str:
+    """Give a line for each figure, in the order of their names."""
+    return "".join(
+        f"{before}{padded(form.shown(name), 32)}: {form.shown(figures[name])}\n"
+        for name in sorted(figures)
+    )

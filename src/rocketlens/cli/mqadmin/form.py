@@ -1,0 +1,112 @@
+"""How the tool's values look: Java's text of times, hosts, numbers and maps, in two layouts."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
+from ipaddress import IPv6Address
+from typing import Final
+
+from rocketlens.cli.times import time_text
+from rocketlens.errors import BadInput
+from rocketlens.model.java import decode_utf8
+from rocketlens.model.message import Host, Message
+from rocketlens.model.properties import java_order
+
+LAYOUTS: Final = ("4.9", "5.5")
+NULL: Final = "null"
+
+
+def as_it_is(text: str) -> str:
+    """Give text unchanged: what is written to a file or pipe."""
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Which release's layout is printed. ``shown`` makes text of a message safe for a terminal."""
+
+    is_5: bool = True
+    shown: Callable[[str], str] = as_it_is
+
+    def properties(self, message: Message) -> str:
+        """Give properties as Java's ``HashMap`` prints them."""
+        # RocketMQ 5.1 made the map large at once, which changes the order of what is in it.
+        return self.shown(map_text(java_order(message.properties, 128 if self.is_5 else 16)))
+
+
+def map_text(values: Mapping[str, str]) -> str:
+    """Give ``{a=1, b=2}``."""
+    return f"{{{', '.join(f'{name}={value}' for name, value in values.items())}}}"
+
+
+def padded(text: str, width: int) -> str:
+    """Pad on the right as Java does, which counts UTF-16 units."""
+    return text + " " * (width - _units(text))
+
+
+def padded_left(text: str, width: int) -> str:
+    """Pad on the left as Java does."""
+    return " " * (width - _units(text)) + text
+
+
+def _units(text: str) -> int:
+    return len(text) + sum(character > "\uffff" for character in text)
+
+
+def time_of(epoch_ms: int) -> str:
+    """Give local time as ``2026-11-21 02:40:35,736``."""
+    return time_text(epoch_ms).replace(".", ",")
+
+
+def host_of(host: Host) -> str:
+    """Give a host as Java prints it: an IPv6 address in full, without leading zeros."""
+    if ":" not in host.address:
+        return f"{host.address}:{host.port}"
+    address = IPv6Address(host.address)
+    if address.ipv4_mapped is not None:
+        return f"{address.ipv4_mapped}:{host.port}"
+    groups = ":".join(f"{int(group, 16):x}" for group in address.exploded.split(":"))
+    return f"[{groups}]:{host.port}"
+
+
+def rounded(number: float, places: int) -> str:
+    """Round half up the digits that Java would print, as its formatter does."""
+    if math.isnan(number):
+        return "NaN"
+    step = Decimal(1).scaleb(-places)
+    return str(Decimal(repr(number)).quantize(step, rounding=ROUND_HALF_UP))
+
+
+def body_text(body: bytes, charset: str | None) -> str:
+    """Decode a body, what is malformed replaced.
+
+    :raises BadInput: when there is no such charset.
+    """
+    if charset is None or charset.lower() in {"utf-8", "utf8"}:
+        return decode_utf8(body)
+    try:
+        return body.decode(charset, errors="replace")
+    except (LookupError, ValueError) as error:
+        raise BadInput(f"{charset[:40]!r} is no charset: give UTF-8, GBK or another") from error
+
+
+def message_text(form: Form, broker_name: str, message: Message) -> str:
+    """Give a message as ``MessageExt.toString`` does, the bytes of its body signed."""
+    numbers = ", ".join(str(byte - 256 if byte > 127 else byte) for byte in message.body)
+    is_transaction = message.properties.get("TRAN_MSG", "").lower() == "true"
+    transaction = message.unique_key if is_transaction else None
+    return (
+        f"MessageExt [brokerName={broker_name}, queueId={message.queue_id}, "
+        f"storeSize={message.store_size}, queueOffset={message.queue_offset}, "
+        f"sysFlag={message.sys_flag}, bornTimestamp={message.born_timestamp_ms}, "
+        f"bornHost=/{host_of(message.born_host)}, storeTimestamp={message.store_timestamp_ms}, "
+        f"storeHost=/{host_of(message.store_host)}, msgId={message.offset_msg_id}, "
+        f"commitLogOffset={message.physical_offset}, bodyCRC={message.body_crc}, "
+        f"reconsumeTimes={message.reconsume_times}, "
+        f"preparedTransactionOffset={message.prepared_transaction_offset}, "
+        f"toString()=Message{{topic='{form.shown(message.topic)}', flag={message.flag}, "
+        f"properties={form.properties(message)}, "
+        f"body={f'[{numbers}]' if message.body else NULL}, "
+        f"transactionId='{form.shown(transaction or NULL)}'}}]"
+    )

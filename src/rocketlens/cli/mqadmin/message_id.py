@@ -1,0 +1,31 @@
+"""decodeMessageId: what a unique key says of the producer that made it."""
+
+import time
+from datetime import datetime
+
+from rocketlens.cli.mqadmin.tool import Call
+from rocketlens.cli.times import time_text
+from rocketlens.model.message_id import UniqueKey, pack_address
+
+
+async def decode(call: Call) -> None:
+    """Print address and time; the real tool ends no line.
+
+    :raises BadInput: when it is no unique key.
+    """
+    call.print(decoded(call.given.required("i"), time.time_ns() // 1_000_000))
+
+
+def decoded(msg_id: str, now_ms: int) -> str:
+    """Give the text for an id at a time.
+
+    :raises BadInput: when it is no unique key.
+    """
+    key = UniqueKey.decode(msg_id)
+    address = key.address
+    if ":" in address:
+        address = pack_address(address).hex(":", 2)
+    zone = datetime.now().astimezone().tzinfo
+    assert zone is not None  # noqa: S101 - astimezone() gives one
+    made = time_text(key.nearly_time_ms(now_ms, zone))
+    return f"ip={address}date={made.replace(' ', '#').replace('.', ':')}"

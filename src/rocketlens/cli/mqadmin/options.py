@@ -1,0 +1,281 @@
+"""Command lines as Apache Commons CLI reads them, and the help that it prints.
+
+An option is given as ``-t X``, ``-tX``, ``-t=X``, ``--topic X``, ``--topic=X`` or ``-topic X``;
+a long name may be cut short where that leaves no doubt. An option without an argument may stand
+together with others: ``-ah``. Of an option given twice the first counts.
+Source: ``DefaultParser``, ``HelpFormatter`` (its width is 110, as RocketMQ sets it).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rocketlens.errors import BadInput
+
+WIDTH: Final = 110
+_INDENT: Final = len("usage: ")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option. ``long`` may end in a space, as some of RocketMQ's do; help shows it so."""
+
+    short: str
+    long: str
+    description: str
+    takes_value: bool = True
+    required: bool = False
+    """Said in the help, and asked for unless ``is_forgiven``."""
+    is_forgiven: bool = False
+    one_of: bool = False
+    """One of several, of which one is required."""
+    only_5: bool = False
+    """In the help of RocketMQ 5 only; taken in any case."""
+    grouped_in_4: bool = True
+    """Whether RocketMQ 4.9 requires one of them, too."""
+    description_4: str | None = None
+
+
+COMMON: Final = (
+    Option("h", "help", "Print help", takes_value=False),
+    Option(
+        "n",
+        "namesrvAddr",
+        "Name server address list, eg: '192.168.0.1:9876;192.168.0.2:9876'",
+    ),
+)
+LAYOUT: Final = Option("", "layout", "4.9 or 5.5")
+
+
+class Given:
+    """The options that a command was given, by their letters."""
+
+    def __init__(self, values: dict[str, str | None]) -> None:
+        self._values: Final = values
+
+    def __contains__(self, letter: str) -> bool:
+        return letter in self._values
+
+    def text(self, letter: str) -> str | None:
+        """Give an option's value without space around it; None when it was not given."""
+        value = self._values.get(letter)
+        return None if value is None else value.strip()
+
+    def required(self, letter: str) -> str:
+        """Give the value of an option that the command line was refused without."""
+        return self.text(letter) or ""
+
+    def number(self, letter: str, default: int, least: int, most: int = 2**63 - 1) -> int:
+        """Give a number within bounds.
+
+        :raises BadInput: when it is none.
+        """
+        text = self.text(letter)
+        if text is None:
+            return default
+        digits = text.removeprefix("-")
+        if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
+            raise BadInput(f"-{letter} {text[:40]!r} is no number")
+        if not least <= int(text) <= most:
+            raise BadInput(f"-{letter} {text[:40]} is out of range: give {least} .. {most}")
+        return int(text)
+
+    def flag(self, letter: str, *, default: bool = False) -> bool:
+        """Give what Java's ``parseBoolean`` makes of the value."""
+        text = self.text(letter)
+        return default if text is None else text.lower() == "true"
+
+
+def parse(options: Sequence[Option], words: Sequence[str]) -> Given:
+    """Read a command line.
+
+    :raises BadInput: for an unknown or doubtful option, one without its value, and words that
+        belong to none.
+    """
+    return Given(_Parser(options).read(words))
+
+
+def check_required(options: Iterable[Option], given: Given) -> None:
+    """Ask for what must be there.
+
+    :raises BadInput: when an option is missing.
+    """
+    missing = [
+        option.short
+        for option in options
+        if option.required and not option.is_forgiven and option.short not in given
+    ]
+    if missing:
+        raise BadInput(f"Missing required option{'s' * (len(missing) > 1)}: {', '.join(missing)}")
+    group = [option.short for option in options if option.one_of]
+    present = [letter for letter in group if letter in given]
+    if group and len(present) != 1:
+        raise BadInput(f"give one of {', '.join(f'-{letter}' for letter in group)}")
+
+
+class _Parser:
+    """Reads one command line."""
+
+    def __init__(self, options: Sequence[Option]) -> None:
+        self.by_letter: Final = {option.short: option for option in options if option.short}
+        self.by_name: Final = {option.long: option for option in options}
+        self.values: Final[dict[str, str | None]] = {}
+        self.waiting: Option | None = None
+
+    def read(self, words: Sequence[str]) -> dict[str, str | None]:
+        is_over = False
+        for word in words:
+            if self.waiting is not None and not self._is_option(word):
+                self._keep(self.waiting, _unquoted(word))
+            elif word == "--" and not is_over:
+                self._no_value()
+                is_over = True
+            elif is_over or word == "-" or not word.startswith("-"):
+                raise BadInput(f"{word[:60]!r} belongs to no option")
+            elif word.startswith("--"):
+                self._no_value()
+                self._long(word, word[2:])
+            else:
+                self._no_value()
+                self._short_or_long(word, word[1:])
+        self._no_value()
+        return self.values
+
+    def _no_value(self) -> None:
+        if self.waiting is not None:
+            raise BadInput(f"Missing argument for option: {self.waiting.short or 'layout'}")
+
+    def _is_option(self, word: str) -> bool:
+        """Say whether a word is no value: a negative number is one, and so is an unknown option."""
+        if len(word) < 2 or not word.startswith("-") or _is_number(word):
+            return False
+        name = word.lstrip("-").partition("=")[0]
+        if self._matching(name):
+            return True
+        if word.startswith("--"):
+            return word == "--"
+        return bool(name) and (name in self.by_letter or name[0] in self.by_letter)
+
+    def _matching(self, name: str) -> list[Option]:
+        if name in self.by_name:
+            return [self.by_name[name]]
+        return [option for long, option in self.by_name.items() if name and long.startswith(name)]
+
+    def _long(self, word: str, text: str) -> None:
+        name, equals, value = text.partition("=")
+        matching = self._matching(name)
+        if len(matching) > 1:
+            names = ", ".join(option.long.strip() for option in matching)
+            raise BadInput(f"Ambiguous option: {word[:60]!r} (could be: {names})")
+        if not matching:
+            raise BadInput(f"Unrecognized option: {word[:60]}")
+        self._take(matching[0])
+        if equals:
+            if not matching[0].takes_value:
+                raise BadInput(f"Unrecognized option: {word[:60]}")
+            self._keep(matching[0], _unquoted(value))
+
+    def _short_or_long(self, word: str, text: str) -> None:
+        name, equals, value = text.partition("=")
+        if name in self.by_letter:
+            option = self.by_letter[name]
+            self._take(option)
+            if equals:
+                if not option.takes_value:
+                    raise BadInput(f"Unrecognized option: {word[:60]}")
+                self._keep(option, _unquoted(value))
+        elif self._matching(name):
+            self._long(word, text)
+        else:
+            self._concatenated(word, text)
+
+    def _concatenated(self, word: str, text: str) -> None:
+        for number, letter in enumerate(text):
+            if letter not in self.by_letter:
+                raise BadInput(f"Unrecognized option: {word[:60]}")
+            option = self.by_letter[letter]
+            self._take(option)
+            rest = text[number + 1 :]
+            if option.takes_value:
+                if rest:
+                    self._keep(option, _unquoted(rest))
+                return
+
+    def _take(self, option: Option) -> None:
+        if option.takes_value:
+            self.waiting = option
+        else:
+            self.values.setdefault(option.short, None)
+
+    def _keep(self, option: Option, value: str) -> None:
+        self.values.setdefault(option.short or option.long, value)
+        self.waiting = None
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _unquoted(value: str) -> str:
+    """Take off the quotation marks around a value that has no others."""
+    inner = value[1:-1]
+    if len(value) > 1 and value[0] == value[-1] == '"' and '"' not in inner:
+        return inner
+    return value
+
+
+def usage(command: str, options: Sequence[Option], *, is_5: bool) -> str:
+    """Give the help of a command, as RocketMQ prints it, with a line end at its end."""
+    shown = sorted(
+        [option for option in (*COMMON, *options) if is_5 or not option.only_5],
+        key=lambda option: option.short.lower(),
+    )
+    group = [option for option in shown if option.one_of and (is_5 or option.grouped_in_4)]
+    parts = []
+    for option in shown:
+        if option in group:
+            # The second of a group adds nothing but the space after it.
+            is_first = option is group[0]
+            parts.append(" | ".join(map(_named, group)) if is_first else "")
+        else:
+            parts.append(_named(option) if option.required else f"[{_named(option)}]")
+    lines = _wrapped(f"usage: mqadmin {command} {' '.join(parts)}", _INDENT)
+    names = [
+        f" -{option.short},--{option.long}{' <arg>' if option.takes_value else ''}"
+        for option in shown
+    ]
+    column = max(map(len, names)) + 3
+    for name, option in zip(names, shown, strict=True):
+        description = option.description
+        if not is_5 and option.description_4 is not None:
+            description = option.description_4
+        lines += _wrapped(f"{name.ljust(column)}{description}", column)
+    return "\n".join([*lines, ""])
+
+
+def _named(option: Option) -> str:
+    return f"-{option.short}{' <arg>' if option.takes_value else ''}"
+
+
+def _wrapped(text: str, indent: int) -> list[str]:
+    lines = []
+    cut = _cut(text)
+    while cut is not None:
+        lines.append(text[:cut].rstrip())
+        text = " " * indent + text[cut:].strip()
+        cut = _cut(text)
+        if cut is not None and cut == indent - 1:
+            cut = WIDTH
+    return [*lines, text.rstrip()]
+
+
+def _cut(text: str) -> int | None:
+    """Give where a line of text ends; None at its end."""
+    if len(text) <= WIDTH:
+        return None
+    space = text.rfind(" ", 0, WIDTH + 1)
+    return space if space > 0 else WIDTH

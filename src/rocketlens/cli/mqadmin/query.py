@@ -1,0 +1,200 @@
+"""queryMsgById, queryMsgByKey, queryMsgByUniqueKey, queryMsgByOffset and printMsg."""
+
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.cli.mqadmin.bodies import bodies_directory, write_body
+from rocketlens.cli.mqadmin.form import body_text, message_text
+from rocketlens.cli.mqadmin.layout import key_table, message_block, track_block
+from rocketlens.cli.mqadmin.tool import Call, KeyRequest, incomplete, set_order
+from rocketlens.cli.mqadmin.track import tracks_of
+from rocketlens.cli.output import note
+from rocketlens.cli.times import parse_time
+from rocketlens.client.cluster import failures
+from rocketlens.client.route import MessageQueue, Route
+from rocketlens.client.view import offset_id_of
+from rocketlens.errors import BadInput, MessageNotFound, RocketLensError
+from rocketlens.model.message import Message
+
+SHOWN_OF_UNIQUE_KEY: Final = 32
+DASHES: Final = "-" * 56
+_PULLED_AT_ONCE: Final = 32
+_MOST_MESSAGES: Final = 2**31 - 1
+
+
+async def by_id(call: Call) -> None:
+    """Print messages by id; without a topic the ids must be offset message ids.
+
+    :raises MessageNotFound: when one is nowhere; those before it are printed.
+    """
+    given = call.given
+    _refuse_actions(call)
+    ids = [each.strip() for each in given.required("i").split(",") if each.strip()]
+    if not ids:
+        raise BadInput("-i has no id in it")
+    topic = given.text("t")
+    for msg_id in ids:
+        if topic:
+            message = await call.tool.view_message(topic, msg_id)
+        else:
+            message = await call.tool.view_message(msg_id)
+        await _print_with_offset_id(call, message)
+
+
+async def by_key(call: Call) -> None:
+    """Print a row for each message of a key, or of a tag.
+
+    :raises MessageNotFound: when there is none.
+    :raises AnswerIncomplete: when a broker failed; the rows of the others are printed.
+    """
+    given = call.given
+    index_type = (given.text("p") or "K").upper()
+    if index_type not in {"K", "T"}:
+        raise BadInput("-p is K for keys or T for tags")
+    max_num = given.number("m", limits.DEFAULT_QUERY_MESSAGES, 1, _MOST_MESSAGES)
+    request = KeyRequest(
+        topic=given.required("t"),
+        key=given.required("k"),
+        index_type=index_type,
+        max_num=max_num,
+        begin=given.number("b", 0, 0),
+        end=given.number("e", limits.MAX_TIMESTAMP_MS, 0),
+        last_key=given.text("l"),
+        cluster_name=given.text("c"),
+    )
+    messages, failed = await call.tool.messages_of_key(request)
+    if messages:
+        call.print(key_table(call.form, messages, request.topic, request.key, index_type))
+    if failed:
+        raise incomplete(failed)
+    if not messages:
+        raise MessageNotFound(f"no message of topic {request.topic} has the key {request.key}")
+    if len(messages) >= min(max_num, limits.SMALLEST_QUERY_CAP):
+        note(f"{len(messages)} rows, and there may be more: see -m, and `rocketlens find`")
+
+
+async def by_unique_key(call: Call) -> None:
+    """Print the oldest message of an id, or with ``-a`` all; an offset message id will do, too.
+
+    :raises MessageNotFound: when there is none.
+    :raises AnswerIncomplete: when a broker failed; what the others have is printed.
+    """
+    given = call.given
+    _refuse_actions(call)
+    _refuse(call, "c")
+    topic, msg_id = given.required("t"), given.required("i")
+    if ("s" in given) != ("e" in given):
+        raise BadInput("give both of -s and -e, or neither: then all times are searched")
+    begin = given.number("s", 0, 0)
+    end = given.number("e", limits.MAX_TIMESTAMP_MS, 0)
+    tool = call.tool
+    answer = await tool.query_message_by_unique_key(topic, msg_id, None, begin, end)
+    messages = list(answer.messages)[:SHOWN_OF_UNIQUE_KEY]
+    if not messages and offset_id_of(msg_id) is not None:
+        messages = [await tool.view_message(topic, msg_id)]
+    for number, message in enumerate(messages if "a" in given else messages[:1]):
+        path = write_body(bodies_directory(), message.msg_id, message.body, number)
+        call.print(message_block(call.form, message, str(path), with_offset_id=False))
+        await _print_tracks(call, message, with_line_ends=False)
+    if not answer.complete:
+        raise incomplete(failures(answer.coverage))
+    if not messages:
+        raise MessageNotFound(f"no message of topic {topic} has the id {msg_id}")
+
+
+async def by_offset(call: Call) -> None:
+    """Print the message at an offset of a queue.
+
+    :raises MessageNotFound: when there is none.
+    """
+    given = call.given
+    topic = given.required("t")
+    queue_id = given.number("i", 0, 0, 2**31 - 1)
+    queue = MessageQueue(topic, given.required("b"), queue_id)
+    offset = given.number("o", 0, 0)
+    route = await call.tool.cluster.route(given.text("r") or topic)
+    pulled = await call.tool.pull(route, queue, offset, 1)
+    if not pulled.messages:
+        raise MessageNotFound(f"{queue} has nothing at offset {offset}")
+    await _print_with_offset_id(call, pulled.messages[0])
+
+
+async def print_messages(call: Call) -> None:
+    """Print all messages of a topic, queue by queue.
+
+    :raises AnswerIncomplete: when a queue could not be read to its end.
+    """
+    given = call.given
+    topic = given.required("t")
+    route = await call.tool.cluster.route(given.text("l") or topic)
+    queues = [queue._replace(topic=topic) for queue in route.read_queues]
+    failed: list[str] = []
+    for queue in set_order(queues):
+        try:
+            await _print_queue(call, route, queue)
+        except BadInput:
+            raise
+        except RocketLensError as error:
+            failed.append(f"{queue}: {error}")
+        call.print(f"{DASHES}\n")
+    if failed:
+        raise incomplete("; ".join(failed))
+
+
+async def _print_queue(call: Call, route: Route, queue: MessageQueue) -> None:
+    given, form, tool = call.given, call.form, call.tool
+    begin, end = given.text("b"), given.text("e")
+    offset = await tool.min_offset(queue)
+    stop = await tool.max_offset(queue)
+    if begin is not None:
+        offset = await tool.search_offset(queue, parse_time(begin, "-b", is_end=False))
+    if end is not None:
+        stop = await tool.search_offset(queue, parse_time(end, "-e", is_end=True))
+    name = form.shown(str(queue))
+    call.print(f"minOffset={offset}, maxOffset={stop}, {name}\n")
+    with_body = given.flag("d", default=True)
+    while offset < stop:
+        pulled = await tool.pull(route, queue, offset, _PULLED_AT_ONCE, given.text("s") or "*")
+        is_stuck = pulled.next_offset <= offset
+        offset = pulled.next_offset
+        if pulled.status == "NO_MATCHED_MSG":
+            call.print(f"{name} no matched msg. status={pulled.status}, offset={offset}\n")
+        elif pulled.status != "FOUND":
+            call.print(f"{name} print msg finished. status={pulled.status}, offset={offset}\n")
+            return
+        for message in pulled.messages:
+            text = body_text(message.body, given.text("c")) if with_body else "NOT PRINT BODY"
+            detail = message_text(form, queue.broker_name, message)
+            call.print(f"MSGID: {form.shown(message.msg_id)} {detail} BODY: {form.shown(text)}\n")
+        if is_stuck:
+            raise BadInput(f"{queue}: the broker goes on at {offset}, where it was")
+
+
+async def _print_with_offset_id(call: Call, message: Message) -> None:
+    charset = call.given.text("f")
+    body = None if charset is None else body_text(message.body, charset)
+    path = write_body(bodies_directory(), message.msg_id, message.body)
+    call.print(message_block(call.form, message, str(path), body=body))
+    await _print_tracks(call, message, with_line_ends=call.form.is_5)
+
+
+async def _print_tracks(call: Call, message: Message, *, with_line_ends: bool) -> None:
+    try:
+        tracks = await tracks_of(call.tool, message)
+    except RocketLensError as error:
+        note(f"which consumer groups have it is not known: {error}")
+        return
+    call.print(track_block(call.form, tracks, with_line_ends=with_line_ends))
+
+
+def _refuse_actions(call: Call) -> None:
+    """Refuse what would not only look: it must not seem to have been done."""
+    if "g" in call.given or "d" in call.given:
+        raise BadInput("-g and -d, handing a message to a consumer, is not possible yet")
+    if "s" in call.given and call.given.flag("s"):
+        raise BadInput("-s, sending a message again, is not possible yet")
+
+
+def _refuse(call: Call, letter: str) -> None:
+    if letter in call.given:
+        raise BadInput(f"-{letter} is not possible here: all brokers of the topic are asked")

@@ -1,0 +1,96 @@
+"""``rocketlens mqadmin COMMAND ...``: finds the command, reads its options, runs it."""
+
+import sys
+from argparse import Namespace
+from importlib import import_module
+from typing import Final
+
+from rocketlens.cli.mqadmin.commands import COMMANDS, Command
+from rocketlens.cli.mqadmin.form import LAYOUTS, Form, as_it_is
+from rocketlens.cli.mqadmin.options import COMMON, LAYOUT, Given, check_required, parse, usage
+from rocketlens.cli.output import printable
+from rocketlens.errors import BadInput
+from rocketlens.net.event_loop import run as run_loop
+
+_PURPOSE_COLUMN: Final = {"4.9": 20, "5.5": 35}
+NO_NAME_SERVER: Final = ("decodeMessageId",)
+
+
+def run(arguments: Namespace) -> int:
+    """Run one command; its errors are raised.
+
+    :raises RocketLensError: whatever the command could not do.
+    """
+    words = list(arguments.words)
+    if not words:
+        sys.stdout.write(command_list(_layout(arguments.layout)))
+        return 0
+    name, *rest = words
+    if name.lower() == "help":
+        layout = _layout(arguments.layout)
+        text = usage_of(command_named(rest[0]), layout) if rest else command_list(layout)
+        sys.stdout.write(text)
+        return 0
+    command = command_named(name)
+    try:
+        given = parse((*COMMON, LAYOUT, *command.options), rest)
+        layout = _layout(given.text("layout") or arguments.layout)
+        if "h" in given:
+            sys.stdout.write(usage_of(command, layout))
+            return 0
+        check_required(command.options, given)
+    except BadInput as error:
+        raise BadInput(
+            f"{command.name}: {error} (see rocketlens mqadmin help {command.name})"
+        ) from error
+    run_loop(_call(command, given, layout))
+    return 0
+
+
+async def _call(command: Command, given: Given, layout: str) -> None:
+    # Late: the protocol costs a tenth of a second that help need not wait for.
+    from rocketlens.cli.mqadmin.tool import Call, Tool
+
+    function = getattr(import_module(command.module), command.function)
+    form = Form(is_5=layout == "5.5", shown=_safe if sys.stdout.isatty() else as_it_is)
+    name_servers = given.text("n")
+    if name_servers is None and command.name in NO_NAME_SERVER:
+        name_servers = "127.0.0.1:9876"
+    async with Tool(name_servers) as tool:
+        await function(Call(given, form, tool))
+
+
+def command_named(name: str) -> Command:
+    """Find a command, whatever its case.
+
+    :raises BadInput: when there is none of that name.
+    """
+    for command in COMMANDS:
+        if command.name.lower() == name.lower():
+            return command
+    raise BadInput(f"The sub command {name[:60]} not exist. (see rocketlens mqadmin help)")
+
+
+def command_list(layout: str) -> str:
+    """Give all commands with their purposes."""
+    column = _PURPOSE_COLUMN[layout]
+    rows = "".join(f"   {each.name:<{column}} {each.purpose}\n" for each in COMMANDS)
+    return (
+        f"The most commonly used mqadmin commands are:\n{rows}"
+        "\nSee 'mqadmin help <command>' for more information on a specific command.\n"
+    )
+
+
+def usage_of(command: Command, layout: str) -> str:
+    """Give the help of a command."""
+    return usage(command.name, command.options, is_5=layout == "5.5")
+
+
+def _safe(text: str) -> str:
+    return printable(text)
+
+
+def _layout(text: str) -> str:
+    if text not in LAYOUTS:
+        raise BadInput(f"--layout {text[:20]!r}: give {' or '.join(LAYOUTS)}")
+    return text

@@ -1,0 +1,75 @@
+"""sendMessage and checkMsgSendRT."""
+
+import time
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.cli.mqadmin.form import rounded
+from rocketlens.cli.mqadmin.layout import send_row
+from rocketlens.cli.mqadmin.tool import Call
+from rocketlens.client.message import Message
+from rocketlens.client.producer import Producer
+from rocketlens.client.route import MessageQueue
+from rocketlens.errors import BadInput, RocketLensError, SendFailed
+
+GROUP: Final = "rocketlens_mqadmin"
+
+
+async def send_message(call: Call) -> None:
+    """Send one message."""
+    given = call.given
+    if "i" in given and "b" not in given:
+        raise BadInput("Broker name must be set if the queue is chosen!")
+    if given.flag("m"):
+        raise BadInput("-m true, message trace, is not possible yet")
+    topic = given.required("t")
+    message = Message(
+        topic, given.required("p"), tags=given.text("c") or None, keys=given.text("k") or ()
+    )
+    queue = None
+    if "i" in given:
+        queue = MessageQueue(topic, given.required("b"), given.number("i", 0, 0, 2**31 - 1))
+    async with Producer(call.tool.cluster.name_servers, group=GROUP) as producer:
+        result = await producer.send(message, queue=queue)
+    call.print(send_row("#Broker Name", "#QID", "#Send Result", "#MsgId"))
+    stored = result.message_queue
+    broker = call.form.shown(stored.broker_name)
+    call.print(send_row(broker, str(stored.queue_id), result.send_status.name, result.msg_id))
+
+
+async def check_send_time(call: Call) -> None:
+    """Send ``-a`` messages to all queues in turn, and print how long each took.
+
+    :raises SendFailed: when one was not stored; all rows are printed.
+    """
+    given = call.given
+    topic = given.required("t")
+    amount = given.number("a", 100, 1, 2**31 - 1)
+    body = b"a" * given.number("s", 128, 0, limits.MESSAGE_BYTES)
+    call.print(send_row("#Broker Name", "#QID", "#Send Result", "#RT"))
+    total_ms = 0
+    failed: list[tuple[str, RocketLensError]] = []
+    async with Producer(call.tool.cluster.name_servers, group=GROUP) as producer:
+        queues = await producer.write_queues(topic)
+        if not queues:
+            raise BadInput(f"topic {topic} has no queue that can be written to")
+        for number in range(amount):
+            queue = queues[number % len(queues)]
+            start = time.monotonic_ns()
+            is_sent = "true"
+            try:
+                await producer.send(Message(topic, body), queue=queue)
+            except BadInput:
+                raise
+            except RocketLensError as error:
+                is_sent = "false"
+                failed.append((queue.broker_name, error))
+            took_ms = (time.monotonic_ns() - start) // 1_000_000
+            # The first one pays for the connection.
+            total_ms += took_ms if number else 0
+            broker = call.form.shown(queue.broker_name)
+            call.print(send_row(broker, str(queue.queue_id), is_sent, str(took_ms)))
+    average = total_ms / (amount - 1) if amount > 1 else float("nan")
+    call.print(f"Avg RT: {rounded(average, 2)}\n")
+    if failed:
+        raise SendFailed(f"{len(failed)} of {amount} messages were not stored", failed)

@@ -1,0 +1,234 @@
+"""What the commands ask a cluster: requests as RocketMQ's tool sends them, verified answers."""
+
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from rocketlens import limits
+from rocketlens.cli.mqadmin.form import Form
+from rocketlens.cli.mqadmin.options import Given
+from rocketlens.client.admin import MQAdmin
+from rocketlens.client.cluster import Cluster, broker_error, failures
+from rocketlens.client.pull import NOTHING_HERE, TOOLS_GROUP
+from rocketlens.client.records import records_in
+from rocketlens.client.route import Broker, MessageQueue, Route
+from rocketlens.errors import AnswerIncomplete, BodyError, BrokerError, TopicNotFound
+from rocketlens.formats.commitlog_record import Record, message_of
+from rocketlens.model.answer import Answer
+from rocketlens.model.java import string_hash
+from rocketlens.model.message import Message
+from rocketlens.query.verify import Wanted
+from rocketlens.wire.bodies import schema
+from rocketlens.wire.bodies.route import ClusterInfo, TopicRouteData
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.commands.command_table import NoFields
+from rocketlens.wire.commands.namesrv import (
+    GET_BROKER_CLUSTER_INFO,
+    GET_ROUTEINFO_BY_TOPIC,
+    GetRouteInfoRequest,
+)
+from rocketlens.wire.commands.pull import PULL_MESSAGE, SUBSCRIPTION_FLAG, PullMessageRequest
+from rocketlens.wire.commands.query import QUERY_MESSAGE, QueryMessageRequest
+
+A = TypeVar("A")
+
+PULL_STATUS: Final = {
+    ResponseCode.SUCCESS: "FOUND",
+    ResponseCode.PULL_NOT_FOUND: "NO_NEW_MSG",
+    ResponseCode.PULL_RETRY_IMMEDIATELY: "NO_MATCHED_MSG",
+    ResponseCode.PULL_OFFSET_MOVED: "OFFSET_ILLEGAL",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PulledMessages:
+    """An answer to a pull: its status, its messages, and where to go on."""
+
+    status: str
+    messages: tuple[Message, ...]
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRequest:
+    """What queryMsgByKey asks. ``index_type``: K keys, T tags."""
+
+    topic: str
+    key: str
+    index_type: str
+    max_num: int
+    begin: int
+    end: int
+    last_key: str | None = None
+    cluster_name: str | None = None
+
+
+class Tool(MQAdmin):
+    """Asks a cluster for what RocketMQ's tool prints."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """The connections."""
+        return self._cluster
+
+    async def route_data(self, topic: str) -> TopicRouteData:
+        """Give a route as the name server has it; its brokers may be asked from now on.
+
+        :raises TopicNotFound: when no name server knows the topic.
+        """
+        await self.cluster.route(topic)
+        header = GetRouteInfoRequest(topic=topic, accept_standard_json_only=True)
+        answer = await self.cluster.ask_name_servers(GET_ROUTEINFO_BY_TOPIC, header)
+        return schema.read(TopicRouteData, answer.body)
+
+    async def cluster_info(self) -> ClusterInfo:
+        """Give which brokers there are; they may be asked from now on."""
+        await self.cluster.all_brokers()
+        answer = await self.cluster.ask_name_servers(GET_BROKER_CLUSTER_INFO, NoFields())
+        return schema.read(ClusterInfo, answer.body)
+
+    async def ask_all(
+        self, brokers: Sequence[Broker], ask: Callable[[Broker, str], Awaitable[A]]
+    ) -> tuple[list[A], str]:
+        """Ask brokers at once; give what came, in their order, and in one line what failed."""
+        answers = await self.cluster.ask_brokers(brokers, ask)
+        values = [each.value for each in answers if each.value is not None]
+        return values, failures([each.coverage for each in answers])
+
+    async def messages_of_key(self, request: KeyRequest) -> tuple[list[Message], str]:
+        """Give what brokers give at once for a key, and in one line what failed.
+
+        A message that the index has several times under one hash comes as often, as the real
+        tool prints it; one that has not the key asked for does not come.
+
+        :raises TopicNotFound: when no broker has the topic.
+        """
+        route = await self.route_data(request.topic)
+        known = await self.cluster.route(request.topic)
+        named = {
+            each.broker_name
+            for each in route.broker_datas
+            if request.cluster_name in {None, each.cluster}
+        }
+        brokers = [broker for name, broker in known.brokers.items() if name in named]
+        is_tag = request.index_type == "T"
+        wanted = Wanted(
+            topic=request.topic,
+            key=None if is_tag else request.key,
+            tags=frozenset({request.key}) if is_tag else None,
+        )
+        header = QueryMessageRequest(
+            topic=request.topic,
+            key=request.key,
+            max_num=request.max_num,
+            begin_timestamp_ms=request.begin,
+            end_timestamp_ms=request.end,
+            index_type=request.index_type,
+            last_key=request.last_key,
+        )
+
+        async def ask(_: Broker, address: str) -> list[Message]:
+            answer = await self.cluster.call(
+                address, QUERY_MESSAGE, header, timeout_s=limits.ADMIN_TIMEOUT_S
+            )
+            if answer.code not in {ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND}:
+                raise broker_error(address, answer)
+            return _messages(answer.body, wanted.matches)
+
+        found, failed = await self.ask_all(brokers, ask)
+        return [message for part in found for message in part], failed
+
+    async def pull(
+        self, route: Route, queue: MessageQueue, offset: int, max_num: int, tags: str = "*"
+    ) -> PulledMessages:
+        """Read a queue from an offset on; messages have MIN_OFFSET and MAX_OFFSET, as in Java.
+
+        :raises TopicNotFound: when the queue's broker is not in the route.
+        :raises BrokerError: when the broker will not.
+        :raises RemotingError: when there is no answer.
+        """
+        broker = route.brokers.get(queue.broker_name)
+        if broker is None or not broker.addresses:
+            raise TopicNotFound(f"topic {queue.topic}: not on broker {queue.broker_name}")
+        header = PullMessageRequest(
+            consumer_group=TOOLS_GROUP,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=offset,
+            max_message_nums=max_num,
+            sys_flag=SUBSCRIPTION_FLAG,
+            subscription=tags,
+            expression_type="TAG",
+        )
+        address = broker.in_order[0]
+        answer = await self.cluster.call(address, PULL_MESSAGE, header)
+        if answer.code not in NOTHING_HERE and answer.code != ResponseCode.SUCCESS:
+            raise broker_error(address, answer)
+        fields = PULL_MESSAGE.response.decode(answer.ext_fields)
+        accepted = {tag.strip() for tag in tags.split("||")} - {""}
+        if tags == "*":
+            accepted = set()
+        bounds = {"MIN_OFFSET": str(fields.min_offset), "MAX_OFFSET": str(fields.max_offset)}
+        messages = [
+            _with_properties(message, bounds)
+            for message in _messages(answer.body, lambda _: True)
+            if not accepted or message.tags in accepted
+        ]
+        status = PULL_STATUS[ResponseCode(answer.code)]
+        return PulledMessages(status, tuple(messages), fields.next_begin_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One command as it was called: its options, its layout, whom to ask, where to print."""
+
+    given: Given
+    form: Form
+    tool: Tool
+
+    def print(self, text: str) -> None:
+        """Print what the real tool prints, and nothing else."""
+        sys.stdout.write(text)
+
+
+def incomplete(text: str) -> AnswerIncomplete:
+    """Make the error of an answer that lacks what brokers that failed may have."""
+    answer = Answer("", (), complete=False, coverage=())
+    return AnswerIncomplete(f"not all was searched: {text}", answer)
+
+
+def remark_of(error: BrokerError) -> str:
+    """Give what a broker said, as RocketMQ prints it."""
+    return f"CODE:{error.code} DESC:{error.remark or ''}"
+
+
+def set_order(queues: Sequence[MessageQueue]) -> list[MessageQueue]:
+    """Put queues in the order in which Java's ``HashSet`` iterates over them."""
+    size = 16
+    while len(queues) * 4 > size * 3:
+        size *= 2
+
+    def bucket(queue: MessageQueue) -> int:
+        hashed = 31 + string_hash(queue.broker_name)
+        hashed = hashed * 31 + queue.queue_id
+        hashed = (hashed * 31 + string_hash(queue.topic)) & 0xFFFFFFFF
+        return (hashed ^ hashed >> 16) & (size - 1)
+
+    return sorted(queues, key=bucket)
+
+
+def _messages(body: bytes, matches: Callable[[Record], bool]) -> list[Message]:
+    """Give the messages in an answer.
+
+    :raises BodyError: when a record is damaged: it must not look as if it were not there.
+    """
+    damage: list[str] = []
+    messages = [message_of(record) for record in records_in(body, damage) if matches(record)]
+    if damage:
+        raise BodyError(damage[0])
+    return messages
+
+
+def _with_properties(message: Message, more: dict[str, str]) -> Message:
+    return replace(message, properties={**message.properties, **more})

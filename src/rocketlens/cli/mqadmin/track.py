@@ -1,0 +1,110 @@
+"""How far consumer groups are with a message, as the tool's ``messageTrackDetail`` says."""
+
+import random
+from typing import Final
+
+from rocketlens.cli.mqadmin.form import host_of
+from rocketlens.cli.mqadmin.layout import Track
+from rocketlens.cli.mqadmin.tool import Tool, remark_of
+from rocketlens.client.route import Broker
+from rocketlens.errors import BrokerError, RocketLensError
+from rocketlens.model.message import Message
+from rocketlens.wire.bodies import schema
+from rocketlens.wire.bodies.consumer import ConsumerConnection, GroupList
+from rocketlens.wire.bodies.heartbeat import ConsumeType, MessageModel
+from rocketlens.wire.bodies.stats import ConsumeStats
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.commands.admin import (
+    GET_CONSUME_STATS,
+    GET_CONSUMER_CONNECTION_LIST,
+    QUERY_TOPIC_CONSUME_BY_WHO,
+    GetConsumerConnectionListRequest,
+    GetConsumeStatsRequest,
+    QueryTopicConsumeByWhoRequest,
+)
+
+RETRY_PREFIX: Final = "%RETRY%"
+NO_STATS: Final = (
+    "Not found the consumer group consume stats, because return offset table is empty, maybe the "
+    "consumer not consume any message"
+)
+
+
+async def groups_of(tool: Tool, topic: str) -> tuple[str, ...]:
+    """Give the consumer groups of a topic, as one of its brokers knows them.
+
+    :raises RocketLensError: when it cannot be asked.
+    """
+    route = await tool.cluster.route(topic)
+    for broker in route.brokers.values():
+        header = QueryTopicConsumeByWhoRequest(topic=topic)
+        address = broker.in_order[0]
+        answer = await tool.cluster.ask(address, QUERY_TOPIC_CONSUME_BY_WHO, header)
+        return schema.read(GroupList, answer.body).groups
+    return ()
+
+
+async def tracks_of(tool: Tool, message: Message) -> list[Track]:
+    """Give a line for each consumer group of the message's topic; what fails for one is in it.
+
+    :raises RocketLensError: when the groups are not known.
+    """
+    return [await _track(tool, message, group) for group in await groups_of(tool, message.topic)]
+
+
+async def _track(tool: Tool, message: Message, group: str) -> Track:
+    try:
+        return await _asked(tool, message, group)
+    except BrokerError as error:
+        if error.code == ResponseCode.CONSUMER_NOT_ONLINE:
+            return Track(group, "NOT_ONLINE", remark_of(error))
+        if error.code == ResponseCode.BROADCAST_CONSUMPTION:
+            return Track(group, "CONSUME_BROADCASTING")
+        return Track(group, "UNKNOWN", remark_of(error))
+    except RocketLensError as error:
+        return Track(group, "UNKNOWN", str(error))
+
+
+async def _asked(tool: Tool, message: Message, group: str) -> Track:
+    route = await tool.cluster.route(RETRY_PREFIX + group)
+    # As RocketMQ: each broker knows all consumers, so that any will do.
+    broker = random.choice(list(route.brokers.values()))  # noqa: S311 - nothing secret
+    header = GetConsumerConnectionListRequest(consumer_group=group)
+    answer = await tool.cluster.ask(broker.in_order[0], GET_CONSUMER_CONNECTION_LIST, header)
+    consumers = schema.read(ConsumerConnection, answer.body)
+    if consumers.consume_type is ConsumeType.CONSUME_ACTIVELY:
+        return Track(group, "PULL")
+    if consumers.consume_type is not ConsumeType.CONSUME_PASSIVELY:
+        return Track(group, "UNKNOWN")
+    if consumers.message_model is MessageModel.BROADCASTING:
+        return Track(group, "CONSUME_BROADCASTING")
+    is_consumed = await _is_consumed(tool, message, group, list(route.brokers.values()))
+    if is_consumed is None:
+        return Track(group, "NOT_ONLINE", f"CODE:206 DESC:{NO_STATS}")
+    if not is_consumed:
+        return Track(group, "NOT_CONSUME_YET")
+    subscription = consumers.subscription_table.get(message.topic)
+    if subscription and subscription.tags and not {message.tags, "*"} & {*subscription.tags}:
+        return Track(group, "CONSUMED_BUT_FILTERED")
+    return Track(group, "CONSUMED")
+
+
+async def _is_consumed(
+    tool: Tool, message: Message, group: str, brokers: list[Broker]
+) -> bool | None:
+    """Say whether a group is past a message; None when no broker has offsets of the group."""
+    masters = await tool.cluster.all_brokers()
+    is_known = False
+    for broker in brokers:
+        header = GetConsumeStatsRequest(consumer_group=group)
+        answer = await tool.cluster.ask(broker.in_order[0], GET_CONSUME_STATS, header)
+        for queue, offset in schema.read(ConsumeStats, answer.body).offset_table.items():
+            is_known = True
+            named = masters.get(queue.broker_name)
+            if (queue.topic, queue.queue_id) != (message.topic, message.queue_id):
+                continue
+            if named is None or named.master != host_of(message.store_host):
+                continue
+            if offset.consumer_offset > message.queue_offset:
+                return True
+    return False if is_known else None
