@@ -1,0 +1,40 @@
+"""For the tests of other projects: a name server and a broker, there in well under a second.
+
+::
+
+    # conftest.py
+    pytest_plugins = ["rocketlens.testing.plugin"]
+
+    # test_orders.py
+    def test_an_order_is_announced(rocketmq):
+        announce("ORDER-1", name_server=rocketmq.name_server)
+        with rocketmq.admin() as admin:
+            assert len(admin.query_message("Orders", "ORDER-1")) == 1
+
+Without pytest: ``with rocketlens.testing.cluster() as rocketmq:``, or ``async with``.
+
+There is no pytest entry point on purpose: each start of pytest would import it, and pytest would
+rewrite the assertions of this whole package, used or not.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rocketlens.testing.embedded import Cluster, cluster
+
+__all__ = ["Cluster", "cluster"]
+
+
+if not TYPE_CHECKING:  # a type checker shall say so of a name that there is not
+
+    def __getattr__(name: str) -> object:
+        """Import a name when it is first used: the pytest plugin imports this package first.
+
+        :raises AttributeError: when there is none of that name.
+        """
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value: object = getattr(import_module("rocketlens.testing.embedded"), name)
+        globals()[name] = value
+        return value

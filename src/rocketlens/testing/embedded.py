@@ -1,0 +1,198 @@
+"""A name server and a broker inside the process that asks for them.
+
+They run in a thread with an event loop of its own, so they answer whatever the caller's threads
+and event loops do meanwhile; all clients, ours and others, meet them over real sockets.
+"""
+
+import asyncio
+import shutil
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+from rocketlens.broker.config import BrokerConfig, BrokerSettings
+from rocketlens.broker.service import BrokerService
+from rocketlens.client.sync import SyncMQAdmin, SyncProducer
+from rocketlens.errors import BadInput
+from rocketlens.namesrv.service import NameServer, NameServerConfig
+from rocketlens.net.sync import LoopThread
+from rocketlens.store.config import StoreConfig
+
+DEFAULTS: Final = {
+    "listenPort": "0",
+    # Files are made in their full length; what tests send is little.
+    "mappedFileSizeCommitLog": str(16 * 1024 * 1024),
+    "mappedFileSizeConsumeQueue": str(20_000),
+    "maxHashSlotNum": "5000",
+    "maxIndexNum": "20000",
+    # A disk that is nearly full is not what the tests are about.
+    "diskMaxUsedSpaceRatio": "98",
+    "diskSpaceCleanForciblyRatio": "99",
+    "diskSpaceWarningLevelRatio": "100",
+}
+"""What differs from a broker's own defaults, in RocketMQ's keys."""
+
+OUR_OWN: Final = frozenset({"namesrvAddr", "storePathRootDir", "storePathCommitLog"})
+
+
+def cluster(
+    directory: Path | None = None, *, build_index: bool = False, **broker_conf: Any
+) -> "Cluster":
+    """Give a name server and a broker, to be started by ``with`` or ``async with``.
+
+    The store is made in ``directory``, and stays; without one it is in a temporary directory that
+    is deleted in the end. ``broker_conf`` has keys of a ``broker.conf``, such as
+    ``autoCreateTopicEnable=False``. Messages are found at once either way; with ``build_index``
+    there are index files, too, which loads a compiler.
+
+    :raises BadInput: when a key means nothing, or its value cannot be.
+    """
+    values = {key: _text(value) for key, value in broker_conf.items()}
+    ours = OUR_OWN & values.keys()
+    if ours:
+        raise BadInput(f"{', '.join(sorted(ours))}: chosen by cluster() itself")
+    broker, others = BrokerConfig.from_properties(DEFAULTS | values)
+    store, unknown = StoreConfig.from_properties(others)
+    if unknown:
+        raise BadInput(f"keys without a meaning here: {', '.join(sorted(unknown))}")
+    return Cluster(BrokerSettings(broker, store), directory, build_index=build_index)
+
+
+@dataclass(slots=True)
+class _Running:
+    """What there is while a cluster runs."""
+
+    thread: LoopThread
+    directory: Path
+    name_server: NameServer
+    name_server_address: str
+    broker: BrokerService
+    broker_address: str
+
+
+class Cluster:
+    """A name server and a broker; what `cluster` gives. Started once."""
+
+    def __init__(
+        self, settings: BrokerSettings, directory: Path | None, *, build_index: bool
+    ) -> None:
+        self._settings: Final = settings
+        self._directory: Final = directory
+        self._build_index: Final = build_index
+        self._running: _Running | None = None
+
+    @property
+    def name_server(self) -> str:
+        """The address that clients are given, such as ``127.0.0.1:40123``."""
+        return self._started.name_server_address
+
+    @property
+    def broker(self) -> str:
+        """The broker's address."""
+        return self._started.broker_address
+
+    @property
+    def store(self) -> Path:
+        """The store directory, which `rocketlens.open_store` can read at any time."""
+        return self._started.directory / "store"
+
+    def producer(self, **options: Any) -> SyncProducer:
+        """Give a producer for programs without an event loop; the caller closes it."""
+        return SyncProducer(self.name_server, **options)
+
+    def admin(self, **options: Any) -> SyncMQAdmin:
+        """Give an admin for programs without an event loop; the caller closes it."""
+        return SyncMQAdmin(self.name_server, **options)
+
+    def start(self) -> None:
+        """Start both; they answer when this returns.
+
+        :raises BadInput: when they run already.
+        :raises StoreLocked: when another process has the store.
+        :raises OSError: when a port is taken, or the directory cannot be used.
+        """
+        if self._running is not None:
+            raise BadInput("this cluster runs already")
+        directory = self._directory or Path(tempfile.mkdtemp(prefix="rocketlens-"))
+        thread = LoopThread("rocketlens-cluster")
+        try:
+            self._running = thread.run(self._start(thread, directory))
+        except BaseException:
+            thread.close()
+            self._delete(directory)
+            raise
+
+    def stop(self) -> None:
+        """Stop both, and delete a temporary directory. No effect when they do not run."""
+        running, self._running = self._running, None
+        if running is None:
+            return
+        try:
+            running.thread.run(_stop(running))
+        finally:
+            running.thread.close()
+            self._delete(running.directory)
+
+    def kill_broker(self) -> None:
+        """End the broker as a broken network would: the name server still lists it.
+
+        Its store is left as a crash leaves it. For tests of what happens then.
+        """
+        running = self._started
+        running.thread.run(running.broker.abandon())
+
+    async def _start(self, thread: LoopThread, directory: Path) -> _Running:
+        name_server = NameServer(NameServerConfig(port=0))
+        address = str(name_server.start())
+        settings = self._settings.with_broker(
+            namesrvAddr=address, storePathRootDir=str(directory / "store")
+        )
+        broker = BrokerService(settings, build_index=self._build_index)
+        try:
+            await broker.start()
+        except BaseException:
+            await name_server.stop()
+            raise
+        return _Running(thread, directory, name_server, address, broker, broker.address)
+
+    def _delete(self, directory: Path) -> None:
+        if self._directory is None:
+            with suppress(OSError):
+                shutil.rmtree(directory)
+
+    @property
+    def _started(self) -> _Running:
+        if self._running is None:
+            raise BadInput("this cluster does not run: use it inside `with cluster() as ...`")
+        return self._running
+
+    def __enter__(self) -> Self:
+        """Start."""
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop."""
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        """Start, while the caller's event loop goes on."""
+        await asyncio.to_thread(self.start)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop, while the caller's event loop goes on."""
+        await asyncio.to_thread(self.stop)
+
+
+async def _stop(running: _Running) -> None:
+    try:
+        await running.broker.stop()
+    finally:
+        await running.name_server.stop()
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
