@@ -5,6 +5,7 @@ from argparse import Namespace
 
 from rocketlens.cli.notes import print_notes
 from rocketlens.cli.output import store_of
+from rocketlens.cli.source import choose_source, find_in
 from rocketlens.cli.times import parse_time
 from rocketlens.errors import BadInput
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
@@ -24,18 +25,14 @@ def run(arguments: Namespace) -> int:
     end = parse_time(arguments.until, "--until", is_end=True) if arguments.until else None
     if begin is not None and end is not None and begin > end:
         raise BadInput("--since is after --until: no message can be between them")
-    with open_store(store_of(arguments)) as store:
-        if text is None and arguments.output == "jsonl" and arguments.max is None:
+    source = choose_source(arguments)
+    if source is None and text is None and arguments.output == "jsonl" and arguments.max is None:
+        with open_store(store_of(arguments)) as store:
             return _stream(store, topic, begin, end)
-        answer = store.find(
-            text,
-            topic or None,
-            kind=arguments.kind,
-            begin=begin,
-            end=end,
-            max_num=arguments.max,
-        )
-        _print(answer, arguments.output)
+    answer = find_in(
+        source, arguments, text, kind=arguments.kind, begin=begin, end=end, max_num=arguments.max
+    )
+    _print(answer, arguments.output)
     return exit_code(answer)
 
 

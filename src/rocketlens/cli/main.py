@@ -41,6 +41,7 @@ INTERRUPTED: Final = 130
 
 STORE_VARIABLE: Final = "ROCKETLENS_STORE"
 DEBUG_VARIABLE: Final = "ROCKETLENS_DEBUG"
+HOME_VARIABLE: Final = "ROCKETLENS_HOME"
 
 _COMMANDS: Final = {
     "find": "rocketlens.cli.find",
@@ -49,6 +50,10 @@ _COMMANDS: Final = {
     "index verify": "rocketlens.cli.index_verify",
     "doctor": "rocketlens.cli.doctor",
     "demo": "rocketlens.cli.demo",
+    "serve": "rocketlens.cli.serve",
+    "namesrv": "rocketlens.cli.namesrv",
+    "broker": "rocketlens.cli.broker",
+    "send": "rocketlens.cli.send",
     "mqadmin": "rocketlens.cli.mqadmin.run",
 }
 _KINDS: Final = ("auto", "key", "unique-key", "offset-id", "queue-offset")
@@ -164,7 +169,7 @@ def build_parser() -> ArgumentParser:
     """Give the parser of all commands and options."""
     parser = _Parser(
         prog="rocketlens",
-        description="Find any message in a RocketMQ store directory.",
+        description="Find any message in a RocketMQ store directory or a running cluster.",
         epilog=_EXITS,
         formatter_class=RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -184,6 +189,10 @@ def build_parser() -> ArgumentParser:
     doctor = _command(commands, "doctor", "check what this machine, and a store, lack")
     _add_store(doctor)
     _command(commands, "demo", "show all of this on a small store that a real broker wrote")
+    _add_serve(_command(commands, "serve", "run a name server and a broker in one process"))
+    _add_namesrv(_command(commands, "namesrv", "run a name server"))
+    _add_broker(_command(commands, "broker", "run a broker"))
+    _add_send(_command(commands, "send", "send one message"))
     _add_mqadmin(_command(commands, "mqadmin", "ask a cluster as RocketMQ's own tool does"))
     return parser
 
@@ -210,6 +219,21 @@ def _add_store(parser: ArgumentParser) -> None:
     )
 
 
+def _add_source(parser: ArgumentParser) -> None:
+    """Add --store without a default, so that what is given counts more than the environment."""
+    parser.add_argument(
+        "--store",
+        metavar="DIR",
+        help=f"the directory that holds commitlog/ (default: ${STORE_VARIABLE})",
+    )
+    parser.add_argument(
+        "--namesrv",
+        metavar="ADDR",
+        help="ask a running cluster: host:port of its name server, several with semicolons "
+        "between (default, where no store is given: $NAMESRV_ADDR)",
+    )
+
+
 def _add_find(parser: ArgumentParser) -> None:
     parser.epilog = f"{_TIMES}\n{_EXITS}"
     parser.add_argument(
@@ -219,7 +243,7 @@ def _add_find(parser: ArgumentParser) -> None:
         help="a key, a message id of either kind, or TOPIC/QUEUE/OFFSET; without it the topic and "
         "the times alone decide",
     )
-    _add_store(parser)
+    _add_source(parser)
     parser.add_argument("--topic", metavar="T", help="only this topic (default: every topic)")
     parser.add_argument(
         "--kind",
@@ -244,7 +268,7 @@ def _add_show(parser: ArgumentParser) -> None:
     parser.add_argument(
         "text", metavar="ID", help="a message id of either kind, TOPIC/QUEUE/OFFSET, or a key"
     )
-    _add_store(parser)
+    _add_source(parser)
     parser.add_argument("--topic", metavar="T", help="the topic, where several have the id")
     parser.add_argument(
         "--body",
@@ -306,6 +330,96 @@ def _add_master(parser: ArgumentParser) -> None:
         default="local[*]",
         help="the Spark master (default: local[*], all cores of this machine)",
     )
+
+
+def _add_serve(parser: ArgumentParser) -> None:
+    parser.epilog = (
+        "Prints one line when both answer. SIGTERM or Ctrl-C stops them cleanly. Both listen on "
+        "the\nloopback interface unless broker.conf has brokerIP1 or bindAddress."
+    )
+    parser.add_argument(
+        "--home",
+        metavar="DIR",
+        default=os.environ.get(HOME_VARIABLE) or None,
+        help=f"where the store is kept (default: ${HOME_VARIABLE}, else ~/rocketlens)",
+    )
+    parser.add_argument(
+        "--namesrv-port", metavar="N", type=_port, help="default: 9876; 0: any that is free"
+    )
+    parser.add_argument(
+        "--broker-port",
+        metavar="N",
+        type=_port,
+        help="default: listenPort of broker.conf, else 10911; 0: any. The port two below is taken, "
+        "too",
+    )
+    parser.add_argument(
+        "--index-builder",
+        choices=("auto", "inline"),
+        default="auto",
+        help="who builds index files: the broker itself (inline). auto is the same for now: there "
+        "is no Spark builder for a running broker yet",
+    )
+    _add_configuration(parser, "broker.conf")
+
+
+def _add_namesrv(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "-p", "--port", metavar="N", type=_port, help="default: 9876; 0: any that is free"
+    )
+    _add_configuration(parser, "namesrv.conf")
+
+
+def _add_broker(parser: ArgumentParser) -> None:
+    _add_configuration(parser, "broker.conf")
+    parser.add_argument(
+        "-n",
+        "--namesrv",
+        metavar="ADDR",
+        help="the name servers to register with, semicolons between (default: namesrvAddr of "
+        "broker.conf, else $NAMESRV_ADDR)",
+    )
+
+
+def _add_configuration(parser: ArgumentParser, name: str) -> None:
+    parser.add_argument("-c", "--config", metavar="FILE", help=f"a {name}, in RocketMQ's own keys")
+
+
+def _add_send(parser: ArgumentParser) -> None:
+    parser.epilog = "exit codes: 0 a broker has stored it, 2 usage or failure."
+    parser.add_argument("topic", metavar="TOPIC", help="made on demand, where brokers allow it")
+    parser.add_argument("body", metavar="BODY", help="the text to send; - takes it from stdin")
+    parser.add_argument(
+        "--namesrv",
+        metavar="ADDR",
+        help="host:port of the name server, several with semicolons between (default: "
+        "$NAMESRV_ADDR)",
+    )
+    parser.add_argument("--tags", metavar="TAG", help="its tag")
+    parser.add_argument("--keys", metavar="KEYS", help="its keys, with blanks between them")
+    parser.add_argument(
+        "--property",
+        metavar="K=V",
+        action="append",
+        default=[],
+        dest="properties",
+        help="a property of your own; as often as wanted",
+    )
+    parser.add_argument(
+        "--queue", metavar="[BROKER/]N", help="the queue to send to (default: each in turn)"
+    )
+    parser.add_argument(
+        "--sharding-key", metavar="KEY", help="messages with one such key go to one queue"
+    )
+    parser.add_argument(
+        "--delay-level", metavar="N", type=_positive, default=0, help="1 (a second) to 18 (2 hours)"
+    )
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text[:20]) > 65_535:
+        raise ArgumentTypeError(f"{printable(text)[:40]!r} is no port from 0 to 65535")
+    return int(text)
 
 
 def _add_mqadmin(parser: ArgumentParser) -> None:

@@ -8,11 +8,11 @@ from typing import Final
 
 from rocketlens.cli.find import exit_code
 from rocketlens.cli.notes import print_notes
-from rocketlens.cli.output import BOLD, coloured, note, printable, store_of
+from rocketlens.cli.output import BOLD, coloured, note, printable
+from rocketlens.cli.source import choose_source, find_in
 from rocketlens.cli.times import iso_text
 from rocketlens.errors import BadInput
 from rocketlens.model.message import Message
-from rocketlens.query.offline import open_store
 
 _LABEL_WIDTH: Final = 18
 _TRANSACTION: Final = {0x4: "prepared", 0x8: "committed", 0xC: "rolled back"}
@@ -23,8 +23,7 @@ _LISTED: Final = 10
 
 def run(arguments: Namespace) -> int:
     """Show the message, or say that it is not there."""
-    with open_store(store_of(arguments)) as store:
-        answer = store.find(arguments.text, arguments.topic or None)
+    answer = find_in(choose_source(arguments), arguments, arguments.text)
     if answer.messages:
         message, *others = sorted(answer.messages, key=_waits)
         if arguments.body == "raw":

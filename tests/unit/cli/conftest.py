@@ -29,7 +29,8 @@ class Done:
 
 @pytest.fixture(autouse=True)
 def no_store_of_the_environment(monkeypatch):
-    for name in ("ROCKETLENS_STORE", "ROCKETLENS_DEBUG", "NO_COLOR", "COLUMNS"):
+    names = ("ROCKETLENS_STORE", "ROCKETLENS_HOME", "NAMESRV_ADDR", "ROCKETMQ_NAMESRV_ADDR")
+    for name in (*names, "ROCKETLENS_DEBUG", "NO_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
 
 

@@ -231,12 +231,12 @@ def test_an_id_that_is_none_is_not_found_and_no_failure(run, golden_store, text)
     assert (done.code, done.out) == (1, "")
 
 
-def test_no_store_gives_one_line(run):
+def test_neither_store_nor_name_server_gives_one_line(run):
     done = run("find", "k")
     assert done.code == 2
     assert done.err == (
-        "rocketlens: which store? Give --store DIR, the directory that holds commitlog/, "
-        "or set ROCKETLENS_STORE\n"
+        "rocketlens: which store, or which cluster? Give --store DIR, the directory that holds "
+        "commitlog/, or --namesrv ADDR; or set ROCKETLENS_STORE or NAMESRV_ADDR\n"
     )
 
 

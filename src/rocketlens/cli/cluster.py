@@ -1,0 +1,285 @@
+"""``find`` and ``show`` over a running cluster: the same questions and answers as over a store.
+
+Without a topic every topic that the name servers know is searched, several at a time. Each broker
+that was asked stands in the coverage once; one that failed makes the answer incomplete.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.client.admin import ClusterClient
+from rocketlens.client.key_search import KeyQuestion
+from rocketlens.client.pull import pull, stored_between
+from rocketlens.client.records import Verified
+from rocketlens.client.route import Broker, MessageQueue
+from rocketlens.client.view import brokers_named, view_on
+from rocketlens.errors import BadInput, TopicNotFound
+from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+from rocketlens.model.message import Message
+from rocketlens.model.message_id import OffsetMessageId
+from rocketlens.net.event_loop import run
+from rocketlens.query.verify import Wanted
+from rocketlens.wire.bodies import schema
+from rocketlens.wire.bodies.route import TopicList
+from rocketlens.wire.commands.command_table import NoFields
+from rocketlens.wire.commands.namesrv import GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+
+TOPICS_AT_ONCE: Final = 16
+AskQueue = Callable[[MessageQueue, str, Verified], Awaitable[None]]
+"""Asks a broker's address for a queue, and adds what it has."""
+
+_SPARE_MESSAGES: Final = 1_000
+_QUEUE_PLACE: Final = re.compile(
+    r"(?P<topic>.+)/(?P<queue_id>\d{1,9})/(?P<queue_offset>\d{1,18})\Z", re.ASCII
+)
+
+
+def find_in_cluster(
+    name_servers: str,
+    text: str | None,
+    topic: str | None,
+    *,
+    kind: str = "auto",
+    begin: int | None = None,
+    end: int | None = None,
+    max_num: int | None = None,
+) -> Answer:
+    """Find messages in a cluster; arguments as ``Store.find`` has them.
+
+    :raises BadInput: when the text cannot be what ``kind`` says, or a name server is no address.
+    :raises RemotingError: when no name server answers.
+    """
+    low = 0 if begin is None else begin
+    high = limits.MAX_TIMESTAMP_MS if end is None else end
+
+    async def find() -> Answer:
+        async with ClusterFinder(name_servers) as finder:
+            gathered = Gathered(text or topic or "", max_num)
+            await finder.find(text, topic, kind, Wanted(begin=low, end=high), gathered)
+            return gathered.answer()
+
+    return run(find())
+
+
+@dataclass(slots=True)
+class Gathered:
+    """The answers of brokers and topics on their way into one: the newest messages, each once."""
+
+    query: str
+    max_num: int | None
+    messages: dict[str, Message] = field(default_factory=dict)
+    """By offset message id: two brokers may use one physical offset."""
+    coverage: dict[tuple[str, SourceState, str | None], Coverage] = field(default_factory=dict)
+    truncated: bool = False
+    indexed_to_ms: int = 0
+
+    def take(self, messages: Iterable[Message], coverage: Iterable[Coverage]) -> None:
+        """Add what was found, and where was looked."""
+        for message in messages:
+            self.messages.setdefault(message.offset_msg_id, message)
+        for each in coverage:
+            place = (each.source, each.state, each.error)
+            known = self.coverage.get(place)
+            newest_ms = max(each.indexed_to_ms or 0, (known and known.indexed_to_ms) or 0)
+            self.coverage[place] = replace(each, indexed_to_ms=newest_ms or None)
+        self._cut()
+
+    def take_answer(self, answer: Answer) -> None:
+        """Add another answer."""
+        self.truncated = self.truncated or answer.truncated
+        self.indexed_to_ms = max(self.indexed_to_ms, answer.index_last_update_timestamp_ms)
+        self.take(answer.messages, answer.coverage)
+
+    def answer(self) -> Answer:
+        """Give all of it as one answer."""
+        coverage = tuple(self.coverage.values())
+        return Answer(
+            self.query,
+            tuple(self._in_order()),
+            complete=not any(each.state is SourceState.FAILED for each in coverage),
+            coverage=coverage,
+            truncated=self.truncated,
+            index_last_update_timestamp_ms=self.indexed_to_ms,
+        )
+
+    def _in_order(self) -> list[Message]:
+        return sorted(
+            self.messages.values(), key=lambda each: (each.store_timestamp_ms, each.physical_offset)
+        )
+
+    def _cut(self) -> None:
+        """Drop the oldest of more than was asked for, or than an answer can hold."""
+        most = len(self.messages) if self.max_num is None else self.max_num
+        body_bytes = sum(len(each.body) for each in self.messages.values())
+        if len(self.messages) <= most and body_bytes <= limits.ANSWER_BYTES:
+            return
+        ordered = self._in_order()
+        while len(ordered) > most or body_bytes > limits.ANSWER_BYTES:
+            body_bytes -= len(ordered[0].body)
+            del self.messages[ordered.pop(0).offset_msg_id]
+        self.truncated = True
+
+
+class ClusterFinder(ClusterClient):
+    """Finds by whatever is at hand."""
+
+    async def find(
+        self, text: str | None, topic: str | None, kind: str, wanted: Wanted, gathered: Gathered
+    ) -> None:
+        """Look for a text of some kind, or without one for all of a time."""
+        if text is None:
+            for each in await self._topics(topic, gathered):
+                await self._in_time(each, wanted, gathered)
+            return
+        if kind in {"auto", "offset-id"}:
+            await self._by_offset_id(text, topic, kind, wanted, gathered)
+        if not gathered.messages and kind in {"auto", "queue-offset"}:
+            await self._by_queue_offset(text, kind, wanted, gathered)
+        if not gathered.messages and kind in {"auto", "key", "unique-key"}:
+            await self._by_key(text, topic, kind, wanted, gathered)
+
+    async def _by_offset_id(
+        self, text: str, topic: str | None, kind: str, wanted: Wanted, gathered: Gathered
+    ) -> None:
+        try:
+            asked = OffsetMessageId.decode(text)
+        except BadInput:
+            if kind == "auto":
+                return
+            raise
+        brokers = await self._cluster.all_brokers()
+        named = brokers_named(asked, brokers) or list(brokers.values())
+        for each in await view_on(self._cluster, named, asked, topic):
+            there = [m for m in each.value or () if wanted.is_in_time(m.store_timestamp_ms)]
+            gathered.take(there, [each.coverage])
+
+    async def _by_queue_offset(
+        self, text: str, kind: str, wanted: Wanted, gathered: Gathered
+    ) -> None:
+        place = _QUEUE_PLACE.match(text)
+        if place is None:
+            if kind == "auto":
+                return
+            raise BadInput(f"{text[:80]!r} is no queue position: write TOPIC/QUEUE/OFFSET")
+        topic, queue_id = place["topic"], int(place["queue_id"])
+        if kind == "auto" and not await self._has_topic(topic):
+            return
+        queue_offset = int(place["queue_offset"])
+
+        async def ask(queue: MessageQueue, address: str, found: Verified) -> None:
+            pulled = await pull(
+                self._cluster, address, queue, queue_offset, damage=found.damage, max_num=1
+            )
+            for record in pulled.records:
+                if (record.queue_id, record.queue_offset) == (queue_id, queue_offset):
+                    found.take(record, wanted)
+
+        await self._in_queues(topic, queue_id, ask, gathered)
+
+    async def _in_time(self, topic: str, wanted: Wanted, gathered: Gathered) -> None:
+        async def ask(queue: MessageQueue, address: str, found: Verified) -> None:
+            records = stored_between(
+                self._cluster,
+                address,
+                queue,
+                begin=max(wanted.begin, 1),
+                end=wanted.end,
+                damage=found.damage,
+            )
+            async for record in records:
+                found.take(record, wanted)
+                _drop_oldest(found, gathered)
+
+        await self._in_queues(topic, None, ask, gathered)
+
+    async def _in_queues(
+        self, topic: str, queue_id: int | None, ask: AskQueue, gathered: Gathered
+    ) -> None:
+        """Ask for each queue of a topic, or for those with one number; brokers all at once."""
+        try:
+            route = await self._cluster.route(topic)
+        except TopicNotFound as error:
+            gathered.take((), [_no_topic(error)])
+            return
+        queues = [q for q in route.read_queues if queue_id is None or q.queue_id == queue_id]
+
+        async def ask_all(broker: Broker, address: str) -> Verified:
+            found = Verified()
+            for queue in queues:
+                if queue.broker_name == broker.name:
+                    await ask(queue, address, found)
+            return found
+
+        answers = await self._cluster.ask_brokers(route.brokers.values(), ask_all)
+        for broker, found, coverage in answers:
+            damage = found.damage[: limits.DAMAGE_REPORTS] if found else ()
+            failed = [
+                Coverage(broker.name, SourceKind.BROKER, SourceState.FAILED, None, error)
+                for error in damage
+            ]
+            gathered.take(found.messages.values() if found else (), [coverage, *failed])
+
+    async def _by_key(
+        self, text: str, topic: str | None, kind: str, wanted: Wanted, gathered: Gathered
+    ) -> None:
+        key = None if kind == "unique-key" else text
+        unique_key = None if kind == "key" else text
+        turn = asyncio.Semaphore(TOPICS_AT_ONCE)
+
+        async def ask(one: str) -> None:
+            wanted_here = replace(wanted, topic=one, key=key, unique_key=unique_key)
+            async with turn:
+                try:
+                    answer = await self._query(
+                        KeyQuestion(one, text, wanted_here, gathered.max_num)
+                    )
+                except TopicNotFound as error:
+                    # Deleted since the name server listed it, or never there.
+                    gathered.take((), [_no_topic(error)] if topic else ())
+                else:
+                    gathered.take_answer(answer)
+
+        await asyncio.gather(*map(ask, await self._topics(topic, gathered)))
+
+    async def _has_topic(self, topic: str) -> bool:
+        try:
+            await self._cluster.route(topic)
+        except TopicNotFound:
+            return False
+        return True
+
+    async def _topics(self, topic: str | None, gathered: Gathered) -> list[str]:
+        """Give the topics to search: the one that is named, or all there are."""
+        if topic is not None:
+            return [topic]
+        answer = await self._cluster.ask_name_servers(
+            GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NoFields()
+        )
+        topics = sorted(schema.read(TopicList, answer.body).topic_list)
+        source = f"{len(topics)} topics"
+        gathered.take((), [Coverage(source, SourceKind.TOPICS, SourceState.SEARCHED)])
+        return topics
+
+
+def _no_topic(error: TopicNotFound) -> Coverage:
+    return Coverage("name server", SourceKind.TOPICS, SourceState.SEARCHED, None, str(error))
+
+
+def _drop_oldest(found: Verified, gathered: Gathered) -> None:
+    """Keep no more than an answer can hold; a sort now and then, not for each message."""
+    most = gathered.max_num
+    is_too_long = most is not None and len(found.messages) > 2 * most + _SPARE_MESSAGES
+    if not is_too_long and found.body_bytes <= limits.ANSWER_BYTES:
+        return
+    messages = found.messages
+    keep = len(messages) if most is None else most
+    for each in sorted(messages.values(), key=lambda one: one.store_timestamp_ms):
+        if len(messages) <= keep and found.body_bytes <= limits.ANSWER_BYTES // 2:
+            break
+        del messages[each.physical_offset]
+        found.body_bytes -= len(each.body)
+    gathered.truncated = True

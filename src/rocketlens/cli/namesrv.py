@@ -1,0 +1,32 @@
+"""``rocketlens namesrv``: a name server."""
+
+from argparse import Namespace
+from dataclasses import replace
+from typing import Final
+
+from rocketlens.cli.output import note
+from rocketlens.cli.servers import configuration_text, log_to_stderr
+from rocketlens.model.message import Host
+from rocketlens.namesrv.service import NameServerConfig
+from rocketlens.namesrv.service import run as run_name_server
+from rocketlens.net.event_loop import run as run_loop
+from rocketlens.store.config import parse_properties
+
+_DONE: Final = 0
+
+
+def run(arguments: Namespace) -> int:
+    """Serve until a signal comes."""
+    log_to_stderr()
+    values = parse_properties(configuration_text(arguments.config))
+    config, unknown = NameServerConfig.from_properties(values)
+    if unknown:
+        note(f"keys of namesrv.conf without a meaning here: {', '.join(sorted(unknown))}")
+    if arguments.port is not None:
+        config = replace(config, port=arguments.port)
+    run_loop(run_name_server(config, ready=_say_ready))
+    return _DONE
+
+
+def _say_ready(bound: Host) -> None:
+    print(f"ready: name server {bound}", flush=True)

@@ -1,0 +1,70 @@
+"""``rocketlens serve``: a name server and a broker in one process."""
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Final
+
+from rocketlens.broker.config import VIP_DISTANCE, BrokerSettings, parse_settings
+from rocketlens.broker.service import BrokerService
+from rocketlens.cli.output import printable
+from rocketlens.cli.servers import configuration_text, end_on_signals, log_to_stderr
+from rocketlens.errors import BadInput
+from rocketlens.model.message import Host
+from rocketlens.namesrv.service import DEFAULT_PORT, NameServer, NameServerConfig
+from rocketlens.net.event_loop import run as run_loop
+
+_DONE: Final = 0
+_STORE: Final = "store"
+_KV_CONFIG: Final = "namesrv/kvConfig.json"
+
+
+def run(arguments: Namespace) -> int:
+    """Serve until a signal comes."""
+    log_to_stderr()
+    home = _home(arguments.home)
+    settings = parse_settings(configuration_text(arguments.config))
+    if not settings.broker.storePathRootDir:
+        settings = settings.with_broker(storePathRootDir=str(home / _STORE))
+    if arguments.broker_port is not None:
+        settings = settings.with_broker(listenPort=arguments.broker_port)
+    port = DEFAULT_PORT if arguments.namesrv_port is None else arguments.namesrv_port
+    names = NameServerConfig(
+        # Whoever can reach the broker must be able to ask where it is.
+        host=settings.broker.listen_address,
+        port=port,
+        kv_config_path=home / _KV_CONFIG,
+    )
+    run_loop(_serve(names, settings))
+    return _DONE
+
+
+async def _serve(names: NameServerConfig, settings: BrokerSettings) -> None:
+    # Before anything is opened: a signal that comes meanwhile stops it cleanly, too.
+    ended = end_on_signals()
+    name_server = NameServer(names)
+    # Announced as the broker is, which may listen on all addresses.
+    bound = name_server.start()._replace(address=settings.broker.brokerIP1)
+    try:
+        others = settings.broker.namesrv_addresses
+        registered = ";".join(dict.fromkeys((str(bound), *others)))
+        settings = settings.with_broker(namesrvAddr=registered)
+        async with BrokerService(settings) as broker:
+            _say_ready(bound, broker.core.store.options.store_host, settings)
+            await ended.wait()
+    finally:
+        await name_server.stop()
+
+
+def _say_ready(name_server: Host, broker: Host, settings: BrokerSettings) -> None:
+    store = printable(str(settings.store_path))
+    vip = broker.port - VIP_DISTANCE
+    print(
+        f"ready: name server {name_server}, broker {broker} and port {vip}, store {store}",
+        flush=True,
+    )
+
+
+def _home(given: str | None) -> Path:
+    if given is not None and "\0" in given:
+        raise BadInput("the path of --home has a zero character in it")
+    return (Path(given) if given else Path.home() / "rocketlens").absolute()

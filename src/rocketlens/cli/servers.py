@@ -1,0 +1,49 @@
+"""What the commands that run servers share: their configuration, their log, their end."""
+
+import asyncio
+import logging
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+from rocketlens.errors import BadInput
+
+LARGEST_FILE_BYTES = 1024 * 1024
+
+
+def configuration_text(file: str | None) -> str:
+    """Read a configuration file; nothing where none is named.
+
+    :raises BadInput: when it is far too long, or no text.
+    :raises OSError: when it cannot be read.
+    """
+    if file is None:
+        return ""
+    if "\0" in file:
+        raise BadInput("the configuration's path has a zero character in it")
+    with Path(file).open("rb") as opened:
+        content = opened.read(LARGEST_FILE_BYTES + 1)
+    if len(content) > LARGEST_FILE_BYTES:
+        raise BadInput(f"{file} has over {LARGEST_FILE_BYTES} bytes: that is no configuration")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{file} is not UTF-8 ({error.reason} at byte {error.start})") from None
+
+
+def log_to_stderr() -> None:
+    """Have warnings written to stderr, a line each; stdout is for what the user asked for."""
+    logging.basicConfig(
+        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+
+
+def end_on_signals() -> asyncio.Event:
+    """Give an event that SIGTERM and SIGINT set, from now on, in the running event loop."""
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    # Outside the main thread there are no signals to handle.
+    with suppress(ValueError, RuntimeError, NotImplementedError):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, ended.set)
+    return ended

@@ -1,0 +1,179 @@
+"""``rocketlens find`` and ``show`` over a running cluster."""
+
+import json
+
+import pytest
+
+from rocketlens.client.message import Message
+from rocketlens.client.route import MessageQueue
+from rocketlens.testing import cluster
+
+KEY = "ORDER-1"
+
+
+@pytest.fixture(scope="module")
+def rocketmq():
+    """A cluster of one broker for all tests here."""
+    with cluster() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def sent(rocketmq):
+    """What was sent: two topics have the key, one message has none."""
+    with rocketmq.producer() as producer:
+        queue = MessageQueue("Orders", "broker-a", 1)
+        first = producer.send(Message("Orders", "first", keys=KEY, tags="A"))
+        second = producer.send(Message("Payments", '{"sum": 5}', keys=[KEY, "PAY-1"]))
+        plain = producer.send(Message("Orders", b"\x00plain"), queue=queue)
+        return first, second, plain
+
+
+@pytest.fixture
+def find(run, rocketmq, sent):
+    """Give ``find(*arguments) -> (exit code, answer)``."""
+
+    def find_as_json(*arguments):
+        done = run("find", *arguments, "--namesrv", rocketmq.name_server, "-o", "json")
+        return done.code, json.loads(done.out)
+
+    return find_as_json
+
+
+def ids(answer):
+    return [message["msg_id"] for message in answer["messages"]]
+
+
+def test_a_key_is_found_in_every_topic(find, sent):
+    code, answer = find(KEY)
+    assert (code, ids(answer)) == (0, [sent[0].msg_id, sent[1].msg_id])
+    assert answer["complete"] is True
+
+
+def test_a_topic_narrows_it_down(find, sent):
+    assert ids(find(KEY, "--topic", "Payments")[1]) == [sent[1].msg_id]
+
+
+def test_either_id_and_a_queue_position_find_the_message(find, sent):
+    for result in sent:
+        queue = result.message_queue
+        position = f"{queue.topic}/{queue.queue_id}/{result.queue_offset}"
+        for text in (result.msg_id, result.offset_msg_id, position):
+            code, answer = find(text)
+            assert (code, ids(answer)) == (0, [result.msg_id]), text
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"), [("key", 0), ("unique-key", 1), ("offset-id", 2), ("queue-offset", 2)]
+)
+def test_kind_says_what_the_text_is(run, rocketmq, sent, kind, code):
+    done = run("find", KEY, "--kind", kind, "--namesrv", rocketmq.name_server)
+    assert done.code == code
+    assert (code == 2) == (done.err.startswith("rocketlens: ") and "COMPLETE" not in done.err)
+
+
+def test_topic_and_time_alone_find_what_was_stored(find, sent):
+    assert set(ids(find("--topic", "Orders")[1])) == {sent[0].msg_id, sent[2].msg_id}
+    assert set(ids(find("--since", "1h")[1])) == {result.msg_id for result in sent}
+    assert find("--until", "2020-01-01") == find("--until", "2020-01-01", "--max", "5")
+    assert find("--topic", "Orders", "--until", "2020-01-01")[0] == 1
+
+
+def test_times_bound_every_kind_of_search(find, sent):
+    position = f"Orders/1/{sent[2].queue_offset}"
+    for text in (KEY, sent[0].msg_id, sent[0].offset_msg_id, position):
+        assert find(text, "--since", "1h")[0] == 0
+        assert find(text, "--until", "2020-01-01")[0] == 1
+
+
+def test_max_keeps_the_newest_of_all_topics(find, sent):
+    code, answer = find(KEY, "--max", "1")
+    assert (code, ids(answer), answer["truncated"]) == (0, [sent[1].msg_id], True)
+    newest = max(find("--topic", "Orders")[1]["messages"], key=lambda m: m["store_timestamp_ms"])
+    assert ids(find("--topic", "Orders", "--max", "1")[1]) == [newest["msg_id"]]
+
+
+def test_the_brokers_are_named_as_what_was_searched(find, rocketmq, sent):
+    _, answer = find(KEY)
+    brokers = [each["source"] for each in answer["coverage"] if each["kind"] == "broker"]
+    assert brokers == [f"broker-a ({rocketmq.broker})"]
+
+
+@pytest.mark.parametrize("text", ["nothing", "Orders/1/999", "Orders/77/0", "None/0/0", "00" * 16])
+def test_what_is_not_there_gives_code_1(find, text):
+    code, answer = find(text)
+    assert (code, answer["messages"], answer["complete"]) == (1, [], True)
+
+
+def test_an_unknown_topic_is_not_found_and_that_is_said(run, rocketmq):
+    done = run("find", KEY, "--topic", "Unknown", "--namesrv", rocketmq.name_server)
+    assert (done.code, done.out) == (1, "")
+    assert "topic Unknown: no name server knows" in done.err
+
+
+def test_table_and_lines_are_those_of_a_store(run, rocketmq, sent):
+    given = (KEY, "--topic", "Orders", "--namesrv", rocketmq.name_server)
+    table = run("find", *given).out.splitlines()
+    assert table[0].startswith("time\ttopic\t")
+    assert sent[0].msg_id in table[1]
+    (line,) = run("find", *given, "-o", "jsonl").out.splitlines()
+    assert json.loads(line)["msg_id"] == sent[0].msg_id
+
+
+def test_the_cluster_and_its_store_give_the_same_message(run, rocketmq, find, sent):
+    done = run("find", sent[0].offset_msg_id, "--store", rocketmq.store, "-o", "json")
+    assert json.loads(done.out)["messages"] == find(sent[0].offset_msg_id)[1]["messages"]
+
+
+def test_show_shows_it(run, rocketmq, sent):
+    done = run("show", sent[1].msg_id, "--namesrv", rocketmq.name_server, "--body", "json")
+    assert done.code == 0
+    assert sent[1].offset_msg_id in done.out
+    assert done.out.endswith('{\n  "sum": 5\n}\n')
+    assert run("show", "nothing", "--namesrv", rocketmq.name_server).code == 1
+
+
+def test_the_name_server_can_be_in_the_environment(run, rocketmq, sent, monkeypatch):
+    monkeypatch.setenv("NAMESRV_ADDR", rocketmq.name_server)
+    assert run("find", KEY).code == 0
+    assert run("show", sent[0].msg_id).code == 0
+
+
+def test_a_store_counts_before_a_name_server_of_the_environment(run, write_store, monkeypatch):
+    monkeypatch.setenv("NAMESRV_ADDR", "127.0.0.1:1")
+    store = write_store({"properties": {"KEYS": "k"}})
+    assert run("find", "k", "--store", store).code == 0
+    monkeypatch.setenv("ROCKETLENS_STORE", str(store))
+    assert run("find", "k").code == 0
+
+
+def test_a_name_server_that_is_given_counts_before_a_store_of_the_environment(
+    run, rocketmq, sent, monkeypatch
+):
+    monkeypatch.setenv("ROCKETLENS_STORE", "/missing")
+    assert run("find", KEY, "--namesrv", rocketmq.name_server).code == 0
+
+
+def test_a_store_and_a_name_server_at_once_are_refused(run):
+    done = run("find", "k", "--store", "/missing", "--namesrv", "127.0.0.1:1")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "nonsense", "127.0.0.1:99999", ";"])
+def test_a_name_server_that_does_not_answer_is_one_line_and_code_2(run, address):
+    for text in ("k", "00" * 16, "T/0/0"):
+        done = run("find", text, "--namesrv", address)
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+
+
+def test_a_broker_that_is_gone_makes_the_answer_incomplete_and_is_named(run, tmp_path):
+    with cluster(tmp_path) as running:
+        with running.producer() as producer:
+            result = producer.send(Message("Orders", "body", keys=KEY))
+        running.kill_broker()
+        position = f"Orders/{result.message_queue.queue_id}/0"
+        for text in (KEY, result.msg_id, result.offset_msg_id, position):
+            done = run("find", text, "--topic", "Orders", "--namesrv", running.name_server)
+            assert (done.code, done.out) == (3, ""), text
+            assert "failed: broker-a: " in done.err
+            assert running.broker in done.err

@@ -1,0 +1,184 @@
+"""``rocketlens serve``, ``namesrv`` and ``broker``, as processes of their own."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import pytest
+
+import rocketlens
+from rocketlens.net.pool import parse_address
+
+PROGRAM = [sys.executable, "-W", "error", "-m", "rocketlens.cli.main"]
+READY = re.compile(
+    r"ready: name server (?P<names>\S+), broker (?P<broker>\S+) and port (?P<vip>\d+), store (.+)\n"
+)
+ANY_PORT = ("--namesrv-port", "0", "--broker-port", "0")
+
+
+class Server:
+    """A server that said that it is ready."""
+
+    def __init__(self, process, line, start_s):
+        self.process = process
+        self.line = line
+        self.start_s = start_s
+        self.ready = READY.fullmatch(line)
+
+    def end(self, how=signal.SIGTERM):
+        """Stop it; gives exit code, the rest of stdout, and stderr."""
+        self.process.send_signal(how)
+        out, err = self.process.communicate(timeout=60)
+        return self.process.returncode, out, err
+
+
+@contextmanager
+def running(*arguments):
+    """Run a server until it is ready, and for as long as the test wants it."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("NAMESRV_ADDR", "ROCKETMQ_NAMESRV_ADDR", "ROCKETLENS_HOME")
+    }
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        [*PROGRAM, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    try:
+        line = process.stdout.readline()
+        yield Server(process, line, time.perf_counter() - began)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A user's home directory in which nothing is."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_serve_answers_send_and_find_and_stops_cleanly(run, tmp_path, record_property):
+    with running("serve", "--home", tmp_path, *ANY_PORT) as server:
+        assert server.ready, server.process.stderr.read()
+        record_property("start_seconds", round(server.start_s, 3))
+        names = server.ready["names"]
+        for number in range(3):
+            key = f"ORDER-{number}"
+            sent = run("send", "--namesrv", names, "Orders", f"body {number}", "--keys", key)
+            assert (sent.code, sent.err) == (0, "")
+            found = run("find", key, "--namesrv", names, "-o", "json")
+            (message,) = json.loads(found.out)["messages"]
+            assert f"offsetMsgId={message['offset_msg_id']}," in sent.out
+        assert server.end() == (0, "", "")
+    assert not (tmp_path / "store" / "abort").exists()
+    with rocketlens.open_store(tmp_path / "store") as store:
+        assert [each.body for each in store.find("ORDER-1")] == [b"body 1"]
+
+
+def test_serve_says_where_it_listens_and_takes_the_vip_port(tmp_path):
+    with running("serve", "--home", tmp_path, *ANY_PORT, "--index-builder", "inline") as server:
+        broker = parse_address(server.ready["broker"])
+        assert int(server.ready["vip"]) == broker.port - 2
+        assert server.line.endswith(f"store {tmp_path / 'store'}\n")
+        assert server.end(signal.SIGINT) == (0, "", "")
+
+
+def test_a_configuration_file_is_read_and_unknown_keys_are_named(run, tmp_path):
+    conf = tmp_path / "broker.conf"
+    keys = "brokerName=mine\nlistenPort=0\nnonsense=1\n"
+    conf.write_text(f"{keys}storePathRootDir={tmp_path}\n")
+    with running("serve", "--home", tmp_path, "--namesrv-port", "0", "-c", conf) as server:
+        assert server.line.endswith(f"store {tmp_path}\n")
+        sent = run("send", "--namesrv", server.ready["names"], "Orders", "body")
+        assert "brokerName=mine" in sent.out
+        code, _, err = server.end()
+        assert code == 0
+        assert "nonsense" in err
+        assert err.count("\n") == 1
+
+
+def test_a_broker_and_a_name_server_can_be_processes_of_their_own(run, tmp_path):
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"listenPort=0\nstorePathRootDir={tmp_path / 'store'}\n")
+    with running("namesrv", "-p", "0") as name_server:
+        names = name_server.line.removeprefix("ready: name server ").strip()
+        with running("broker", "-c", conf, "-n", names) as broker:
+            assert broker.line.startswith("ready: broker 127.0.0.1:")
+            assert run("send", "--namesrv", names, "Orders", "body", "--keys", "k").code == 0
+            assert run("find", "k", "--namesrv", names).code == 0
+            assert broker.end() == (0, "", "")
+        assert name_server.end() == (0, "", "")
+
+
+def test_a_port_or_store_that_is_taken_is_one_line_and_code_2(tmp_path):
+    with running("serve", "--home", tmp_path, *ANY_PORT) as server:
+        names = parse_address(server.ready["names"]).port
+        broker = parse_address(server.ready["broker"]).port
+        for number, arguments in enumerate(
+            (
+                ("--namesrv-port", names, "--broker-port", "0"),
+                ("--namesrv-port", "0", "--broker-port", broker),
+            )
+        ):
+            with running("serve", "--home", tmp_path / f"other{number}", *arguments) as second:
+                _, err = second.process.communicate(timeout=60)
+                assert (second.process.returncode, second.line, err.count("\n")) == (2, "", 1)
+                assert "in use" in err
+        with running("serve", "--home", tmp_path, *ANY_PORT) as second:
+            _, err = second.process.communicate(timeout=60)
+            assert (second.process.returncode, second.line, err.count("\n")) == (2, "", 1)
+            assert str(tmp_path / "store") in err
+        assert server.end()[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("conf", "words"),
+    [
+        ("listenPort=x", "listenPort"),
+        ("brokerId=1", "brokerId"),
+        ("brokerIP1=nowhere.example", "brokerIP1"),
+        (b"\xff=1", "UTF-8"),
+        (b"#" * (2 << 20), "bytes"),
+        (None, "broker.conf"),
+    ],
+)
+@pytest.mark.parametrize("command", ["serve", "broker"])
+def test_a_configuration_that_cannot_be_is_one_line_and_code_2(run, home, command, conf, words):
+    file = home / "broker.conf"
+    if conf is not None:
+        file.write_bytes(conf if isinstance(conf, bytes) else conf.encode())
+    done = run(command, "-c", file)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert words in done.err
+    assert not (home / "rocketlens").exists()
+
+
+def test_a_broker_without_a_name_server_is_refused(run, home):
+    done = run("broker")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "name server" in done.err
+    assert list(home.iterdir()) == []
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "x", "9" * 5000])
+def test_a_port_that_is_none_is_refused(run, port):
+    for arguments in (("serve", f"--broker-port={port}"), ("namesrv", f"--port={port}")):
+        done = run(*arguments)
+        assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+
+
+def test_no_spark_builder_is_promised(run):
+    assert run("serve", "--index-builder", "spark").code == 2
+    assert "no Spark builder" in " ".join(run("serve", "--help").out.split())
