@@ -23,13 +23,14 @@ from rocketlens.query.source import StoreSource
 from rocketlens.query.verify import Wanted
 from rocketlens.store.index_files import Hit, Rejected
 from rocketlens.store.message_store import MessageStore
+from rocketlens.store.tail import Tail
 
 T = TypeVar("T")
 
 READ_AT_ONCE_BYTES: Final = 4 * 1024 * 1024
 """Log up to this long is read into memory on the event loop: 2 ms."""
-ENTRIES_AT_ONCE: Final = 1_500_000
-"""With more entries in memory, index files may be opened anew on the way."""
+REOPEN_ENTRIES: Final = 2_000_000
+"""With so many entries in memory, index files are opened anew if they grew, in the thread."""
 LARGEST_ANSWER_BYTES: Final = limits.FRAME_BYTES - 64 * 1024
 """Records of one answer together: they must fit a frame."""
 THREAD_NAME: Final = "rocketlens-search"
@@ -58,15 +59,15 @@ class LiveSearch:
         self._store: Final = store
         self._clock: Final = clock
         self._source = StoreSource(store.layout.root)
+        self._tail: Tail | None = None
+        self._reopen_above = REOPEN_ENTRIES
         self._threads: Final = ThreadPoolExecutor(1, THREAD_NAME)
         self._in_thread = 0
         self._read_to = 0
-        self._entries = 0
-        self._is_open = False
 
     async def open(self) -> None:
         """Open the index files and read the log that they lack, so that no query waits for it."""
-        await self._aside(self._refresh)
+        await self._aside(self._read_new)
 
     def by_key(self, query: Query) -> "Found | asyncio.Future[Found]":
         """Give the newest records that have a key or unique key of a topic."""
@@ -103,10 +104,10 @@ class LiveSearch:
 
     def _can_do_at_once(self) -> bool:
         return (
-            self._is_open
+            self._tail is not None
             and self._in_thread == 0
             and self._store.end_offset - self._read_to <= READ_AT_ONCE_BYTES
-            and self._entries <= ENTRIES_AT_ONCE
+            and self._tail.entry_count <= self._reopen_above
         )
 
     def _aside(self, work: Callable[[], T]) -> "asyncio.Future[T]":
@@ -119,29 +120,53 @@ class LiveSearch:
     def _came_back(self, _: object) -> None:
         self._in_thread -= 1
 
-    def _refresh(self) -> None:
-        tail = self._source.tail
-        self._entries = tail.entry_count
-        self._read_to = tail.end_offset or 0
-        self._is_open = True
+    def _read_new(self) -> Tail:
+        """Read into memory what was appended since the last time, and no farther.
+
+        The store says where its log ends. A reader that does not know looks behind the end for
+        records after a gap, which takes a hundred times as long.
+        """
+        end = self._store.end_offset
+        tail = self._tail
+        if tail is not None and tail.entry_count > self._reopen_above:
+            self._reopen_above = 2 * tail.entry_count
+            if self._source.index.has_grown():
+                tail = None
+                self._source.close()
+                self._source = StoreSource(self._store.layout.root)
+                self._reopen_above = REOPEN_ENTRIES
+        if end > self._source.log.max_offset:
+            self._source.log.refresh()
+        if tail is None:
+            tail = Tail(self._source.log, self._source.knows)
+            uncovered = self._source.index.uncovered()
+            tail.cover((start, end if stop is None else stop) for start, stop in uncovered)
+        else:
+            tail.cover([(self._read_to, end)])
+        # Only who shows coverage needs them.
+        tail.ranges.clear()
+        tail.read_new()
+        self._tail, self._read_to = tail, end
+        return tail
 
     def _by_key(self, query: Query) -> Found:
-        source = self._source
         wanted = query.wanted
         text = wanted.key if wanted.key is not None else wanted.unique_key
         hashes = {index_hash(f"{wanted.topic}#{text}")}
         while True:
-            self._refresh()
+            tail = self._read_new()
+            source = self._source
             try:
-                candidates: dict[int, Hit | None] = dict.fromkeys(source.tail.find(hashes))
+                candidates: dict[int, Hit | None] = dict.fromkeys(tail.find(hashes))
                 candidates.update((hit.physical_offset, hit) for hit in source.index.find(hashes))
                 found = self._verified(query, candidates)
                 if not found.places:
                     source.index.count_slots()
             except Rejected as rejected:
                 source.reject_index_file(rejected)
+                self._tail = None
                 continue
-            damage = tuple(map(str, source.tail.damage[: limits.DAMAGE_REPORTS]))
+            damage = tuple(map(str, tail.damage[: limits.DAMAGE_REPORTS]))
             return Found(found.places, damage + found.failures)
 
     def _verified(self, query: Query, candidates: dict[int, Hit | None]) -> Found:

@@ -93,29 +93,27 @@ class BrokerService:
         :raises OSError: when a port is taken, or the store cannot be used.
         :raises BadInput: when the store does not fit the configuration.
         """
-        server = RemotingServer(self._handlers, tls=self._tls, on_close=self._closed)
-        self._server = server
+        self._server = RemotingServer(self._handlers, tls=self._tls, on_close=self._closed)
         try:
-            host = self._listen(server)
+            host = self._listen(self._server)
             # Nobody is served before the next turn of the loop, by when there are handlers.
             self._open(host)
+            await self.core.search.open()
+            self._registrar = Registrar(self.core)
+            await self._registrar.start()
         except BaseException:
-            await server.stop(0)
+            await self.stop()
             raise
         core = self.core
-        await core.search.open()
-        self._registrar = Registrar(core)
-        await self._registrar.start()
-        store = self.settings.store
         self._every(SAMPLE_INTERVAL_S, core.figures.sample)
         self._every(SCHEDULE_INTERVAL_S, self._deliver)
         self._every(core.config.flushConsumerOffsetInterval / 1000, core.offsets.save)
         self._every(core.config.flushDelayOffsetInterval / 1000, core.delay_offsets.save)
-        self._every(store.cleanResourceInterval / 1000, self._clean)
+        self._every(self.settings.store.cleanResourceInterval / 1000, self._clean)
         _log.info("broker %s listens on %s", core.config.brokerName, core.address)
 
     async def stop(self) -> None:
-        """Leave the cluster, answer what is under way, and close the store. Once only."""
+        """Leave the cluster, answer what is under way, and close the store; once is enough."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

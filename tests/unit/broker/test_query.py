@@ -187,7 +187,7 @@ def test_messages_of_before_a_restart_are_found(tmp_path, is_killed):
 
 def test_a_query_with_much_to_read_holds_up_nobody(tmp_path):
     async def test(world):
-        world.core.search._entries = 10**9
+        world.core.search._reopen_above = -1
         await world.send(properties=properties_of(KEYS="k"))
         asked = [asyncio.ensure_future(world.query("k")) for _ in range(3)]
         assert (await world.send()).code == 0
