@@ -15,6 +15,7 @@ from rocketlens.model.properties import java_order
 
 LAYOUTS: Final = ("4.9", "5.5")
 NULL: Final = "null"
+COMPRESSED: Final = 1
 
 
 def as_it_is(text: str) -> str:
@@ -28,6 +29,10 @@ class Form:
 
     is_5: bool = True
     shown: Callable[[str], str] = as_it_is
+
+    def sys_flag(self, message: Message) -> int:
+        """Give the flags as a client has them: since RocketMQ 5 a body taken apart is plain."""
+        return message.sys_flag & ~COMPRESSED if self.is_5 else message.sys_flag
 
     def properties(self, message: Message) -> str:
         """Give properties as Java's ``HashMap`` prints them."""
@@ -99,7 +104,7 @@ def message_text(form: Form, broker_name: str, message: Message) -> str:
     return (
         f"MessageExt [brokerName={broker_name}, queueId={message.queue_id}, "
         f"storeSize={message.store_size}, queueOffset={message.queue_offset}, "
-        f"sysFlag={message.sys_flag}, bornTimestamp={message.born_timestamp_ms}, "
+        f"sysFlag={form.sys_flag(message)}, bornTimestamp={message.born_timestamp_ms}, "
         f"bornHost=/{host_of(message.born_host)}, storeTimestamp={message.store_timestamp_ms}, "
         f"storeHost=/{host_of(message.store_host)}, msgId={message.offset_msg_id}, "
         f"commitLogOffset={message.physical_offset}, bodyCRC={message.body_crc}, "

@@ -51,7 +51,7 @@ def message_block(
         ("Store Timestamp:", time_of(message.store_timestamp_ms)),
         ("Born Host:", host_of(message.born_host)),
         ("Store Host:", host_of(message.store_host)),
-        ("System Flag:", message.sys_flag),
+        ("System Flag:", form.sys_flag(message)),
         ("Properties:", form.properties(message)),
         ("Message Body Path:", body_path),
     ]

@@ -1,0 +1,80 @@
+"""Command lines mean what Commons CLI makes of them."""
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketlens.cli.mqadmin.commands import COMMANDS
+from rocketlens.cli.mqadmin.options import COMMON, check_required, parse
+from rocketlens.cli.mqadmin.run import command_named
+from rocketlens.errors import BadInput
+
+OPTIONS = (*COMMON, *command_named("queryMsgByUniqueKey").options)
+VALUES = st.text(min_size=1).filter(lambda text: not text.startswith(("-", "=", '"')))
+
+
+@given(VALUES, st.sampled_from(["-t {}", "-t{}", "-t={}", "--topic {}", "--topic={}", "-topic {}"]))
+def test_every_form_of_an_option_gives_its_value(value, form):
+    before, space, after = form.partition(" ")
+    words = [before, after.format(value)] if space else [form.format(value)]
+    if form == "-t{}" and "topic".startswith(value.partition("=")[0][:4].join(["t", ""])):
+        return  # -to is the long name cut short, there as here
+    assert parse(OPTIONS, words).text("t") == value.strip()
+
+
+@given(st.lists(st.text(max_size=12), max_size=8), st.sampled_from(COMMANDS))
+def test_any_words_are_read_or_refused(words, command):
+    with suppress(BadInput):
+        parse((*COMMON, *command.options), words)
+
+
+def test_a_long_name_may_be_cut_short_and_a_doubtful_one_is_refused():
+    assert parse(OPTIONS, ["--top", "T", "--show"]).text("t") == "T"
+    with pytest.raises(BadInput, match="Ambiguous option"):
+        parse(OPTIONS, ["--c", "x"])
+
+
+def test_flags_stand_together_with_an_option_that_takes_a_value():
+    found = parse(OPTIONS, ["-ahtOrders"])
+    assert "a" in found
+    assert "h" in found
+    assert found.text("t") == "Orders"
+
+
+def test_negative_numbers_and_unknown_options_are_values():
+    found = parse(OPTIONS, ["-i", "-5", "-t", "-xyz"])
+    assert (found.text("i"), found.text("t")) == ("-5", "-xyz")
+
+
+def test_quotation_marks_around_a_value_are_taken_off_and_the_first_value_counts():
+    assert parse(OPTIONS, ["-t", '"A B"', "-t", "C"]).text("t") == "A B"
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["-t"], "Missing argument for option: t"),
+        (["-t", "-i", "x"], "Missing argument for option: t"),
+        (["-z", "x"], "Unrecognized option: -z"),
+        (["--zone", "x"], "Unrecognized option: --zone"),
+        (["-t", "T", "more"], "'more' belongs to no option"),
+    ],
+)
+def test_a_wrong_command_line_is_refused_in_the_words_of_the_real_tool(words, text):
+    with pytest.raises(BadInput, match=text):
+        parse(OPTIONS, words)
+
+
+def test_what_is_missing_is_named():
+    with pytest.raises(BadInput, match="Missing required options: i, t"):
+        check_required(OPTIONS, parse(OPTIONS, []))
+    options = command_named("updateTopic").options
+    with pytest.raises(BadInput, match="give one of -b, -c"):
+        check_required(options, parse(options, ["-t", "T"]))
+
+
+def test_query_msg_by_id_needs_no_topic():
+    options = command_named("queryMsgById").options
+    check_required(options, parse(options, ["-i", "00"]))
