@@ -6,7 +6,7 @@ name servers know that topic: tools find a group's brokers by its route. Sources
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Final
 
 from rocketlens import limits
@@ -29,7 +29,7 @@ from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import admin as admin_commands
 from rocketlens.wire.commands import client as client_commands
 
-Pending = Response | asyncio.Future[Response | None]
+Pending = Response | Awaitable[Response | None]
 
 MOST_GROUPS_OF_A_CLIENT: Final = 1_000
 """Groups in one heartbeat, at most."""
@@ -78,7 +78,7 @@ class ClientProcessor:
             clients.add_consumer(consumer, channel, client)
         for producer in said.producer_datas:
             clients.add_producer(producer.group_name, channel, client)
-        return asyncio.ensure_future(_after(told)) if told else Response()
+        return _after(told) if told else Response()
 
     def _make_retry_topic(self, consumer: ConsumerData, queue_count: int) -> None:
         topic = RETRY_PREFIX + consumer.group_name

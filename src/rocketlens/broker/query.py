@@ -7,7 +7,7 @@ twice. Where nothing was found and something could not be searched, the answer i
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Final
 
 from rocketlens.broker.core import BrokerCore
@@ -24,7 +24,7 @@ TAG_TYPE: Final = "T"
 UNIQUE_TYPE: Final = "U"
 NOT_FOUND: Final = "can not find message, maybe time range not correct"
 
-Pending = Response | asyncio.Future[Response | None]
+Pending = Response | Awaitable[Response | None]
 
 
 class QueryProcessor:
@@ -62,7 +62,7 @@ class QueryProcessor:
         found = (search.by_tag if is_tag else search.by_key)(Query(wanted, max_num))
         if isinstance(found, Found):
             return self._answer(found)
-        return asyncio.ensure_future(self._answer_later(found))
+        return self._answer_later(found)
 
     async def _answer_later(self, found: asyncio.Future[Found]) -> Response | None:
         return self._answer(await found)
@@ -100,7 +100,7 @@ class QueryProcessor:
         is_start = self.core.search.is_record_start(record)
         if isinstance(is_start, bool):
             return Response(body=bytes(content)) if is_start else _no_record(offset)
-        return asyncio.ensure_future(_view_later(is_start, offset, bytes(content)))
+        return _view_later(is_start, offset, bytes(content))
 
 
 async def _view_later(

@@ -19,7 +19,7 @@ or not. Sources: ``SendMessageProcessor``, ``AbstractSendMessageProcessor``, ``H
 import asyncio
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Final
 
 from rocketlens.broker.core import FAQ, BrokerCore
@@ -54,7 +54,7 @@ from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import send as commands
 from rocketlens.wire.commands.header_table import read_i32
 
-Pending = Response | asyncio.Future[Response | None]
+Pending = Response | Awaitable[Response | None]
 
 MULTI_TAGS_FLAG: Final = 0x2
 _FIELDS: Final = (
@@ -100,9 +100,7 @@ class SendProcessor:
             RequestCode.SEND_BATCH_MESSAGE: self.send,
         }
 
-    def send(
-        self, command: RemotingCommand, channel: Channel
-    ) -> Response | asyncio.Future[Response | None]:
+    def send(self, command: RemotingCommand, channel: Channel) -> Pending:
         """Store a message, or the members of a batch, and say where."""
         pick = _pick_long if command.code == RequestCode.SEND_MESSAGE else _pick_short
         fields = pick(command.ext_fields)
@@ -125,7 +123,7 @@ class SendProcessor:
         else:
             answer = self._store(command, channel, config, queue_id, fields)
         if self._fresh and topic in self._fresh:
-            return asyncio.ensure_future(_after(self._fresh[topic], answer))
+            return _after(self._fresh[topic], answer)
         return answer
 
     def _store(

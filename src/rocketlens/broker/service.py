@@ -120,6 +120,10 @@ class BrokerService:
         if self._registrar is not None:
             await self._registrar.stop()
             self._registrar = None
+        if self._core is not None:
+            # Whoever waits for the disk is answered before connections end.
+            self._core.store.flush_log()
+            await asyncio.sleep(0)
         if self._server is not None:
             await self._server.stop()
             self._server = None

@@ -5,7 +5,7 @@ Creating, changing and deleting are answered when the name servers know. Source:
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Final
 
 from rocketlens.broker.core import BrokerCore
@@ -22,7 +22,7 @@ from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import topic as commands
 from rocketlens.wire.commands.topic import CreateTopicRequest
 
-Pending = Response | asyncio.Future[Response | None]
+Pending = Response | Awaitable[Response | None]
 
 
 class TopicProcessor:
@@ -150,7 +150,7 @@ def _when_told(told: asyncio.Future[None] | None) -> Pending:
     """Answer when the name servers know."""
     if told is None:
         return Response()
-    return asyncio.ensure_future(_after(told))
+    return _after(told)
 
 
 async def _after(told: asyncio.Future[None]) -> Response | None:
