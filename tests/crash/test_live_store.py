@@ -175,7 +175,7 @@ def test_segments_that_are_cleaned_away_are_missed_by_nothing_but_their_messages
     records = [broker.send(sent(n)) for n in range(150)]
     chance = random.Random(2)
     with rocketlens.open_store(broker.path) as store:
-        asked = [record for record in chance.sample(records, 60)]
+        asked = chance.sample(records, 60)
         for n, record in enumerate(asked):
             if n % 15 == 14:
                 low = broker.clean()

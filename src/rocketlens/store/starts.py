@@ -31,7 +31,7 @@ class RecordStarts:
         self._damage: list[Damage] = []
 
     def begins_at(self, physical_offset: int) -> bool:
-        """Say whether a readable record begins at an offset. Costs the walk there, once."""
+        """Say whether bytes that look like a record are one. Costs the walk there, once."""
         found = self._walk_to(physical_offset, physical_offset)
         return found == physical_offset and not self.is_known_damage(physical_offset)
 

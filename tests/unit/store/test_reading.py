@@ -1,0 +1,252 @@
+"""How logs, queues and index files are opened, mapped and walked."""
+
+import struct
+
+import numpy as np
+import pytest
+
+import rocketlens
+from rocketlens import limits
+from rocketlens.errors import IndexFileError, RecordError
+from rocketlens.formats.commitlog_record import Reason
+from rocketlens.store import fs, mapped, tail
+from rocketlens.store.commitlog import CommitLog, SegmentLost
+from rocketlens.store.consumequeue import ConsumeQueue, ConsumeQueues, is_topic_name
+from rocketlens.store.index import IndexFile, is_near
+from rocketlens.store.index_files import IndexFiles
+from rocketlens.store.resync import next_record
+from rocketlens.store.scan import LogWalk, exhaust
+from rocketlens.store.starts import RecordStarts
+from tests.crash import made_stores
+from tests.crash.made_stores import flip, make_store, overwrite, some_messages
+
+
+def knows_nothing(_record):
+    """No queue and no index file can tell."""
+
+
+def knows_nothing_before(_offset):
+    return 0
+
+
+def is_blank(log, offset):
+    """Whether the filler of a segment begins here."""
+    with pytest.raises(RecordError) as caught:
+        log.record_at(offset)
+    return caught.value.reason == Reason.BLANK
+
+
+@pytest.fixture
+def made(tmp_path):
+    return make_store(tmp_path / "store", some_messages(200), segment_bytes=1 << 13)
+
+
+@pytest.fixture
+def log(made):
+    opened = CommitLog(made.path / "commitlog")
+    yield opened
+    opened.close()
+
+
+def test_written_parts_leave_out_holes(tmp_path):
+    path = tmp_path / "file"
+    with path.open("wb") as file:
+        file.truncate(1 << 20)
+        file.seek(300_000)
+        file.write(b"x")
+    parts = list(fs.written_parts(path, 0, 1 << 20))
+    assert all(low <= high for low, high in parts)
+    assert any(low <= 300_000 < high for low, high in parts)
+    assert list(fs.written_parts(path, 10, 10)) == []
+    path.unlink()
+    assert list(fs.written_parts(path, 5, 99)) == [(5, 99)]
+
+
+def test_a_small_file_is_copied_and_a_part_can_be_mapped(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"0123456789" * 1000)
+    copied = fs.MappedFile(path, copy_bytes=20_000)
+    assert isinstance(copied.content, bytes)
+    assert bytes(fs.MappedFile(path, 12).view) == b"012345678901"
+    assert len(fs.MappedFile(path, 10**9)) == 10_000
+
+
+def test_no_more_files_are_kept_mapped_than_allowed_and_those_in_use_stay_valid(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(mapped, "MOST_MAPPED", 4)
+    paths = [tmp_path / str(n) for n in range(12)]
+    for n, path in enumerate(paths):
+        path.write_bytes(bytes([n]) * 5000)
+    files = mapped.MappedFiles()
+    held = [files.get(path, 5000) for path in paths]
+    assert len(files._files) == 4
+    assert [one.view[0] for one in held] == list(range(12))
+    assert files.get(paths[-1], 5000) is held[-1]
+    assert files.get(paths[-1], 4000) is not held[-1]
+    files.close()
+
+
+def test_every_offset_is_in_its_segment_or_in_none(made, log):
+    assert (log.min_offset, log.segment_bytes) == (0, 1 << 13)
+    for offset in range(0, log.max_offset, 501):
+        segment = log.segment_of(offset)
+        assert segment.base_offset <= offset < segment.end_offset
+    assert log.segment_of(log.max_offset) is None
+    assert log.segment_of(-1) is None
+
+
+def test_a_segment_that_went_is_told_from_one_that_holds_nothing(made, log):
+    record = made.records[100]
+    made.segment_path(record.physical_offset).unlink()
+    with pytest.raises(SegmentLost):
+        log.record_at(record.physical_offset)
+    with pytest.raises(RecordError) as caught:
+        log.record_at(log.max_offset + 5)
+    assert caught.value.reason == Reason.END
+
+
+def test_a_segment_that_cannot_be_opened_is_damage_and_the_walk_goes_on(made, log, monkeypatch):
+    unreadable = made.segment_path(1 << 13)
+    whole = fs.MappedFile.__init__
+
+    def refuse(self, path, *arguments, **named):
+        if path == unreadable:
+            raise PermissionError(13, "Permission denied", str(path))
+        whole(self, path, *arguments, **named)
+
+    monkeypatch.setattr(fs.MappedFile, "__init__", refuse)
+    walk = LogWalk(log, 0)
+    offsets = [record.physical_offset for record in walk.records()]
+    stored = [record.physical_offset for record in made.records]
+    assert offsets == [o for o in stored if made.segment_path(o) != unreadable]
+    assert [(d.start, d.stop) for d in walk.damage] == [(1 << 13, 2 << 13)]
+    assert "Permission denied" in str(walk.damage[0])
+
+
+def test_walks_by_rows_and_by_records_meet_the_same(made, log):
+    overwrite(made.segment_path(0), made.records[9].physical_offset, bytes(50))
+    flip(made.segment_path(1 << 13), made.records[70].physical_offset % (1 << 13) + 5)
+    by_record, by_row = LogWalk(log, 0), LogWalk(log, 0)
+    offsets = [record.physical_offset for record in by_record.records()]
+    rows = np.concatenate([chunk.rows["physical_offset"].copy() for chunk in by_row.chunks()])
+    assert rows.tolist() == offsets
+    assert by_row.damage == by_record.damage
+    assert by_row.position == by_record.position
+    assert len(offsets) == 198
+
+
+def test_the_next_record_is_found_by_either_of_the_damaged_ones_own_words(made, log):
+    hit, following = made.records[30], made.records[31]
+    for byte in (0, 1, 2, 3, 4, 7, 84, 85, 86, 87):
+        flip(made.segment_path(0), hit.physical_offset + byte, 0x10)
+        found = next_record(log, hit.physical_offset, Reason.SIZE)
+        assert found == following.physical_offset
+        flip(made.segment_path(0), hit.physical_offset + byte, 0x10)
+
+
+def test_record_starts_are_told_from_all_other_offsets(made, log):
+    starts = RecordStarts(log, knows_nothing, knows_nothing_before)
+    true_starts = {record.physical_offset for record in made.records}
+    last = max(true_starts)
+    for offset in [*range(0, last, 7), *true_starts]:
+        is_walked_to = starts.begins_at(offset)
+        assert is_walked_to == (offset in true_starts) or is_blank(log, offset)
+        assert not starts.is_damaged_at(offset)
+    flip(made.segment_path(0), made.records[12].physical_offset + 4)
+    starts = RecordStarts(log, knows_nothing, knows_nothing_before)
+    for record in made.records:
+        is_hit = record is made.records[12]
+        assert starts.is_damaged_at(record.physical_offset) == is_hit
+        assert starts.begins_at(record.physical_offset) != is_hit
+
+
+def test_a_queue_gives_its_entries_its_end_and_its_newest(made):
+    queues = ConsumeQueues(made.path / "consumequeue")
+    assert queues.topics() == ["Topic0", "Topic1", "Topic2"]
+    for name in queues.names():
+        queue = queues.queue(*name)
+        expected = [r for r in made.records if (r.topic, r.queue_id) == name]
+        assert queue.max_offset == len(expected)
+        assert queue.last_entry().physical_offset == expected[-1].physical_offset
+        assert [e.physical_offset for _, e in queue.entries()] == [
+            r.physical_offset for r in expected
+        ]
+        assert queue.entry(len(expected)) is None
+        assert queue.entry(-1) is None
+    assert queues.queue("../escape", 0) is None
+    queues.close()
+    assert ConsumeQueue(made.path / "nowhere").max_offset == 0
+
+
+def test_topic_names_are_those_that_rocketmq_takes():
+    assert all(map(is_topic_name, ("A", "%RETRY%g", "a_b-9", "x" * 255, "%LMQ%a|b")))
+    assert not any(map(is_topic_name, ("", "a/b", "..", "a b", "x" * 256, "主题", "a\n")))
+
+
+def test_an_index_file_gives_the_entries_of_a_hash_newest_first(made, log):
+    files = IndexFiles(made.path / "index", log)
+    assert [state.error for state in files.states] == [None]
+    (file,) = files.sound
+    for record in made.records[::9]:
+        for key_hash in made_stores.hashes_of(record):
+            found = [offset for _, offset in file.find(key_hash, log)]
+            assert record.physical_offset in found
+            assert found == sorted(found, reverse=True)
+        assert file.known_start_before(record.physical_offset) == record.physical_offset
+        assert file.known_start_before(record.physical_offset + 1) == record.physical_offset
+        assert files.knows(record)
+        stranger = made_stores.replace(record, physical_offset=record.physical_offset + 1)
+        assert not files.knows(stranger)
+    files.close()
+
+
+def test_hashes_that_differ_in_one_byte_are_near():
+    assert is_near(0x01020304, 0x01020384)
+    assert is_near(0x01020304, 0x01FF0304)
+    assert is_near(0x71020304, 0x01020304)
+    assert not is_near(0x01020304, 0x01020405)
+
+
+def test_a_file_that_says_it_is_empty_is_looked_through(tmp_path):
+    path = tmp_path / "20231114221320000"
+    path.write_bytes(struct.pack(">qqqqii", 1, 1, 1, 1, 0, 1).ljust(22040, b"\0"))
+    IndexFile(path).check_empty()
+    overwrite(path, 15_000, b"\1")
+    with pytest.raises(IndexFileError):
+        IndexFile(path).check_empty()
+
+
+def test_log_beyond_what_the_memory_keeps_is_read_again_and_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "TAIL_ENTRIES", 50)
+    monkeypatch.setattr(limits, "INTERPRETED_SCAN_BYTES", 2000)
+    monkeypatch.setattr("rocketlens.store.scan.CHUNK_ROWS", 32)
+    made = make_store(tmp_path / "store", some_messages(300), index=None)
+    with rocketlens.open_store(made.path) as store:
+        for topic, text in made.texts()[::3]:
+            found = store.query_message(topic, text, None)
+            expected = [r.physical_offset for r in made.with_key(topic, text)]
+            assert [m.physical_offset for m in found] == expected
+
+
+def test_the_memory_sorts_what_is_asked_often_and_finds_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "INTERPRETED_SCAN_BYTES", 0)
+    monkeypatch.setattr("rocketlens.store.scan.CHUNK_ROWS", 16)
+    made = make_store(tmp_path / "store", some_messages(200), index=None)
+    log = CommitLog(made.path / "commitlog")
+    memory = tail.Tail(log, knows_nothing)
+    memory.cover([(0, None)])
+    memory.read_new()
+    hashes = {h for record in made.records[50:60] for h in made_stores.hashes_of(record)}
+    first = memory.find(hashes)
+    assert {r.physical_offset for r in made.records[50:60]} <= first
+    assert all(memory.find(hashes) == first for _ in range(8))
+    assert memory.end_offset == made.records[-1].physical_offset + made.records[-1].total_size
+    assert set(memory.topics) == {"Topic0", "Topic1", "Topic2"}
+    log.close()
+
+
+def test_a_walk_to_the_end_costs_no_memory_of_what_it_met(log):
+    walk = LogWalk(log, 0)
+    exhaust(walk)
+    assert (walk.damage, walk.torn_at) == ([], None)
