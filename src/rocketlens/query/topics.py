@@ -60,7 +60,9 @@ class Topics:
             self._named = queues | configured | self._sampled() | _SYSTEM_TOPICS
             if not (queues or configured) or self._unread_bytes() <= _READ_AT_ONCE_BYTES:
                 self.read_log()
-        return self._named | set(self._source.tail.topics)
+        # Kept: the memory begins anew when index files were made meanwhile.
+        self._named |= set(self._source.tail.topics)
+        return self._named
 
     def may_be_more(self) -> bool:
         """Say whether the log can hold topics that :meth:`known` lacks and reading it is bearable.

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _JOIN_AFTER_LOOK_UPS: Final = 3
 _JOIN_FILES: Final = 8
 """So many files are joined into one table in memory once so many look-ups came."""
+_JOIN_WALKS: Final = 50_000
+"""Or at once, when a look-up alone would walk so many chains: a key in many topics."""
 _JOIN_ENTRIES: Final = 4_000_000
 """Entries of the joined table, at most: 16 bytes each."""
 _SAMPLED_PLACES: Final = 1024
@@ -98,8 +100,11 @@ class IndexFiles:
         self._look_ups += 1
         if (
             self._joined is None
-            and self._look_ups > _JOIN_AFTER_LOOK_UPS
             and len(self._sound) >= _JOIN_FILES
+            and (
+                self._look_ups > _JOIN_AFTER_LOOK_UPS
+                or len(hashes) * len(self._sound) > _JOIN_WALKS
+            )
             and sum(file.last_entry for file in self._sound) <= _JOIN_ENTRIES
         ):
             self._joined = _Joined(self._sound)
@@ -204,7 +209,7 @@ class IndexFiles:
         """Check each file, whole or at some places, and note what it covers."""
         files = [state.file for state in self.states if state.file and state.file.last_entry]
         is_small = sum(file.last_entry for file in files) <= limits.INDEX_CHECK_ENTRIES
-        places = max(_SAMPLED_PLACES // max(len(files), 4), 8)
+        places = max(_SAMPLED_PLACES // max(len(files), 4), 4)
         for file in files:
             try:
                 if is_small:

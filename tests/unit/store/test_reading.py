@@ -250,3 +250,25 @@ def test_a_walk_to_the_end_costs_no_memory_of_what_it_met(log):
     walk = LogWalk(log, 0)
     exhaust(walk)
     assert (walk.damage, walk.torn_at) == ([], None)
+
+
+def test_a_long_chain_is_searched_as_a_short_one_is(tmp_path, monkeypatch):
+    made = make_store(tmp_path / "store", some_messages(300), index=(1, 5000), with_tags=True)
+    log = CommitLog(made.path / "commitlog")
+    hashes = [h for record in made.records[::20] for h in made_stores.hashes_of(record)]
+    walked = [list(IndexFile(made.index_paths()[0]).find(h, log)) for h in hashes]
+    monkeypatch.setattr("rocketlens.store.index._LONG_CHAIN", 10)
+    assert [list(IndexFile(made.index_paths()[0]).find(h, log)) for h in hashes] == walked
+    # A hash with one wrong byte, on the one chain there is.
+    flip(made.index_paths()[0], 44 + 20 * 50 + 2)
+    hurt = IndexFile(made.index_paths()[0])
+    offset = hurt.entry(50).physical_offset
+    (record,) = [r for r in made.records if r.physical_offset == offset]
+    errors = 0
+    for key_hash in made_stores.hashes_of(record):
+        try:
+            list(hurt.find(key_hash, log))
+        except IndexFileError:
+            errors += 1
+    assert errors
+    log.close()
