@@ -1,0 +1,130 @@
+"""Our mqadmin asks a real broker, and prints what RocketMQ's own tool prints."""
+
+import re
+import shutil
+
+import pytest
+
+from rocketlens.cli.main import main
+
+VERSION = "5.5.0"
+BODIES = re.compile(r"^(Message Body Path: +).*/", re.MULTILINE)
+AS_THE_STORE = {
+    "mappedFileSizeCommitLog": 262_144,
+    "mappedFileSizeConsumeQueue": 20_000,
+    "maxHashSlotNum": 500,
+    "maxIndexNum": 1_000,
+}
+# Those before the figures of this moment.
+CLUSTER_COLUMNS = 5
+
+
+@pytest.fixture(scope="module")
+def broker(peer, golden, tmp_path_factory):
+    """A real broker on a copy of the golden store."""
+    directory = tmp_path_factory.mktemp("mqadmin")
+    shutil.copytree(golden(VERSION).store, directory / "store", symlinks=True)
+    with peer.start(VERSION, directory, **AS_THE_STORE) as running:
+        yield running
+
+
+@pytest.fixture
+def ours(broker, capsys, monkeypatch, tmp_path):
+    """Give ``ours(*words) -> (code, out, err)``."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def run(command, *words):
+        capsys.readouterr()
+        code = main(["mqadmin", command, "-n", broker.namesrv_address, *map(str, words)])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def comparable(text):
+    """Lines without what differs on purpose: where bodies are, and an empty first line.
+
+    Bodies have line ends of all kinds, which reading the real tool's output makes alike.
+    """
+    return BODIES.sub(r"\1", text).strip("\n").splitlines()
+
+
+def theirs(peer, broker, command, *words):
+    arguments = (command, "-n", broker.namesrv_address, *map(str, words))
+    return comparable(peer.mqadmin(VERSION, *arguments))
+
+
+def test_messages_and_tables_are_printed_as_the_real_tool_prints_them(peer, golden, broker, ours):
+    printed = golden(VERSION).mqadmin / "queryMsgById-topic.txt"
+    offset_id, unique_key = (
+        re.search(pattern, printed.read_text(encoding="utf-8"))[1]
+        for pattern in (r"OffsetID: +(\w+)", r"UNIQ_KEY=(\w+)")
+    )
+    for words in (
+        ("queryMsgByOffset", "-t", "OrderTopic", "-b", "broker-a", "-i", 0, "-o", 9),
+        ("queryMsgByKey", "-t", "OrderTopic", "-k", "AaAa"),
+        ("printMsg", "-t", "T22", "-d", "true"),
+    ):
+        code, out, err = ours(*words)
+        assert (code, words, comparable(out)) == (0, words, theirs(peer, broker, *words)), err
+    # Ids of either kind, without a topic where the id says enough, and of any age. The offset id
+    # names a port on which the broker was before: the real tool would dial that, and fail.
+    for words in (
+        ("queryMsgById", "-i", offset_id),
+        ("queryMsgByUniqueKey", "-t", "OrderTopic", "-i", offset_id),
+        ("queryMsgByUniqueKey", "-t", "OrderTopic", "-i", unique_key),
+    ):
+        code, out, err = ours(*words)
+        assert (code, err) == (0, "")
+        assert unique_key in out
+
+
+def test_lists_have_what_the_real_tool_lists(peer, broker, ours):
+    code, out, _ = ours("topicList")
+    assert code == 0
+    assert {"OrderTopic", "PayTopic", "T22", "broker-a"} < set(out.split("\n"))
+    code, out, _ = ours("clusterList")
+    assert code == 0
+    head, row = out.splitlines()
+    real_head, real_row = theirs(peer, broker, "clusterList")
+    assert (head.rstrip(), len(row)) == (real_head.rstrip(), len(real_row))
+    assert row.split()[:CLUSTER_COLUMNS] == real_row.split()[:CLUSTER_COLUMNS]
+    code, out, _ = ours("brokerStatus", "-b", broker.broker_address)
+    assert code == 0
+    assert "brokerVersionDesc               : V5_5_0\n" in out
+
+
+def test_a_failure_is_one_line_and_an_exit_code(ours):
+    for code, words in (
+        (1, ("queryMsgByKey", "-t", "OrderTopic", "-k", "no-such-key")),
+        (1, ("queryMsgByOffset", "-t", "OrderTopic", "-b", "broker-a", "-i", 0, "-o", 999999)),
+        (2, ("queryMsgByKey", "-t", "NoSuchTopic", "-k", "x")),
+        (2, ("queryMsgByKey", "-t", "OrderTopic")),
+        (2, ("brokerStatus", "-b", "127.0.0.1:1")),
+    ):
+        got, out, err = ours(*words)
+        assert (got, words, out, err.count("\n")) == (code, words, "", 1), err
+
+
+def test_a_topic_is_made_written_to_and_deleted_with_the_real_tools_words(broker, ours):
+    address = broker.broker_address
+    code, out, err = ours("updateTopic", "-b", address, "-t", "MqadminMade", "-r", 2, "-w", 2)
+    assert (code, err) == (0, "")
+    assert out == (
+        f"create topic to {address} success.\nTopicConfig [topicName=MqadminMade, "
+        "readQueueNums=2, writeQueueNums=2, perm=RW-, topicFilterType=SINGLE_TAG, "
+        "topicSysFlag=0, order=false, attributes={}]\n"
+    )
+    words = ("-t", "MqadminMade", "-p", "hello", "-k", "k1", "-b", "broker-a", "-i", 1)
+    code, out, err = ours("sendMessage", *words)
+    assert (code, err) == (0, "")
+    assert re.search(r"^broker-a {24}  1     SEND_OK {13}    [0-9A-F]+$", out, re.MULTILINE)
+    code, out, err = ours("checkMsgSendRT", "-t", "MqadminMade", "-a", 3)
+    assert (code, err) == (0, "")
+    assert re.search(r"^Avg RT: \d+\.\d\d$", out, re.MULTILINE)
+    code, out, err = ours("deleteTopic", "-c", "DefaultCluster", "-t", "MqadminMade")
+    assert (code, err) == (0, "")
+    assert out == (
+        "delete topic [MqadminMade] from cluster [DefaultCluster] success.\n"
+        "delete topic [MqadminMade] from NameServer success.\n"
+    )
