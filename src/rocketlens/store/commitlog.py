@@ -1,5 +1,6 @@
 """The commit log: segment files that together are one long sequence of records."""
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -180,13 +181,16 @@ def _disjoint(segments: list[Segment]) -> list[Segment]:
     """Cut or leave out segments so that no two hold the same offset.
 
     Overlaps come from strays and from files that were made longer. A file that begins inside
-    another and doesn't begin with its own record is a stray; otherwise the other ends there.
+    another, in a place where segments don't begin, and not with a record that belongs there, is a
+    stray; otherwise the other ends there.
     """
     result: list[Segment] = []
+    counts = Counter(segment.size for segment in segments)
+    common_size = max(counts, key=lambda size: counts[size], default=1)
     for segment in segments:
         before = result[-1] if result else None
         if before is not None and segment.base_offset < before.end_offset:
-            if not _begins_with_its_record(segment):
+            if segment.base_offset % common_size and not _begins_with_its_record(segment):
                 continue
             result[-1] = before._replace(size=segment.base_offset - before.base_offset)
         result.append(segment)
