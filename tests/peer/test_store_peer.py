@@ -54,6 +54,9 @@ def write_store(path, version, count):
         lines.append(f"key{number} {unique_key} {number % 4} {appended.queue_offset}")
     return store, lines
 
+# Twelve starts of real brokers take minutes; test_broker.py lets one open a store of ours each time.
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("end", ["closed", "killed"])
 @pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
