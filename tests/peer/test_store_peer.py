@@ -54,7 +54,8 @@ def write_store(path, version, count):
         lines.append(f"key{number} {unique_key} {number % 4} {appended.queue_offset}")
     return store, lines
 
-# Twelve starts of real brokers take minutes; test_broker.py lets one open a store of ours each time.
+
+# Twelve starts of real brokers take minutes; test_broker.py lets one open our store every time.
 pytestmark = pytest.mark.slow
 
 
