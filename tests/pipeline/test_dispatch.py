@@ -99,7 +99,7 @@ def test_one_index_file_is_written_by_several_tasks(spark, tmp_path):
 def test_index_files_are_named_by_their_first_entrys_time_and_always_rise(monkeypatch):
     import time
 
-    from rocketlens.pipeline.index_build import file_name
+    from rocketlens.store.layout import index_file_name as file_name
 
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()

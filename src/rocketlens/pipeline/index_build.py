@@ -5,7 +5,6 @@ its slot, so tasks that own different slots of a file write different bytes of i
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -13,14 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from rocketlens.formats.index_file import HEADER_BYTES, SLOT_BYTES, Geometry, IndexHeader
 from rocketlens.pipeline.extract import INDEX_PART_SUFFIXES, IndexPart
 from rocketlens.store import fs
+from rocketlens.store.layout import index_file_name
 
 if TYPE_CHECKING:
     from rocketlens.formats.kernels import EntryArrays
 
 _TASKS_PER_CORE: Final = 4
-_NAME_FORMAT: Final = "%Y%m%d%H%M%S"
-_LATEST_NAMED_MS: Final = 253_370_764_800_000
-"""Store times from the year 9999 on are damage; the file is named as if it were then."""
 
 
 class IndexSlice(NamedTuple):
@@ -84,22 +81,10 @@ def plan_files(parts: Sequence[IndexPart], geometry: Geometry) -> list[IndexPlan
             next_entry=sum(piece.entry_count for piece in slices) + 1,
         )
         before = plans[-1] if plans else None
-        name = file_name(first_timestamp_ms, before.name if before else "")
+        name = index_file_name(first_timestamp_ms, before.name if before else "")
         since_ms = before.header.end_timestamp_ms if before else 0
         plans.append(IndexPlan(name, tuple(slices), header, since_ms))
     return plans
-
-
-def file_name(timestamp_ms: int, before: str) -> str:
-    """Name a file by a time in the local zone, but later than the name ``before``."""
-    seconds, milliseconds = divmod(min(max(timestamp_ms, 0), _LATEST_NAMED_MS), 1000)
-    moment = datetime.fromtimestamp(seconds, UTC).astimezone().replace(tzinfo=None)
-    name = f"{moment:{_NAME_FORMAT}}{milliseconds:03}"
-    if name > before:
-        return name
-    before_moment = datetime.strptime(before[:-3], _NAME_FORMAT)  # noqa: DTZ007 - has no zone
-    moment = before_moment + timedelta(milliseconds=int(before[-3:]) + 1)
-    return f"{moment:{_NAME_FORMAT}}{moment.microsecond // 1000:03}"
 
 
 def tasks_of(

@@ -11,7 +11,6 @@ power cut. Exactly one builder, of this process or another, holds ``index.lock``
 
 import json
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketlens import limits
@@ -36,7 +35,7 @@ from rocketlens.model.java import decode_utf8, index_hash
 from rocketlens.store import fs
 from rocketlens.store.commitlog import CommitLog
 from rocketlens.store.fs import Disk, WritableFile
-from rocketlens.store.layout import INDEX_LOCK, StoreLayout
+from rocketlens.store.layout import INDEX_LOCK, StoreLayout, index_file_name
 from rocketlens.store.lock import StoreLock
 from rocketlens.store.scan import LogWalk
 
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from rocketlens.formats.kernels import EntryArrays
 
 _NAME_DIGITS: Final = 17
-_NAME_FORMAT: Final = "%Y%m%d%H%M%S"
 _STATE_BYTES: Final = 64 * 1024 * 1024
 _RESERVED_BYTES: Final = 1 << 20
 _INT_MAX: Final = 2**31 - 1
@@ -86,18 +84,6 @@ def index_entry_hashes(record: Record, *, with_tags: bool) -> "Iterator[int]":
         yield index_hash(f"{record.topic}#{key}")
     if with_tags and (tags := properties.get(props.TAGS)):
         yield index_hash(f"{record.topic}#T#{tags}")
-
-
-def file_name(timestamp_ms: int, before: str) -> str:
-    """Name a file by a time in the local zone, but later than the name ``before``."""
-    seconds, milliseconds = divmod(timestamp_ms, 1000)
-    moment = datetime.fromtimestamp(seconds, UTC).astimezone().replace(tzinfo=None)
-    name = f"{moment:{_NAME_FORMAT}}{milliseconds:03}"
-    if name > before:
-        return name
-    moment = datetime.strptime(before[:-3], _NAME_FORMAT)  # noqa: DTZ007 - a name has no zone
-    moment += timedelta(milliseconds=int(before[-3:]) + 1)
-    return f"{moment:{_NAME_FORMAT}}{moment.microsecond // 1000:03}"
 
 
 def safe_offset_of(layout: StoreLayout) -> int:
@@ -308,7 +294,7 @@ class IndexBuilder:
         self._write_header()
         before = self._names[-1] if self._names else ""
         since = self._headers[-1].end_timestamp_ms if self._headers else 0
-        name = file_name(self._clock(), before)
+        name = index_file_name(self._clock(), before)
         path = self._layout.index / name
         self._disk.make_file(path, self._geometry.file_bytes, self._layout.scratch)
         self._current = None

@@ -19,10 +19,26 @@ All of ours may be deleted while no broker runs: the next start then reads the w
 """
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 INDEX_LOCK: Final = "index.lock"
+_NAME_FORMAT: Final = "%Y%m%d%H%M%S"
+_LATEST_NAMED_MS: Final = 253_370_764_800_000
+"""Times from the year 9999 on are damage; the file is named as if it were then."""
+
+
+def index_file_name(timestamp_ms: int, before: str) -> str:
+    """Name an index file by a time in the local zone, but later than the name ``before``."""
+    seconds, milliseconds = divmod(min(max(timestamp_ms, 0), _LATEST_NAMED_MS), 1000)
+    moment = datetime.fromtimestamp(seconds, UTC).astimezone().replace(tzinfo=None)
+    name = f"{moment:{_NAME_FORMAT}}{milliseconds:03}"
+    if name > before:
+        return name
+    before_moment = datetime.strptime(before[:-3], _NAME_FORMAT)  # noqa: DTZ007 - has no zone
+    moment = before_moment + timedelta(milliseconds=int(before[-3:]) + 1)
+    return f"{moment:{_NAME_FORMAT}}{moment.microsecond // 1000:03}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ import rocketlens
 from rocketlens.errors import StoreLocked
 from rocketlens.formats.index_file import ENTRY, decode_header
 from rocketlens.store.fs import Disk
-from rocketlens.store.index_build import IndexBuilder, file_name, index_entry_hashes
+from rocketlens.store.index_build import IndexBuilder, index_entry_hashes
 from rocketlens.store.layout import StoreLayout
+from rocketlens.store.layout import index_file_name as file_name
 from tests.unit.store.written_stores import (
     QUIET,
     SMALL,
