@@ -20,7 +20,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from rocketlens.errors import BadInput, CheckpointError, NotAStore, StoreFailed, StoreFull
+from rocketlens.errors import (
+    BadInput,
+    CheckpointError,
+    NotAStore,
+    StoreFailed,
+    StoreFull,
+    StoreLocked,
+)
 from rocketlens.formats import checkpoint
 from rocketlens.formats.checkpoint import Checkpoint
 from rocketlens.formats.commitlog_record import HEAD, STORE_TIMESTAMP, SYS_FLAG_BORN_HOST_V6
@@ -33,7 +40,8 @@ from rocketlens.store.commitlog import CommitLog
 from rocketlens.store.config import StoreConfig, parse_delay_levels
 from rocketlens.store.flush import CHECKPOINT_THREAD, FLUSH_THREAD, FlushThread, GroupCommit, Waiter
 from rocketlens.store.fs import Disk
-from rocketlens.store.index_build import IndexBuilder, safe_offset_of
+from rocketlens.store.index_build import IndexBuilder
+from rocketlens.store.index_state import read_index_state, safe_offset_of
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.lock import StoreLock
 from rocketlens.store.queue_append import QueueWriter
@@ -176,14 +184,7 @@ class MessageStore:
         self._index_thread: threading.Thread | None = None
         self._index_stop = threading.Event()
         if self.options.build_index and self.config.messageIndexEnable:
-            self._builder = IndexBuilder(
-                self.layout,
-                self.config.geometry,
-                with_tags=self.options.with_tag_index,
-                disk=self._disk,
-                clock=self._clock,
-                log_end=self.group_commit.flushed_offset,
-            )
+            self._builder = self._new_builder()
         if self.options.threads:
             self._flusher = FlushThread(
                 FLUSH_THREAD, self.flush_log, self.config.flushIntervalCommitLog / 1000
@@ -196,6 +197,16 @@ class MessageStore:
                     target=self._build_in_background, name=INDEX_THREAD_NAME, daemon=True
                 )
                 self._index_thread.start()
+
+    def _new_builder(self) -> IndexBuilder:
+        return IndexBuilder(
+            self.layout,
+            self.config.geometry,
+            with_tags=self.options.with_tag_index,
+            disk=self._disk,
+            clock=self._clock,
+            log_end=self.group_commit.flushed_offset,
+        )
 
     @property
     def end_offset(self) -> int:
@@ -260,7 +271,8 @@ class MessageStore:
         now_ms = state.last_record_timestamp_ms
         new = Checkpoint(now_ms, now_ms, now_ms, 0, 0, state.queues_offset)
         if self.config.messageIndexEnable:
-            full = self._builder.full if self._builder else None
+            index = read_index_state(self.layout)
+            full = index.newest_full(self.config.geometry.entry_count) if index else None
             full_ms = full.end_timestamp_ms if full else 0
             new = new._replace(
                 logics_msg_timestamp_ms=min(now_ms, full_ms),
@@ -308,6 +320,18 @@ class MessageStore:
             behind = self.group_commit.flushed_offset - self.indexed_offset
             if behind <= 0 or self.build_index() or self._builder is None:
                 self._index_stop.wait(_INDEX_INTERVAL_SECONDS)
+
+    def take_index_over(self) -> None:
+        """Have :meth:`close` index what the builder of another process left, if that has ended.
+
+        A builder that still runs goes on without this store, which then is not closed cleanly.
+        """
+        if self._builder is None and self.config.messageIndexEnable:
+            with self._index_lock:
+                try:
+                    self._builder = self._new_builder()
+                except (StoreLocked, OSError) as error:
+                    _log.warning("what is not indexed yet stays so until the next start: %s", error)
 
     @property
     def indexed_offset(self) -> int:

@@ -96,7 +96,7 @@ def test_a_builder_killed_anywhere_leaves_neither_gap_nor_duplicate(log_only, sy
             whole = entries_of(path)
             break
         builder.abandon()
-        assert builder.safe_offset <= builder.position
+        assert builder.safe_offset <= builder.place.physical_offset
     assert whole == expected_entries(path)
 
 
