@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from rocketlens.formats import config_json
 from tests.peer.our_servers import BROKER_NAME, OurBroker, OurNameServer, broker_conf
 from tests.peer.rocketmq_peer import (
     BROKER_MAIN,
@@ -25,6 +26,7 @@ JAVA = Path(__file__).parent / "java"
 TOPIC = "OrderTopic"
 SENT = 5 * 12 + 1 + 2
 """Messages that the client sends and does not take back."""
+SAVE_SECONDS = 10
 
 
 @pytest.fixture(scope="module", params=["4.9.7", "5.5.0"])
@@ -55,6 +57,12 @@ def world(request, peer, tmp_path_factory):
             printed=printed,
             peer=peer,
         )
+
+
+def has_delivered_offset(store):
+    """Whether delayOffset.json has the one delayed message, which is of the first level."""
+    file = store / "config" / "delayOffset.json"
+    return file.exists() and config_json.loads(file.read_bytes())["offsetTable"].get("1") == 1
 
 
 def sent_as(world, key):
@@ -172,6 +180,8 @@ def test_the_real_broker_finds_everything_in_the_store_ours_wrote(world, shown):
         broker.stop()
         assert not (broker.store / "abort").exists()
     else:
+        # What was delivered after the offsets were written is delivered again after a kill.
+        wait_until(lambda: has_delivered_offset(broker.store), broker.process, SAVE_SECONDS)
         broker.kill()
         assert (broker.store / "abort").exists()
     conf = broker_conf(broker.directory, broker.port, world.namesrv)

@@ -12,6 +12,7 @@ from rocketlens.broker.config import BrokerSettings
 from rocketlens.broker.durable import Durable
 from rocketlens.broker.figures import Figures
 from rocketlens.broker.registry import GroupRegistry, TopicRegistry
+from rocketlens.broker.saving import Table, TableSaver
 from rocketlens.broker.search import LiveSearch
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import pack_address
@@ -55,7 +56,10 @@ class BrokerCore:
         self.topics: Final = TopicRegistry(TopicTable(layout, disk, clock), self.config)
         self.groups: Final = GroupRegistry(GroupTable(layout, disk, clock), self.config)
         self.offsets: Final = ConsumerOffsets(layout, disk, clock)
-        self.delay_offsets: Final = DelayOffsets(layout, disk, clock)
+        self.delay_offsets: Final = DelayOffsets(layout, disk, clock, self._make_durable)
+        self.tables: Final[tuple[Table, ...]] = (self.offsets, self.delay_offsets)
+        """Those that are saved every few seconds, and at the end, if they changed."""
+        self.saver: Final = TableSaver()
         self.clients: Final = ClientTable(clock)
         self.figures: Final = Figures(clock)
         self.search: Final = LiveSearch(store, clock)
@@ -83,6 +87,15 @@ class BrokerCore:
         """Forget a connection."""
         self._born_hosts.pop(channel, None)
         self.clients.closed(channel)
+
+    def _make_durable(self) -> None:
+        """Make the log durable as it is now; in any thread.
+
+        :raises StoreFailed: when it may never be.
+        """
+        self.store.flush_log()
+        if self.store.group_commit.failure is not None:
+            raise self.store.group_commit.failure
 
     @property
     def in_memory_from(self) -> int:

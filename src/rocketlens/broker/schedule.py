@@ -2,8 +2,9 @@
 
 Queue n of SCHEDULE_TOPIC_XXXX has the messages of delay level n + 1, and each entry's tags code is
 when its message is due. A message that is due is stored again in its real topic, its properties as
-they are. How far each level came is kept in ``config/delayOffset.json``, so messages delivered
-after that was written last, and before a crash, are delivered again, as in RocketMQ. Source:
+they are. How far each level came is kept in ``config/delayOffset.json``. That is written when a
+delivery moved it, at most once a second, so what a crash within that second leaves is delivered
+again; RocketMQ writes it every ``flushDelayOffsetInterval``, 10 s. Source:
 ``ScheduleMessageService``.
 """
 
@@ -42,9 +43,9 @@ class Schedule:
         return sum(self._deliver(level, now_ms) for level in range(1, len(self._delays_ms)))
 
     def _deliver(self, level: int, now_ms: int) -> int:
-        store, table = self.core.store, self.core.delay_offsets.table
+        store, offsets = self.core.store, self.core.delay_offsets
         queue = store.queue(SCHEDULE_TOPIC, level - 1)
-        offset = table.get(level, 0)
+        offset = offsets.table.get(level, 0)
         if queue is None or offset >= queue.next_offset:
             return 0
         offset = max(offset, store.min_queue_offset(SCHEDULE_TOPIC, level - 1))
@@ -59,7 +60,7 @@ class Schedule:
                 delivered += 1
         except StoreError as error:
             _log.warning("delayed messages of level %d wait: %s", level, error)
-        table[level] = offset
+        offsets.put(level, offset)
         return delivered
 
     def _due(

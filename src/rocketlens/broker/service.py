@@ -6,7 +6,7 @@ what                    when
 counts are sampled      every second
 delayed messages        every 0.1 s
 consumer offsets        every 5 s, and at the end
-delay offsets           every 10 s, and at the end
+delay offsets           after a delivery, at most every second, and at the end
 expired files           every 10 s
 registration            at the start, every 30 s, and when a topic changes
 ======================  =======================================================================
@@ -44,6 +44,8 @@ _log: Final = logging.getLogger("rocketlens.broker")
 
 SAMPLE_INTERVAL_S: Final = 1.0
 SCHEDULE_INTERVAL_S: Final = 0.1
+DELAY_SAVE_INTERVAL_S: Final = 1.0
+"""Between two saves of delay offsets; ``flushDelayOffsetInterval`` where that is less."""
 PORT_TRIES: Final = 20
 
 
@@ -74,6 +76,7 @@ class BrokerService:
         self._registrar: Registrar | None = None
         self._schedule: Schedule | None = None
         self._timers: Final[dict[str, asyncio.TimerHandle]] = {}
+        self._delay_save_s = 0.0
 
     @property
     def core(self) -> BrokerCore:
@@ -107,8 +110,7 @@ class BrokerService:
         core = self.core
         self._every(SAMPLE_INTERVAL_S, core.figures.sample)
         self._every(SCHEDULE_INTERVAL_S, self._deliver)
-        self._every(core.config.flushConsumerOffsetInterval / 1000, core.offsets.save)
-        self._every(core.config.flushDelayOffsetInterval / 1000, core.delay_offsets.save)
+        self._every(core.config.flushConsumerOffsetInterval / 1000, self._save)
         self._every(self.settings.store.cleanResourceInterval / 1000, self._clean)
         _log.info("broker %s listens on %s", core.config.brokerName, core.address)
 
@@ -130,8 +132,7 @@ class BrokerService:
         core, self._core = self._core, None
         if core is not None:
             core.search.close()
-            for save in (core.offsets.save, core.delay_offsets.save):
-                _tried("tables could not be written", save)
+            core.saver.close(core.tables)
             core.store.close()
 
     async def abandon(self) -> None:
@@ -144,6 +145,7 @@ class BrokerService:
             self._server = None
         core, self._core = self._core, None
         if core is not None:
+            core.saver.close()
             core.search.close()
             core.store.abandon()
 
@@ -186,8 +188,17 @@ class BrokerService:
             self._core.closed(channel)
 
     def _deliver(self) -> None:
+        """Deliver what is due; the offsets are saved soon after."""
         if self._schedule is not None:
             self._schedule.deliver_due()
+        core, now_s = self.core, asyncio.get_running_loop().time()
+        if core.delay_offsets.is_changed and now_s >= self._delay_save_s:
+            interval_s = core.config.flushDelayOffsetInterval / 1000
+            self._delay_save_s = now_s + min(interval_s, DELAY_SAVE_INTERVAL_S)
+            core.saver.save(core.delay_offsets)
+
+    def _save(self) -> None:
+        self.core.saver.save_changed(self.core.tables)
 
     def _clean(self) -> None:
         if self.core.store.clean():

@@ -1,7 +1,9 @@
 """``config/consumerOffset.json`` and ``config/delayOffset.json``: who has read how far.
 
-Offsets change with every pull, so they are kept in memory and written by :meth:`save`, which the
-broker calls every few seconds and when it stops. What is lost in between is read again.
+Offsets change with every pull, so they are kept in memory; ``is_changed`` says that the file does
+not have them. The broker writes consumer offsets every few seconds and when it stops: what is lost
+in between is read again. Delay offsets it writes soon after a delivery, as what is lost of those is
+delivered again.
 """
 
 from collections.abc import Callable
@@ -36,8 +38,8 @@ class ConsumerOffsets:
         :raises ConfigError: when it and its backup are damaged.
         """
         self._file = ConfigFile(layout.config / "consumerOffset.json", disk)
-        self._clock = clock
         self._others = self._file.read()
+        self.is_changed = False
         self.table: dict[str, dict[int, int]] = table_of(self._others.get("offsetTable"), _numbers)
         self.data_version = DataVersion.decode(self._others.get("dataVersion"), clock())
 
@@ -48,6 +50,7 @@ class ConsumerOffsets:
     def put(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """Set an offset; :meth:`save` writes it."""
         self.table.setdefault(f"{topic}{GROUP_SEPARATOR}{group}", {})[queue_id] = queue_offset
+        self.is_changed = True
 
     def topics_of(self, group: str) -> list[str]:
         """List the topics in which a group has offsets."""
@@ -65,37 +68,76 @@ class ConsumerOffsets:
             found, _, owner = name.rpartition(GROUP_SEPARATOR)
             if owner == group and topic in (None, found):
                 del self.table[name]
+                self.is_changed = True
+
+    def snapshot(self) -> Callable[[], None]:
+        """Take the offsets of now; what is given writes them, in any thread.
+
+        That raises OSError when they cannot be written.
+        """
+        value = {
+            **self._others,
+            "dataVersion": self.data_version.encode(),
+            "offsetTable": {name: dict(offsets) for name, offsets in self.table.items()},
+        }
+
+        def write() -> None:
+            self._file.write(value)
+
+        return write
 
     def save(self) -> None:
-        """Write the file, if anything changed.
+        """Write the file now.
 
         :raises OSError: when it cannot be written.
         """
-        self._file.write(
-            {
-                **self._others,
-                "dataVersion": self.data_version.encode(),
-                "offsetTable": self.table,
-            }
-        )
+        self.snapshot()()
 
 
 class DelayOffsets:
-    """For each delay level the queue offset in SCHEDULE_TOPIC_XXXX that is delivered next."""
+    """For each delay level the queue offset in SCHEDULE_TOPIC_XXXX that is delivered next.
 
-    def __init__(self, layout: StoreLayout, disk: Disk, clock: Callable[[], int]) -> None:
+    ``delivered``: waits until what was delivered is durable, and raises if it will never be. An
+    offset may not be durable before the message that was delivered, or that is lost with the power.
+    """
+
+    def __init__(
+        self,
+        layout: StoreLayout,
+        disk: Disk,
+        clock: Callable[[], int],
+        delivered: Callable[[], None] = lambda: None,
+    ) -> None:
         """Read the file.
 
         :raises ConfigError: when it and its backup are damaged.
         """
         self._file = ConfigFile(layout.config / "delayOffset.json", disk)
+        self._delivered = delivered
+        self.is_changed = False
         value = self._file.read()
         self.table: dict[int, int] = _numbers(value.get("offsetTable")) or {}
         self.data_version = DataVersion.decode(value.get("dataVersion"), clock())
 
-    def save(self) -> None:
-        """Write the file, if anything changed.
+    def put(self, level: int, queue_offset: int) -> None:
+        """Set the offset of a level."""
+        if self.table.get(level) != queue_offset:
+            self.table[level] = queue_offset
+            self.is_changed = True
 
-        :raises OSError: when it cannot be written.
+    def snapshot(self) -> Callable[[], None]:
+        """Take the offsets of now; what is given writes them, in any thread.
+
+        That raises OSError when they cannot be written, and what ``delivered`` raises.
         """
-        self._file.write({"dataVersion": self.data_version.encode(), "offsetTable": self.table})
+        value = {"dataVersion": self.data_version.encode(), "offsetTable": dict(self.table)}
+
+        def write() -> None:
+            self._delivered()
+            self._file.write(value)
+
+        return write
+
+    def save(self) -> None:
+        """Write the file now; raises what writing a snapshot does."""
+        self.snapshot()()

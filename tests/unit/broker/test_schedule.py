@@ -3,7 +3,7 @@
 import asyncio
 
 from rocketlens.broker.schedule import Schedule
-from rocketlens.errors import StoreFull
+from rocketlens.errors import StoreFailed, StoreFull
 from tests.unit.broker.broker_world import NOW_MS, Clock, in_broker, properties_of, running
 
 
@@ -62,6 +62,35 @@ def test_a_restart_goes_on_where_it_was(tmp_path):
             assert [each.body for each in world.stored("Orders", 1)] == [b"0", b"1", b"2", b"3"]
 
     asyncio.run(main())
+
+
+def test_how_far_it_came_is_on_the_disk_soon_after_and_a_kill_delivers_nothing_again(tmp_path):
+    async def main():
+        clock = Clock()
+        async with running(tmp_path, clock=clock) as world:
+            await send_delayed(world, b"once", 1)
+            clock.now_ms += 1000
+            world.service._deliver()
+            await world.core.saver.save(world.core.offsets)
+            await world.service.abandon()
+        async with running(tmp_path, clock=clock) as world:
+            assert deliver(world) == 0
+            assert [each.body for each in world.stored("Orders", 1)] == [b"once"]
+
+    asyncio.run(main())
+
+
+def test_how_far_it_came_is_never_on_the_disk_before_what_was_delivered(tmp_path):
+    async def test(world):
+        await send_delayed(world, b"body", 1)
+        world.clock.now_ms += 1000
+        world.core.store.group_commit.fail(StoreFailed("no disk"))
+        assert deliver(world) == 1
+        await world.core.saver.save(world.core.delay_offsets)
+        assert not (world.core.store.layout.config / "delayOffset.json").exists()
+        assert world.core.delay_offsets.is_changed
+
+    in_broker(tmp_path, test)
 
 
 def test_many_that_are_due_come_in_steps(tmp_path):
