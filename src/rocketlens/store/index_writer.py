@@ -149,6 +149,7 @@ class IndexWriter:
             next_entry=number + 1,
         )
         self._is_changed = True
+
     def _put_many(self, entries: "EntryArrays") -> None:
         from rocketlens.formats import kernels
 
@@ -177,6 +178,7 @@ class IndexWriter:
             next_entry=last + 1,
         )
         self._is_changed = True
+
     def _room(self) -> int:
         """Give how many entries the current file takes yet."""
         if not self._headers:
@@ -376,6 +378,7 @@ class IndexWriter:
         if end_offset < self._log.min_offset:
             return IndexPlace(self._log.min_offset, 0)
         return IndexPlace(end_offset, count)
+
     def close(self) -> None:
         """Unmap everything and give the lock up. What was not synced is put in again later."""
         if not self._is_changed and self.safe_offset == self.place.physical_offset:
