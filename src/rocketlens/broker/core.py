@@ -41,13 +41,14 @@ class BrokerCore:
         *,
         clock: Callable[[], int],
         chance: random.Random,
+        disk: Disk,
     ) -> None:
-        """Read the tables of an open store.
+        """Read the tables of an open store; ``disk`` is what they are written to.
 
         :raises ConfigError: when one of them is damaged, its backup included.
         """
         layout = store.layout
-        disk = self.disk = Disk()
+        self.disk: Final = disk
         self.settings: Final = settings
         self.config: Final = settings.broker
         self.store: Final = store
@@ -57,9 +58,12 @@ class BrokerCore:
         self.groups: Final = GroupRegistry(GroupTable(layout, disk, clock), self.config)
         self.offsets: Final = ConsumerOffsets(layout, disk, clock)
         self.delay_offsets: Final = DelayOffsets(layout, disk, clock, self._make_durable)
-        self.tables: Final[tuple[Table, ...]] = (self.offsets, self.delay_offsets)
+        topics, groups = self.topics.table, self.groups.table
+        self.tables: Final[tuple[Table, ...]] = (topics, groups, self.offsets, self.delay_offsets)
         """Those that are saved every few seconds, and at the end, if they changed."""
         self.saver: Final = TableSaver()
+        self.topics.save = lambda: self.saver.save(topics)
+        self.groups.save = lambda: self.saver.save(groups)
         self.clients: Final = ClientTable(clock)
         self.figures: Final = Figures(clock)
         self.search: Final = LiveSearch(store, clock)

@@ -1,13 +1,16 @@
 """Topics and consumer groups of a broker: their rules, and which make themselves.
 
 A name that a request brings in is checked before anything is made of it. Every change of topics
-is told to the name servers before whoever caused it is answered. Sources: ``TopicValidator``,
+is written, and told to the name servers, before whoever caused it is answered: each gives a future
+that ends with that. One that cannot be written stays, and is tried again, as in RocketMQ. Sources:
+``TopicValidator``,
 ``TopicConfigManager``, ``SubscriptionGroupManager``.
 """
 
+import asyncio
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from rocketlens.broker.config import BrokerConfig
 from rocketlens.store.topics import (
@@ -18,9 +21,6 @@ from rocketlens.store.topics import (
     TopicConfig,
     TopicTable,
 )
-
-if TYPE_CHECKING:
-    import asyncio
 
 DEFAULT_TOPIC: Final = "TBW102"
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
@@ -130,15 +130,18 @@ def topic_text(topic: TopicConfig) -> str:
     )
 
 
-Announce = Callable[[], "asyncio.Future[None] | None"]
-"""Has the name servers told; gives a future that is done when they were, None for at once."""
+Ending = asyncio.Future[None] | None
+"""Ends when a change is known where it must be; None when it is."""
+
+Spread = Callable[[], Ending]
+"""Has a change written, or told."""
 
 
 class TopicRegistry:
-    """The topics of a broker. Changes are on disk when a method returns.
+    """The topics of a broker.
 
-    ``announce`` has the name servers told; ``fresh`` are the topics of which they are being told
-    now, each with the future that ends with it.
+    ``save`` has the table written and ``announce`` the name servers told; ``fresh`` are the topics
+    of which either is going on, each with the future that ends with it.
     """
 
     def __init__(self, table: TopicTable, config: BrokerConfig) -> None:
@@ -146,37 +149,37 @@ class TopicRegistry:
         self.table: Final = table
         self.config: Final = config
         self.topics: Final[Mapping[str, TopicConfig]] = table.topics
-        self.announce: Announce = lambda: None
+        self.save: Spread = lambda: None
+        self.announce: Spread = lambda: None
         self.fresh: Final[dict[str, asyncio.Future[None]]] = {}
         missing = [made for made in _first_topics(config) if made.topic not in table.topics]
         if missing:
             table.put(*missing)
+            table.save()
 
     def get(self, topic: str) -> TopicConfig | None:
         """Give a topic, None when there is none."""
         return self.topics.get(topic)
 
-    def put(self, topic: TopicConfig) -> "asyncio.Future[None] | None":
-        """Make or change a topic; gives what ends when the name servers know, None if they do.
-
-        :raises OSError: when it cannot be written.
-        """
+    def put(self, topic: TopicConfig) -> Ending:
+        """Make or change a topic."""
         self.table.put(topic)
-        return self._announced(topic.topic)
+        ended = self._spread()
+        if ended is not None:
+            self.fresh[topic.topic] = ended
+            ended.add_done_callback(lambda done: self._known(topic.topic, done))
+        return ended
 
-    def remove(self, topic: str) -> "asyncio.Future[None] | None":
-        """Forget a topic; as :meth:`put`."""
+    def remove(self, topic: str) -> Ending:
+        """Forget a topic."""
         if self.table.remove(topic) is None:
             return None
-        return self.announce()
+        return self._spread()
 
     def create_for_send(
         self, topic: str, default_topic: str, queue_count: int, sys_flag: int
     ) -> TopicConfig | None:
-        """Make a topic that a producer sends to, if ``default_topic`` may be inherited from.
-
-        :raises OSError: when it cannot be written.
-        """
+        """Make a topic that a producer sends to, if ``default_topic`` may be inherited from."""
         default = self.topics.get(default_topic)
         if (
             default is None
@@ -198,26 +201,26 @@ class TopicRegistry:
         return made
 
     def create_for_group(self, topic: str, queue_count: int, sys_flag: int = 0) -> TopicConfig:
-        """Give a retry or dead-letter topic, made now if there is none.
-
-        :raises OSError: when it cannot be written.
-        """
+        """Give a retry or dead-letter topic, made now if there is none."""
         made = self.topics.get(topic)
         if made is None:
             made = TopicConfig(topic, queue_count, queue_count, READ_WRITE, sys_flag=sys_flag)
             self.put(made)
         return made
 
-    def _announced(self, topic: str) -> "asyncio.Future[None] | None":
-        told = self.announce()
-        if told is not None:
-            self.fresh[topic] = told
-            told.add_done_callback(lambda done: self._told(topic, done))
-        return told
+    def _spread(self) -> Ending:
+        endings = [ending for ending in (self.save(), self.announce()) if ending is not None]
+        if len(endings) < 2:
+            return endings[0] if endings else None
+        return asyncio.ensure_future(_all(endings))
 
-    def _told(self, topic: str, done: "asyncio.Future[None]") -> None:
+    def _known(self, topic: str, done: asyncio.Future[None]) -> None:
         if self.fresh.get(topic) is done:
             del self.fresh[topic]
+
+
+async def _all(endings: list[asyncio.Future[None]]) -> None:
+    await asyncio.wait(endings)
 
 
 def _first_topics(config: BrokerConfig) -> list[TopicConfig]:
@@ -248,18 +251,22 @@ class GroupRegistry:
         """Take the table of the store, and make the groups that RocketMQ's brokers begin with."""
         self.table: Final = table
         self.config: Final = config
-        for group in SYSTEM_GROUPS:
-            if group not in table.groups:
-                table.put(group, consumeBroadcastEnable=True)
+        self.save: Spread = lambda: None
+        missing = [group for group in SYSTEM_GROUPS if group not in table.groups]
+        for group in missing:
+            table.put(group, consumeBroadcastEnable=True)
+        if missing:
+            table.save()
 
     def find(self, group: str) -> dict[str, Any] | None:
         """Give a group, made now if it may make itself; None when there is none.
 
-        :raises OSError: when it cannot be written.
+        Nobody waits until it is written: one that is lost would be made again.
         """
         found = self.table.groups.get(group)
         if found is None and self.config.autoCreateSubscriptionGroup and is_group_name(group):
             if len(self.table.groups) >= MOST_GROUPS:
                 return None
             found = self.table.put(group)
+            self.save()
         return found

@@ -5,7 +5,7 @@ what                    when
 ======================  =======================================================================
 counts are sampled      every second
 delayed messages        every 0.1 s
-consumer offsets        every 5 s, and at the end
+consumer offsets        every 5 s, and at the end; so is what could not be written before
 delay offsets           after a delivery, at most every second, and at the end
 expired files           every 10 s
 registration            at the start, every 30 s, and when a topic changes
@@ -38,6 +38,7 @@ from rocketlens.model.message import Host
 from rocketlens.net.channel import Channel, Handler
 from rocketlens.net.server import RemotingServer
 from rocketlens.net.tls import ServerTls
+from rocketlens.store.fs import Disk
 from rocketlens.store.message_store import MessageStore, StoreOptions, system_clock
 
 _log: Final = logging.getLogger("rocketlens.broker")
@@ -63,13 +64,18 @@ class BrokerService:
         build_index: bool = True,
         clock: Callable[[], int] = system_clock,
         chance: random.Random | None = None,
+        disk: Disk | None = None,
     ) -> None:
-        """Prepare; nothing is opened yet. ``build_index`` False leaves index files to others."""
+        """Prepare; nothing is opened yet.
+
+        ``build_index`` False leaves index files to others. ``disk``: what tables are written to.
+        """
         self.settings: Final = settings
         self._build_index: Final = build_index
         self._clock: Final = clock
         self._chance: Final = chance or random.Random()  # noqa: S311 - chooses queues
         self._handlers: Final[dict[int, Handler]] = {}
+        self._disk: Final = disk or Disk()
         self._tls: Final = tls
         self._core: BrokerCore | None = None
         self._server: RemotingServer | None = None
@@ -165,7 +171,9 @@ class BrokerService:
             self.settings.store_path, self.settings.store, options, clock=self._clock
         )
         try:
-            core = BrokerCore(self.settings, store, clock=self._clock, chance=self._chance)
+            core = BrokerCore(
+                self.settings, store, clock=self._clock, chance=self._chance, disk=self._disk
+            )
         except BaseException:
             store.abandon()
             raise

@@ -1,7 +1,7 @@
 """Topics: create or change (17), delete (215), statistics (202), configuration (351).
 
-Creating, changing and deleting are answered when the name servers know. Source:
-``AdminBrokerProcessor``.
+Creating, changing and deleting are answered when that is written and the name servers know.
+Source: ``AdminBrokerProcessor``.
 """
 
 import asyncio

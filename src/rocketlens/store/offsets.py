@@ -92,6 +92,7 @@ class ConsumerOffsets:
         :raises OSError: when it cannot be written.
         """
         self.snapshot()()
+        self.is_changed = False
 
 
 class DelayOffsets:
@@ -141,3 +142,4 @@ class DelayOffsets:
     def save(self) -> None:
         """Write the file now; raises what writing a snapshot does."""
         self.snapshot()()
+        self.is_changed = False

@@ -1,6 +1,7 @@
 """``config/topics.json`` and ``config/subscriptionGroup.json``: what there is, and who may use it.
 
-Members that are not known here are kept and written back, so a newer RocketMQ loses nothing.
+Members that are not known here are kept and written back, so a newer RocketMQ loses nothing. A
+table is changed in memory, and ``is_changed`` says that its file does not have all of it.
 """
 
 from collections.abc import Callable
@@ -61,7 +62,7 @@ class TopicConfig:
 
 
 class TopicTable:
-    """The topics of a store, by name. Changes are written at once."""
+    """The topics of a store, by name. None of them is changed in place."""
 
     def __init__(self, layout: StoreLayout, disk: Disk, clock: Callable[[], int]) -> None:
         """Read the file.
@@ -75,21 +76,16 @@ class TopicTable:
             value.get("topicConfigTable"), TopicConfig.decode
         )
         self.data_version = DataVersion.decode(value.get("dataVersion"), clock())
+        self.is_changed = False
 
     def put(self, *topics: TopicConfig) -> None:
-        """Add or replace topics: one change, however many.
-
-        :raises OSError: when the file cannot be written.
-        """
+        """Add or replace topics: one change, however many."""
         for topic in topics:
             self.topics[topic.topic] = topic
         self._changed()
 
     def remove(self, topic: str) -> TopicConfig | None:
-        """Take a topic out; gives what it was.
-
-        :raises OSError: when the file cannot be written.
-        """
+        """Take a topic out; gives what it was."""
         removed = self.topics.pop(topic, None)
         if removed is not None:
             self._changed()
@@ -97,16 +93,28 @@ class TopicTable:
 
     def _changed(self) -> None:
         self.data_version.next(self._clock())
-        self.save()
+        self.is_changed = True
+
+    def snapshot(self) -> Callable[[], None]:
+        """Take the topics of now; what is given writes them, in any thread.
+
+        That raises OSError when they cannot be written.
+        """
+        version, topics = self.data_version.encode(), dict(self.topics)
+
+        def write() -> None:
+            table = {name: topic.encode() for name, topic in topics.items()}
+            self._file.write({"dataVersion": version, "topicConfigTable": table})
+
+        return write
 
     def save(self) -> None:
-        """Write the file."""
-        self._file.write(
-            {
-                "dataVersion": self.data_version.encode(),
-                "topicConfigTable": {name: t.encode() for name, t in self.topics.items()},
-            }
-        )
+        """Write the file now.
+
+        :raises OSError: when it cannot be written.
+        """
+        self.snapshot()()
+        self.is_changed = False
 
 
 class GroupTable:
@@ -125,22 +133,17 @@ class GroupTable:
         )
         self._forbidden = value.get("forbiddenTable", {})
         self.data_version = DataVersion.decode(value.get("dataVersion"), clock())
+        self.is_changed = False
 
     def put(self, group: str, **members: Any) -> dict[str, Any]:
-        """Add a group with RocketMQ's defaults, or change members of it; gives all of them.
-
-        :raises OSError: when the file cannot be written.
-        """
+        """Add a group with RocketMQ's defaults, or change members of it; gives all of them."""
         current = self.groups.get(group) or default_group(group)
         self.groups[group] = dict(sorted({**current, **members}.items()))
         self._changed()
         return self.groups[group]
 
     def remove(self, group: str) -> bool:
-        """Take a group out; False when there was none.
-
-        :raises OSError: when the file cannot be written.
-        """
+        """Take a group out; False when there was none."""
         if self.groups.pop(group, None) is None:
             return False
         self._changed()
@@ -148,17 +151,31 @@ class GroupTable:
 
     def _changed(self) -> None:
         self.data_version.next(self._clock())
-        self.save()
+        self.is_changed = True
+
+    def snapshot(self) -> Callable[[], None]:
+        """Take the groups of now; what is given writes them, in any thread.
+
+        That raises OSError when they cannot be written.
+        """
+        value = {
+            "dataVersion": self.data_version.encode(),
+            "forbiddenTable": self._forbidden,
+            "subscriptionGroupTable": dict(self.groups),
+        }
+
+        def write() -> None:
+            self._file.write(value)
+
+        return write
 
     def save(self) -> None:
-        """Write the file."""
-        self._file.write(
-            {
-                "dataVersion": self.data_version.encode(),
-                "forbiddenTable": self._forbidden,
-                "subscriptionGroupTable": self.groups,
-            }
-        )
+        """Write the file now.
+
+        :raises OSError: when it cannot be written.
+        """
+        self.snapshot()()
+        self.is_changed = False
 
 
 def default_group(group: str) -> dict[str, Any]:

@@ -134,11 +134,15 @@ def settings_of(directory, **changes):
 
 
 @asynccontextmanager
-async def running(directory, clock=None, **changes):
+async def running(directory, clock=None, disk=None, **changes):
     """Run a broker; stopped cleanly in the end unless the test abandons it."""
     clock = clock or Clock()
     service = BrokerService(
-        settings_of(directory, **changes), build_index=False, clock=clock, chance=random.Random(7)
+        settings_of(directory, **changes),
+        build_index=False,
+        clock=clock,
+        chance=random.Random(7),
+        disk=disk,
     )
     await service.start()
     pool = ClientPool(lambda _: True)
@@ -149,11 +153,11 @@ async def running(directory, clock=None, **changes):
         await service.stop()
 
 
-def in_broker(directory, test, **changes):
+def in_broker(directory, test, disk=None, **changes):
     """Run ``await test(world)`` with a broker."""
 
     async def main():
-        async with running(directory, **changes) as world:
+        async with running(directory, disk=disk, **changes) as world:
             return await test(world)
 
     return asyncio.run(main())

@@ -144,13 +144,17 @@ def test_the_file_before_is_the_backup_and_serves_when_the_file_is_damaged(tmp_p
     assert ConfigFile(path, Disk()).read() == {}
 
 
-def test_a_change_of_topics_is_counted_and_on_the_disk_at_once(tmp_path):
+def test_a_change_of_topics_is_counted_and_on_the_disk_when_saved(tmp_path):
     clock = Clock()
     layout = StoreLayout(tmp_path)
     topics = TopicTable(layout, Disk(), clock)
     topics.put(TopicConfig("T", others={"future": [1]}), TopicConfig("U"))
     assert topics.remove("U").topic == "U"
     assert topics.remove("U") is None
+    assert topics.is_changed
+    assert TopicTable(layout, Disk(), clock).topics == {}
+    topics.save()
+    assert not topics.is_changed
     again = TopicTable(layout, Disk(), clock)
     assert again.topics == {"T": TopicConfig("T", others={"future": [1]})}
     assert again.data_version.encode() == {
@@ -165,6 +169,7 @@ def test_groups_have_rocketmqs_defaults_and_what_was_asked(tmp_path):
     groups = GroupTable(layout, Disk(), Clock())
     assert groups.put("g", retryMaxTimes=3)["retryMaxTimes"] == 3
     assert groups.put("g", consumeEnable=False)["retryMaxTimes"] == 3
+    groups.save()
     assert GroupTable(layout, Disk(), Clock()).groups["g"]["consumeEnable"] is False
     assert groups.remove("g")
     assert not groups.remove("g")

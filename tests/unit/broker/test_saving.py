@@ -1,0 +1,151 @@
+"""Tables are written beside the requests: none waits that need not, and nothing is forgotten."""
+
+import asyncio
+import errno
+import json
+import threading
+
+from rocketlens.store.fs import Disk
+from rocketlens.wire.codes import RequestCode
+from tests.unit.broker.broker_world import in_broker, running
+
+FIELDS = {
+    "defaultTopic": "TBW102",
+    "readQueueNums": 2,
+    "writeQueueNums": 2,
+    "perm": 6,
+    "topicFilterType": "SINGLE_TAG",
+    "order": False,
+}
+
+
+class HangingDisk(Disk):
+    """Writes wait while ``may_write`` is not set; ``failures`` of them fail. ``written``: files."""
+
+    def __init__(self):
+        self.may_write = threading.Event()
+        self.may_write.set()
+        self.began = threading.Event()
+        self.failures = 0
+        self.written = []
+
+    def write_durably(self, path, content):
+        self.began.set()
+        self.may_write.wait()
+        if self.failures:
+            self.failures -= 1
+            raise OSError(errno.ENOSPC, "full", str(path))
+        self.written.append(path.name)
+        super().write_durably(path, content)
+
+
+def create(world, topic):
+    return asyncio.create_task(
+        world.call(RequestCode.UPDATE_AND_CREATE_TOPIC, **FIELDS, topic=topic)
+    )
+
+
+def topics_on_disk(world):
+    file = world.core.store.layout.config / "topics.json"
+    return json.loads(file.read_text())["topicConfigTable"]
+
+
+async def began(disk):
+    await asyncio.get_running_loop().run_in_executor(None, disk.began.wait)
+
+
+def test_others_are_answered_while_a_write_hangs_and_the_one_it_is_for_when_it_ended(tmp_path):
+    disk = HangingDisk()
+
+    async def test(world):
+        await world.send()
+        disk.began.clear()
+        disk.may_write.clear()
+        try:
+            made = create(world, "Made")
+            await began(disk)
+            assert (await world.pull()).code == 0
+            assert (await world.send()).code == 0
+            assert not made.done()
+            assert "Made" not in topics_on_disk(world)
+        finally:
+            disk.may_write.set()
+        assert (await made).code == 0
+        assert "Made" in topics_on_disk(world)
+
+    in_broker(tmp_path, test, disk)
+
+
+def test_a_send_to_a_topic_of_its_own_making_is_answered_when_the_topic_is_written(tmp_path):
+    disk = HangingDisk()
+
+    async def test(world):
+        disk.began.clear()
+        disk.may_write.clear()
+        try:
+            sent = asyncio.create_task(world.send("New"))
+            await began(disk)
+            assert (await world.pull()).code == 17
+            assert not sent.done()
+        finally:
+            disk.may_write.set()
+        assert (await sent).code == 0
+        assert "New" in topics_on_disk(world)
+
+    in_broker(tmp_path, test, disk)
+
+
+def test_of_changes_that_wait_for_a_write_only_the_last_is_written(tmp_path):
+    disk = HangingDisk()
+
+    async def test(world):
+        offsets = world.core.offsets
+        disk.may_write.clear()
+        try:
+            offsets.put("g", "T", 0, 0)
+            saves = [world.core.saver.save(offsets)]
+            await began(disk)
+            for number in range(1, 100):
+                offsets.put("g", "T", 0, number)
+                saves.append(world.core.saver.save(offsets))
+        finally:
+            disk.may_write.set()
+        await asyncio.gather(*saves)
+        assert disk.written.count("consumerOffset.json") == 2
+        assert not offsets.is_changed
+
+    in_broker(tmp_path, test, disk)
+
+
+def test_what_could_not_be_written_is_written_with_the_next_save(tmp_path, caplog):
+    disk = HangingDisk()
+
+    async def test(world):
+        disk.failures = 1
+        assert (await create(world, "Made")).code == 0
+        assert "Made" not in topics_on_disk(world)
+        assert "could not be written" in caplog.text
+        world.service._save()
+        await world.core.saver.save(world.core.topics.table)
+        assert "Made" in topics_on_disk(world)
+
+    in_broker(tmp_path, test, disk)
+
+
+def test_a_stop_writes_what_was_not_written_and_what_waits(tmp_path):
+    disk = HangingDisk()
+
+    async def main():
+        async with running(tmp_path, disk=disk) as world:
+            world.core.offsets.put("g", "T", 0, 5)
+            world.core.delay_offsets.put(1, 7)
+            disk.failures = 1
+            world.core.saver.save(world.core.delay_offsets)
+            world.core.saver.save(world.core.topics.table)
+            world.core.groups.table.put("g")
+        async with running(tmp_path) as world:
+            assert world.core.offsets.get("g", "T", 0) == 5
+            assert world.core.delay_offsets.table == {1: 7}
+            assert "g" in world.core.groups.table.groups
+
+    asyncio.run(main())
