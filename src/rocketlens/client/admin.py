@@ -370,12 +370,17 @@ def _one_of(
     """Give the message that was found.
 
     :raises MessageNotFound: when none was, and everyone was asked.
-    :raises AnswerIncomplete: when none was, and someone failed.
+    :raises AnswerIncomplete: when none was, and someone failed, or nobody is there to ask.
     """
     for each in answers:
         if each.value:
             return each.value[0]
     coverage = (*[each.coverage for each in answers], *also)
+    if not coverage:
+        nobody = Coverage(
+            "name servers", SourceKind.BROKER, SourceState.FAILED, None, "no broker is registered"
+        )
+        coverage = (nobody,)
     failed = failures(coverage)
     if failed:
         answer = Answer(msg_id, (), complete=False, coverage=coverage)
