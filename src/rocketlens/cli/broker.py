@@ -5,8 +5,8 @@ from typing import Final
 
 from rocketlens.broker.config import parse_settings
 from rocketlens.broker.service import run as run_broker
+from rocketlens.cli.connection import name_servers_of_environment
 from rocketlens.cli.servers import configuration_text, log_to_stderr
-from rocketlens.cli.source import name_servers_of_environment
 from rocketlens.client.name_servers import name_server_addresses
 from rocketlens.net.event_loop import run as run_loop
 

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rocketlens import limits
+from rocketlens.cli.connection import Connection
 from rocketlens.client.admin import ClusterClient
 from rocketlens.client.key_search import KeyQuestion
+from rocketlens.client.namespace import is_in_namespace
 from rocketlens.client.pull import pull, stored_between
 from rocketlens.client.records import Verified
 from rocketlens.client.route import Broker, MessageQueue
@@ -39,7 +41,7 @@ _QUEUE_PLACE: Final = re.compile(
 
 
 def find_in_cluster(
-    name_servers: str,
+    connection: Connection,
     text: str | None,
     topic: str | None,
     *,
@@ -50,6 +52,8 @@ def find_in_cluster(
 ) -> Answer:
     """Find messages in a cluster; arguments as ``Store.find`` has them.
 
+    With a namespace, topics are those of it; messages come with their topics' full names.
+
     :raises BadInput: when the text cannot be what ``kind`` says, or a name server is no address.
     :raises RemotingError: when no name server answers.
     """
@@ -57,7 +61,7 @@ def find_in_cluster(
     high = limits.MAX_TIMESTAMP_MS if end is None else end
 
     async def find() -> Answer:
-        async with ClusterFinder(name_servers) as finder:
+        async with ClusterFinder(connection.name_servers, **connection.client_options) as finder:
             gathered = Gathered(text or topic or "", max_num)
             await finder.find(text, topic, kind, Wanted(begin=low, end=high), gathered)
             return gathered.answer()
@@ -131,6 +135,7 @@ class ClusterFinder(ClusterClient):
         self, text: str | None, topic: str | None, kind: str, wanted: Wanted, gathered: Gathered
     ) -> None:
         """Look for a text of some kind, or without one for all of a time."""
+        topic = None if topic is None else self._full_topic(topic)
         if text is None:
             for each in await self._topics(topic, gathered):
                 await self._in_time(each, wanted, gathered)
@@ -154,7 +159,12 @@ class ClusterFinder(ClusterClient):
         brokers = await self._cluster.all_brokers()
         named = brokers_named(asked, brokers) or list(brokers.values())
         for each in await view_on(self._cluster, named, asked, topic):
-            there = [m for m in each.value or () if wanted.is_in_time(m.store_timestamp_ms)]
+            there = [
+                message
+                for message in each.value or ()
+                if wanted.is_in_time(message.store_timestamp_ms)
+                and is_in_namespace(self.namespace, message.topic)
+            ]
             gathered.take(there, [each.coverage])
 
     async def _by_queue_offset(
@@ -165,7 +175,7 @@ class ClusterFinder(ClusterClient):
             if kind == "auto":
                 return
             raise BadInput(f"{text[:80]!r} is no queue position: write TOPIC/QUEUE/OFFSET")
-        topic, queue_id = place["topic"], int(place["queue_id"])
+        topic, queue_id = self._full_topic(place["topic"]), int(place["queue_id"])
         if kind == "auto" and not await self._has_topic(topic):
             return
         queue_offset = int(place["queue_offset"])
@@ -259,7 +269,8 @@ class ClusterFinder(ClusterClient):
         answer = await self._cluster.ask_name_servers(
             GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NoFields()
         )
-        topics = sorted(schema.read(TopicList, answer.body).topic_list)
+        listed = schema.read(TopicList, answer.body).topic_list
+        topics = sorted(each for each in listed if is_in_namespace(self.namespace, each))
         source = f"{len(topics)} topics"
         gathered.take((), [Coverage(source, SourceKind.TOPICS, SourceState.SEARCHED)])
         return topics

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from rocketlens import __version__
+from rocketlens.cli.connection import add_options
 from rocketlens.cli.output import note, printable
 from rocketlens.errors import AnswerIncomplete, MessageNotFound, NotAStore, RocketLensError
 
@@ -232,6 +233,7 @@ def _add_source(parser: ArgumentParser) -> None:
         help="ask a running cluster: host:port of its name server, several with semicolons "
         "between (default, where no store is given: $NAMESRV_ADDR)",
     )
+    add_options(parser)
 
 
 def _add_find(parser: ArgumentParser) -> None:
@@ -395,6 +397,7 @@ def _add_send(parser: ArgumentParser) -> None:
         help="host:port of the name server, several with semicolons between (default: "
         "$NAMESRV_ADDR)",
     )
+    add_options(parser)
     parser.add_argument("--tags", metavar="TAG", help="its tag")
     parser.add_argument("--keys", metavar="KEYS", help="its keys, with blanks between them")
     parser.add_argument(
@@ -430,6 +433,7 @@ def _add_mqadmin(parser: ArgumentParser) -> None:
         default="5.5",
         help="print as the tool of RocketMQ 4.9 or 5.5 does (default: 5.5)",
     )
+    add_options(parser)
     # Its options are not ours to read: they come in the forms of RocketMQ's own tool.
     parser.add_argument("words", metavar="COMMAND ...", nargs=REMAINDER, help="what to do")
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from rocketlens import limits
+from rocketlens.cli.connection import Connection, chosen_context, connection_of
 from rocketlens.cli.output import note, printable
 from rocketlens.client.message import Message
 from rocketlens.client.producer import Producer
@@ -31,7 +32,8 @@ def run(arguments: Namespace) -> int:
         properties=_properties(arguments.properties),
         delay_level=arguments.delay_level,
     )
-    result = run_loop(_send(arguments, message))
+    connection = connection_of(chosen_context(arguments, takes_store=False))
+    result = run_loop(_send(arguments, connection, message))
     print(printable(str(result)))
     if result.send_status is not SendStatus.SEND_OK:
         note("the message is stored, but not yet as safely as the broker is told to store it")
@@ -58,8 +60,8 @@ def _properties(given: Iterable[str]) -> dict[str, str]:
     return properties
 
 
-async def _send(arguments: Namespace, message: Message) -> SendResult:
-    async with Producer(arguments.namesrv or None) as producer:
+async def _send(arguments: Namespace, connection: Connection, message: Message) -> SendResult:
+    async with Producer(connection.name_servers, **connection.client_options) as producer:
         queue = None
         if arguments.queue is not None:
             queue = _queue(arguments.queue, await producer.write_queues(message.topic))

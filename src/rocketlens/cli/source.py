@@ -1,49 +1,41 @@
 """Where ``find`` and ``show`` look: in a store directory, or in a running cluster."""
 
-import os
 from argparse import Namespace
-from typing import Any, Final
+from typing import Any
 
+from rocketlens.cli.connection import (
+    NAME_SERVER_VARIABLES,
+    STORE_VARIABLE,
+    Connection,
+    chosen_context,
+    connection_of,
+)
 from rocketlens.cli.output import store_of
 from rocketlens.errors import BadInput
 from rocketlens.model.answer import Answer
 
-STORE_VARIABLE: Final = "ROCKETLENS_STORE"
-NAME_SERVER_VARIABLES: Final = ("NAMESRV_ADDR", "ROCKETMQ_NAMESRV_ADDR")
 
-
-def choose_source(arguments: Namespace) -> str | None:
-    """Give the name servers to ask, or None when ``arguments.store`` names the store to read.
-
-    What the command was given counts more than the environment, and there a store more than a
-    name server.
+def choose_source(arguments: Namespace) -> Connection | None:
+    """Give the cluster to ask, or None when ``arguments.store`` names the store to read.
 
     :raises BadInput: when there is neither, or the command was given both.
     """
-    if arguments.store and arguments.namesrv:
-        raise BadInput("--store reads a directory, --namesrv asks a cluster: give one of them")
-    if arguments.store:
+    context = chosen_context(arguments, takes_store=True)
+    if context.store is not None:
+        arguments.store = context.store
         return None
-    if arguments.namesrv:
-        return str(arguments.namesrv)
-    arguments.store = os.environ.get(STORE_VARIABLE) or None
-    if arguments.store:
-        return None
-    name_servers = name_servers_of_environment()
-    if name_servers:
-        return name_servers
-    raise BadInput(
-        "which store, or which cluster? Give --store DIR, the directory that holds commitlog/, or "
-        f"--namesrv ADDR; or set {STORE_VARIABLE} or {NAME_SERVER_VARIABLES[0]}"
-    )
+    if context.namesrv is None:
+        raise BadInput(
+            "which store, or which cluster? Give --store DIR, the directory that holds "
+            "commitlog/, or --namesrv ADDR, or --context NAME; or set "
+            f"{STORE_VARIABLE} or {NAME_SERVER_VARIABLES[0]}"
+        )
+    return connection_of(context)
 
 
-def name_servers_of_environment() -> str | None:
-    """Give the name servers that the environment names, None for none."""
-    return next(filter(None, map(os.environ.get, NAME_SERVER_VARIABLES)), None)
-
-
-def find_in(source: str | None, arguments: Namespace, text: str | None, **options: Any) -> Answer:
+def find_in(
+    source: Connection | None, arguments: Namespace, text: str | None, **options: Any
+) -> Answer:
     """Find in what `choose_source` gave; ``options`` as ``Store.find`` has them."""
     topic = arguments.topic or None
     if source is not None:

@@ -240,9 +240,11 @@ class ClusterClient:
         """Give the topic's name on brokers."""
         return with_namespace(self.namespace, topic)
 
-    async def _query(self, question: KeyQuestion) -> Answer:
+    async def _query(self, question: KeyQuestion, cluster_name: str | None = None) -> Answer:
+        """Ask the topic's brokers, or those of one cluster."""
         _check_question(question)
         route = await self._cluster.route(question.topic)
+        brokers = route.brokers_in(cluster_name)
         queues = {
             name: [queue for queue in route.read_queues if queue.broker_name == name]
             for name in route.brokers
@@ -251,7 +253,7 @@ class ClusterClient:
         async def ask(broker: Broker, address: str) -> Found:
             return await KeySearch(self._cluster, address, question, queues[broker.name]).run()
 
-        answers = await self._cluster.ask_brokers(route.brokers.values(), ask)
+        answers = await self._cluster.ask_brokers(brokers, ask)
         return _merged(question, answers)
 
     async def _view_by_offset_id(self, msg_id: str) -> Message:
@@ -260,7 +262,9 @@ class ClusterClient:
         named = brokers_named(asked, brokers) or list(brokers.values())
         return _one_of(msg_id, await view_on(self._cluster, named, asked, None))
 
-    async def _view_in_topic(self, topic: str, msg_id: str) -> Message:
+    async def _view_in_topic(
+        self, topic: str, msg_id: str, cluster_name: str | None = None
+    ) -> Message:
         asked = offset_id_of(msg_id)
         route = await self._cluster.route(topic)
         answers: list[BrokerAnswer[list[Message]]] = []
@@ -274,7 +278,7 @@ class ClusterClient:
                 if each.value:
                     return each.value[0]
         wanted = Wanted(topic=topic, unique_key=msg_id)
-        by_key = await self._query(KeyQuestion(topic, msg_id, wanted, None))
+        by_key = await self._query(KeyQuestion(topic, msg_id, wanted, None), cluster_name)
         if by_key.messages:
             return by_key.messages[0]
         return _one_of(msg_id, answers, by_key.coverage)

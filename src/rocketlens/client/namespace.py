@@ -32,6 +32,11 @@ def without_namespace(namespace: str, name: str) -> str:
     return mark + rest.removeprefix(namespace + SEPARATOR) if namespace else name
 
 
+def is_in_namespace(namespace: str, name: str) -> bool:
+    """Say whether a name that brokers know is one of a namespace; any is, where there is none."""
+    return not namespace or _split(name)[1].startswith(namespace + SEPARATOR)
+
+
 def _split(name: str) -> tuple[str, str]:
     for mark in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
         if name.startswith(mark):

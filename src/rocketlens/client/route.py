@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
 from rocketlens import limits
-from rocketlens.errors import CommandBodyError
+from rocketlens.errors import CommandBodyError, TopicNotFound
 from rocketlens.wire.bodies.route import BrokerData, QueueData, TopicRouteData
 
 MASTER_ID: Final = 0
@@ -35,6 +35,7 @@ class Broker:
 
     name: str
     addresses: Mapping[int, str]
+    cluster_name: str = ""
 
     @property
     def master(self) -> str | None:
@@ -50,7 +51,11 @@ class Broker:
 def brokers_of(broker_datas: Iterator[BrokerData]) -> dict[str, Broker]:
     """Give brokers by name, in the order of their names."""
     brokers = [
-        Broker(each.broker_name, {n: a for n, a in each.broker_addrs.items() if n >= MASTER_ID})
+        Broker(
+            each.broker_name,
+            {n: a for n, a in each.broker_addrs.items() if n >= MASTER_ID},
+            each.cluster or "",
+        )
         for each in broker_datas
     ]
     return {each.name: each for each in sorted(brokers, key=lambda each: each.name)}
@@ -90,6 +95,18 @@ class Route:
             tuple(queue for queue in readable if queue.broker_name in brokers),
             tuple(queue for queue in writable if queue.broker_name in masters),
         )
+
+    def brokers_in(self, cluster_name: str | None) -> list[Broker]:
+        """Give all brokers, or those of one cluster.
+
+        :raises TopicNotFound: when none of them is in that cluster.
+        """
+        brokers = [
+            each for each in self.brokers.values() if cluster_name in {None, each.cluster_name}
+        ]
+        if cluster_name is not None and not brokers:
+            raise TopicNotFound(f"topic {self.topic}: not on a broker of cluster {cluster_name}")
+        return brokers
 
     def as_default_of(self, topic: str, most_queues: int) -> Self:
         """Give the route that ``topic`` will have once a broker makes it, if this is TBW102's."""

@@ -28,10 +28,13 @@ class Done:
 
 
 @pytest.fixture(autouse=True)
-def no_store_of_the_environment(monkeypatch):
-    names = ("ROCKETLENS_STORE", "ROCKETLENS_HOME", "NAMESRV_ADDR", "ROCKETMQ_NAMESRV_ADDR")
-    for name in (*names, "ROCKETLENS_DEBUG", "NO_COLOR", "COLUMNS"):
+def nothing_of_the_environment(monkeypatch, tmp_path):
+    for name in list(os.environ):
+        if name.startswith(("ROCKETLENS_", "ROCKETMQ_")):
+            monkeypatch.delenv(name)
+    for name in ("NAMESRV_ADDR", "NO_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
 
 @pytest.fixture

@@ -177,3 +177,22 @@ def test_a_broker_that_is_gone_makes_the_answer_incomplete_and_is_named(run, tmp
             assert (done.code, done.out) == (3, ""), text
             assert "failed: broker-a: " in done.err
             assert running.broker in done.err
+
+
+def test_in_a_namespace_its_topics_are_found_and_no_others(run, rocketmq, sent):
+    there = ("--namesrv", rocketmq.name_server, "--namespace", "shop")
+    with rocketmq.producer(namespace="shop") as producer:
+        own = producer.send(Message("Orders", "mine", keys=KEY))
+    position = f"Orders/{own.message_queue.queue_id}/{own.queue_offset}"
+    for words in ((KEY,), (KEY, "--topic", "Orders"), (position,), (own.offset_msg_id,)):
+        done = run("find", *words, *there, "-o", "json")
+        answer = json.loads(done.out)
+        assert (done.code, ids(answer)) == (0, [own.msg_id]), words
+        assert answer["messages"][0]["topic"] == "shop%Orders"
+    assert run("find", sent[0].offset_msg_id, *there).code == 1
+    done = run(
+        "mqadmin", "--namespace", "shop", "queryMsgByKey", "-n", there[1], "-tOrders", "-kORDER-1"
+    )
+    assert (done.code, own.msg_id in done.out, sent[0].msg_id in done.out) == (0, True, False)
+    done = run("send", "Orders", "x", *there)
+    assert (done.code, "topic=Orders," in done.out) == (0, True)

@@ -34,6 +34,14 @@ class Option:
     grouped_in_4: bool = True
     """Whether RocketMQ 4.9 requires one of them, too."""
     description_4: str | None = None
+    is_ours: bool = False
+    """Unknown to RocketMQ's tool: in full and after two dashes only, so that nothing of its
+    command lines is taken for it."""
+
+    @property
+    def name(self) -> str:
+        """Its letter, or its long name where it has none."""
+        return self.short or self.long
 
 
 COMMON: Final = (
@@ -44,11 +52,13 @@ COMMON: Final = (
         "Name server address list, eg: '192.168.0.1:9876;192.168.0.2:9876'",
     ),
 )
-LAYOUT: Final = Option("", "layout", "4.9 or 5.5")
+
+NAMES: Final = ("t", "g")
+"""The letters of topics and consumer groups, with every command."""
 
 
 class Given:
-    """The options that a command was given, by their letters."""
+    """The options that a command was given, by their letters, ours by their names."""
 
     def __init__(self, values: dict[str, str | None]) -> None:
         self._values: Final = values
@@ -79,6 +89,19 @@ class Given:
         if not least <= int(text) <= most:
             raise BadInput(f"-{letter} {text[:40]} is out of range: give {least} .. {most}")
         return int(text)
+
+    def in_namespace(self, namespace: str) -> "Given":
+        """Give the same with the full names of topic and consumer group."""
+        if not namespace:
+            return self
+        from rocketlens.client.namespace import with_namespace
+
+        full = {
+            letter: with_namespace(namespace, value.strip())
+            for letter, value in self._values.items()
+            if letter in NAMES and value is not None
+        }
+        return Given({**self._values, **full})
 
     def flag(self, letter: str, *, default: bool = False) -> bool:
         """Give what Java's ``parseBoolean`` makes of the value."""
@@ -118,7 +141,8 @@ class _Parser:
 
     def __init__(self, options: Sequence[Option]) -> None:
         self.by_letter: Final = {option.short: option for option in options if option.short}
-        self.by_name: Final = {option.long: option for option in options}
+        self.by_name: Final = {option.long: option for option in options if not option.is_ours}
+        self.ours: Final = {option.long: option for option in options if option.is_ours}
         self.values: Final[dict[str, str | None]] = {}
         self.waiting: Option | None = None
 
@@ -143,14 +167,14 @@ class _Parser:
 
     def _no_value(self) -> None:
         if self.waiting is not None:
-            raise BadInput(f"Missing argument for option: {self.waiting.short or 'layout'}")
+            raise BadInput(f"Missing argument for option: {self.waiting.name}")
 
     def _is_option(self, word: str) -> bool:
         """Say whether a word is no value: a negative number is one, and so is an unknown option."""
         if len(word) < 2 or not word.startswith("-") or _is_number(word):
             return False
         name = word.lstrip("-").partition("=")[0]
-        if self._matching(name):
+        if self._matching(name) or (word.startswith("--") and name in self.ours):
             return True
         if word.startswith("--"):
             return word == "--"
@@ -163,7 +187,7 @@ class _Parser:
 
     def _long(self, word: str, text: str) -> None:
         name, equals, value = text.partition("=")
-        matching = self._matching(name)
+        matching = [self.ours[name]] if name in self.ours else self._matching(name)
         if len(matching) > 1:
             names = ", ".join(option.long.strip() for option in matching)
             raise BadInput(f"Ambiguous option: {word[:60]!r} (could be: {names})")
@@ -205,10 +229,10 @@ class _Parser:
         if option.takes_value:
             self.waiting = option
         else:
-            self.values.setdefault(option.short, None)
+            self.values.setdefault(option.name, None)
 
     def _keep(self, option: Option, value: str) -> None:
-        self.values.setdefault(option.short or option.long, value)
+        self.values.setdefault(option.name, value)
         self.waiting = None
 
 

@@ -2,18 +2,38 @@
 
 import sys
 from argparse import Namespace
+from dataclasses import replace
 from importlib import import_module
 from typing import Final
 
+from rocketlens.cli.connection import OPTIONS, SWITCHES, Connection, chosen_context, connection_of
 from rocketlens.cli.mqadmin.commands import COMMANDS, Command
 from rocketlens.cli.mqadmin.form import LAYOUTS, Form, as_it_is
-from rocketlens.cli.mqadmin.options import COMMON, LAYOUT, Given, check_required, parse, usage
+from rocketlens.cli.mqadmin.options import (
+    COMMON,
+    Given,
+    Option,
+    check_required,
+    parse,
+    usage,
+)
+from rocketlens.cli.mqadmin.tools_file import tools_file_context
 from rocketlens.cli.output import printable
 from rocketlens.errors import BadInput
 from rocketlens.net.event_loop import run as run_loop
 
 _PURPOSE_COLUMN: Final = {"4.9": 20, "5.5": 35}
 NO_NAME_SERVER: Final = ("decodeMessageId",)
+NOWHERE: Final = Connection("127.0.0.1:9876")
+OURS: Final = (
+    Option("", "layout", "4.9 or 5.5", is_ours=True),
+    *(Option("", name, purpose, is_ours=True) for name, (_, purpose) in OPTIONS.items()),
+    *(
+        Option("", name, purpose, takes_value=False, is_ours=True)
+        for name, purpose in SWITCHES.items()
+    ),
+)
+"""Options that may stand behind the command as well as before it."""
 
 
 def run(arguments: Namespace) -> int:
@@ -33,7 +53,7 @@ def run(arguments: Namespace) -> int:
         return 0
     command = command_named(name)
     try:
-        given = parse((*COMMON, LAYOUT, *command.options), rest)
+        given = parse((*COMMON, *OURS, *command.options), rest)
         layout = _layout(given.text("layout") or arguments.layout)
         if "h" in given:
             sys.stdout.write(usage_of(command, layout))
@@ -43,21 +63,37 @@ def run(arguments: Namespace) -> int:
         raise BadInput(
             f"{command.name}: {error} (see rocketlens mqadmin help {command.name})"
         ) from error
-    run_loop(_call(command, given, layout))
+    connection = NOWHERE
+    if command.name not in NO_NAME_SERVER:
+        asked = _both(arguments, given)
+        context = chosen_context(asked, takes_store=False, last=tools_file_context())
+        connection = connection_of(context)
+    run_loop(_call(command, given.in_namespace(connection.namespace), layout, connection))
     return 0
 
 
-async def _call(command: Command, given: Given, layout: str) -> None:
+def _both(arguments: Namespace, given: Given) -> Namespace:
+    """Give the options of the connection, those behind the command before those in front of it."""
+    values = {**vars(arguments), "namesrv": given.text("n")}
+    for name in OPTIONS:
+        if name in given:
+            values[name.replace("-", "_")] = given.text(name)
+    for name in SWITCHES:
+        if name in given:
+            values[name] = True
+    return Namespace(**values)
+
+
+async def _call(command: Command, given: Given, layout: str, connection: Connection) -> None:
     # Late: the protocol costs a tenth of a second that help need not wait for.
     from rocketlens.cli.mqadmin.tool import Call, Tool
 
     function = getattr(import_module(command.module), command.function)
     form = Form(is_5=layout == "5.5", shown=_safe if sys.stdout.isatty() else as_it_is)
-    name_servers = given.text("n")
-    if name_servers is None and command.name in NO_NAME_SERVER:
-        name_servers = "127.0.0.1:9876"
-    async with Tool(name_servers) as tool:
-        await function(Call(given, form, tool))
+    # Names are full by now: with a namespace of its own the tool would show them cut.
+    connection = replace(connection, namespace="")
+    async with Tool(connection.name_servers, **connection.client_options) as tool:
+        await function(Call(given, form, tool, connection))
 
 
 def command_named(name: str) -> Command:

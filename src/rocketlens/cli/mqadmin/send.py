@@ -15,6 +15,11 @@ from rocketlens.errors import BadInput, RocketLensError, SendFailed
 GROUP: Final = "rocketlens_mqadmin"
 
 
+def _producer(call: Call) -> Producer:
+    connection = call.connection
+    return Producer(connection.name_servers, group=GROUP, **connection.client_options)
+
+
 async def send_message(call: Call) -> None:
     """Send one message."""
     given = call.given
@@ -29,7 +34,7 @@ async def send_message(call: Call) -> None:
     queue = None
     if "i" in given:
         queue = MessageQueue(topic, given.required("b"), given.number("i", 0, 0, 2**31 - 1))
-    async with Producer(call.tool.cluster.name_servers, group=GROUP) as producer:
+    async with _producer(call) as producer:
         result = await producer.send(message, queue=queue)
     call.print(send_row("#Broker Name", "#QID", "#Send Result", "#MsgId"))
     stored = result.message_queue
@@ -49,7 +54,7 @@ async def check_send_time(call: Call) -> None:
     call.print(send_row("#Broker Name", "#QID", "#Send Result", "#RT"))
     total_ms = 0
     failed: list[tuple[str, RocketLensError]] = []
-    async with Producer(call.tool.cluster.name_servers, group=GROUP) as producer:
+    async with _producer(call) as producer:
         queues = await producer.write_queues(topic)
         if not queues:
             raise BadInput(f"topic {topic} has no queue that can be written to")

@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from rocketlens import limits
+from rocketlens.cli.connection import Connection
 from rocketlens.cli.mqadmin.form import Form
 from rocketlens.cli.mqadmin.options import Given
 from rocketlens.client.admin import MQAdmin
 from rocketlens.client.cluster import Cluster, broker_error, failures
+from rocketlens.client.key_search import KeyQuestion
 from rocketlens.client.pull import NOTHING_HERE, TOOLS_GROUP
 from rocketlens.client.records import records_in
 from rocketlens.client.route import Broker, MessageQueue, Route
@@ -96,22 +98,29 @@ class Tool(MQAdmin):
         values = [each.value for each in answers if each.value is not None]
         return values, failures([each.coverage for each in answers])
 
+    async def view(self, topic: str, msg_id: str, cluster_name: str | None) -> Message:
+        """Give a message as `view_message` does; a unique key is looked for in one cluster."""
+        return await self._view_in_topic(topic, msg_id, cluster_name)
+
+    async def messages_of_unique_key(
+        self, topic: str, unique_key: str, begin: int, end: int, cluster_name: str | None
+    ) -> Answer:
+        """Give all messages of a unique key, or those in one cluster.
+
+        :raises TopicNotFound: when no broker has the topic, or none of the cluster.
+        """
+        wanted = Wanted(topic=topic, unique_key=unique_key, begin=begin, end=end)
+        return await self._query(KeyQuestion(topic, unique_key, wanted, None), cluster_name)
+
     async def messages_of_key(self, request: KeyRequest) -> tuple[list[Message], str]:
         """Give what brokers give at once for a key, and in one line what failed.
 
         A message that the index has several times under one hash comes as often, as the real
         tool prints it; one that has not the key asked for does not come.
 
-        :raises TopicNotFound: when no broker has the topic.
+        :raises TopicNotFound: when no broker has the topic, or none of the cluster.
         """
-        route = await self.route_data(request.topic)
-        known = await self.cluster.route(request.topic)
-        named = {
-            each.broker_name
-            for each in route.broker_datas
-            if request.cluster_name in {None, each.cluster}
-        }
-        brokers = [broker for name, broker in known.brokers.items() if name in named]
+        route = await self.cluster.route(request.topic)
         is_tag = request.index_type == "T"
         wanted = Wanted(
             topic=request.topic,
@@ -136,7 +145,7 @@ class Tool(MQAdmin):
                 raise broker_error(address, answer)
             return _messages(answer.body, wanted.matches)
 
-        found, failed = await self.ask_all(brokers, ask)
+        found, failed = await self.ask_all(route.brokers_in(request.cluster_name), ask)
         return [message for part in found for message in part], failed
 
     async def pull(
@@ -181,11 +190,12 @@ class Tool(MQAdmin):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One command as it was called: its options, its layout, whom to ask, where to print."""
+    """One command as it was called: options, layout, whom to ask and how, where to print."""
 
     given: Given
     form: Form
     tool: Tool
+    connection: Connection
 
     def print(self, text: str) -> None:
         """Print what the real tool prints, and nothing else."""

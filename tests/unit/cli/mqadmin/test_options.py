@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rocketlens.cli.mqadmin.commands import COMMANDS
 from rocketlens.cli.mqadmin.options import COMMON, check_required, parse
-from rocketlens.cli.mqadmin.run import command_named
+from rocketlens.cli.mqadmin.run import OURS, command_named
 from rocketlens.errors import BadInput
 
 OPTIONS = (*COMMON, *command_named("queryMsgByUniqueKey").options)
@@ -34,6 +34,24 @@ def test_a_long_name_may_be_cut_short_and_a_doubtful_one_is_refused():
     assert parse(OPTIONS, ["--top", "T", "--show"]).text("t") == "T"
     with pytest.raises(BadInput, match="Ambiguous option"):
         parse(OPTIONS, ["--c", "x"])
+
+
+def test_our_own_options_take_nothing_from_the_real_tools_command_lines():
+    options = (*OURS, *COMMON, *command_named("topicRoute").options)
+    found = parse(options, ["--l", "-tls", "--layout", "4.9", "--tls", "--context=prod"])
+    assert "l" in found
+    assert found.text("t") == "ls"
+    assert (found.text("layout"), found.text("context"), "tls" in found) == ("4.9", "prod", True)
+    for word in ("--lay", "--cont", "-context"):
+        with pytest.raises(BadInput, match="Unrecognized option"):
+            parse(options, [word, "x"])
+    with pytest.raises(BadInput, match="Missing argument for option: context"):
+        parse(options, ["--context", "--tls"])
+
+
+def test_topic_and_group_are_those_of_the_namespace():
+    found = parse(OPTIONS, ["-t", " Orders ", "-g", "%RETRY%g", "-i", "Orders"]).in_namespace("ns")
+    assert [found.text(letter) for letter in "tgi"] == ["ns%Orders", "%RETRY%ns%g", "Orders"]
 
 
 def test_flags_stand_together_with_an_option_that_takes_a_value():

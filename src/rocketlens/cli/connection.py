@@ -1,0 +1,186 @@
+"""How the commands that ask a cluster reach it: options, environment, named context, in this order.
+
+=====================================  ========================================================
+where to look is named by              then it is
+=====================================  ========================================================
+``--namesrv`` or ``--store``           that; a context only where ``--context`` asks for it
+``--context``                          the context's, whatever the environment says
+``ROCKETLENS_STORE``, ``NAMESRV_ADDR``  that; no context: its secrets are for its own cluster
+``ROCKETLENS_CONTEXT``, or the file's  the context's
+``default_context``
+=====================================  ========================================================
+"""
+
+import os
+import re
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketlens.cli.contexts import CONTEXT_VARIABLE, Context, default_context, named_context
+from rocketlens.errors import BadInput
+
+if TYPE_CHECKING:
+    # Late: the protocol and TLS cost time that a command over a store must not pay.
+    import ssl
+
+    from rocketlens.client.cluster import Credentials
+
+STORE_VARIABLE: Final = "ROCKETLENS_STORE"
+NAME_SERVER_VARIABLES: Final = ("NAMESRV_ADDR", "ROCKETMQ_NAMESRV_ADDR")
+ACCESS_KEY_VARIABLE: Final = "ROCKETLENS_ACCESS_KEY"
+SECRET_KEY_VARIABLE: Final = "ROCKETLENS_SECRET_KEY"  # noqa: S105 - a variable's name
+
+OPTIONS: Final[Mapping[str, tuple[str, str]]] = {
+    "context": (
+        "NAME",
+        f"a named context of the configuration file (default: ${CONTEXT_VARIABLE})",
+    ),
+    "namespace": ("NS", "the namespace of topics and groups"),
+    "access-key": (
+        "KEY",
+        f"who asks, where brokers want to know (default: ${ACCESS_KEY_VARIABLE})",
+    ),
+    "secret-key-file": (
+        "FILE",
+        f"holds the secret key (default: the text in ${SECRET_KEY_VARIABLE})",
+    ),
+    "ca": ("FILE", "use TLS, with servers whose certificates this one signed (PEM)"),
+    "cert": ("FILE", "our own certificate, for servers that want one (PEM)"),
+    "cert-key": ("FILE", "the key of --cert, where it is in another file (PEM)"),
+}
+"""Options with a value: its name and what it is."""
+SWITCHES: Final[Mapping[str, str]] = {
+    "tls": "use TLS",
+    "insecure": "use TLS with whoever answers, as RocketMQ's own clients do",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """What a client of a cluster is made with."""
+
+    name_servers: str
+    namespace: str = ""
+    credentials: "Credentials | None" = None
+    tls: "ssl.SSLContext | None" = None
+
+    @property
+    def client_options(self) -> dict[str, Any]:
+        """The keyword arguments of a `rocketlens.client.admin.ClusterClient`."""
+        return {
+            "namespace": self.namespace,
+            "credentials": self.credentials,
+            "tls": self.tls,
+        }
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the options of a connection, but for ``--namesrv``."""
+    group = parser.add_argument_group("the connection to a cluster")
+    for name, (metavar, purpose) in OPTIONS.items():
+        group.add_argument(f"--{name}", metavar=metavar, help=purpose)
+    for name, purpose in SWITCHES.items():
+        group.add_argument(f"--{name}", action="store_const", const=True, help=purpose)
+
+
+def chosen_context(
+    arguments: Namespace, *, takes_store: bool, last: Context | None = None
+) -> Context:
+    """Give where to look and as whom, of everything that may say it; ``last`` counts least.
+
+    :raises BadInput: for contradictions, and whatever is wrong with a named context.
+    """
+    options = _of_options(arguments)
+    if options.store is not None and options.namesrv is not None:
+        raise BadInput("--store reads a directory, --namesrv asks a cluster: give one of them")
+    environment = _of_environment(takes_store=takes_store)
+    if arguments.context is not None:
+        if options.store is not None:
+            raise BadInput("--store and --context both say where to look: give one of them")
+        named = options.over(named_context(arguments.context)).over(environment)
+    else:
+        named = options.over(environment)
+        if not named.has_place:
+            named = named.over(default_context())
+    if named.store is not None and not takes_store:
+        raise BadInput("this asks a cluster, but the context names a store")
+    return named if last is None else named.over(last)
+
+
+def connection_of(context: Context) -> Connection:
+    """Give the connection that a context describes; its files are read.
+
+    :raises BadInput: when it names no name server, or half of what belongs together.
+    :raises OSError: when a file cannot be read.
+    """
+    if context.namesrv is None:
+        raise BadInput(
+            "no name server is given: give --namesrv ADDR, such as 127.0.0.1:9876 (several with "
+            f"semicolons between), or --context NAME, or set {NAME_SERVER_VARIABLES[0]}"
+        )
+    return Connection(
+        context.namesrv,
+        _namespace(context.namespace or ""),
+        _credentials(context),
+        _tls(context),
+    )
+
+
+def name_servers_of_environment() -> str | None:
+    """Give the name servers that the environment names, None for none."""
+    return next(filter(None, map(os.environ.get, NAME_SERVER_VARIABLES)), None)
+
+
+def _of_options(arguments: Namespace) -> Context:
+    names = ("store", "namesrv", *(name.replace("-", "_") for name in (*OPTIONS, *SWITCHES)))
+    values = {name: getattr(arguments, name, None) for name in names if name != "context"}
+    return Context(**{name: value for name, value in values.items() if value != ""})
+
+
+def _of_environment(*, takes_store: bool) -> Context:
+    store = os.environ.get(STORE_VARIABLE) if takes_store else None
+    return Context(
+        store=store or None,
+        # There a store counts more.
+        namesrv=None if store else name_servers_of_environment(),
+        access_key=os.environ.get(ACCESS_KEY_VARIABLE),
+        secret_key=os.environ.get(SECRET_KEY_VARIABLE),
+    )
+
+
+def _namespace(text: str) -> str:
+    if text and not re.fullmatch(r"[\w-]{1,127}", text, re.ASCII):
+        raise BadInput(f"namespace {text[:60]!r}: letters, digits, _ and - only")
+    return text
+
+
+def _credentials(context: Context) -> "Credentials | None":
+    secret = context.secret()
+    if context.access_key is None and secret is None:
+        return None
+    if context.access_key is None or secret is None:
+        missing = "secret key" if secret is None else "access key"
+        raise BadInput(f"an access key and a secret key go together, and there is no {missing}")
+    from rocketlens.client.cluster import Credentials
+
+    return Credentials(context.access_key, secret)
+
+
+def _tls(context: Context) -> "ssl.SSLContext | None":
+    files = [context.ca, context.cert, context.cert_key]
+    wanted = context.tls
+    if wanted is None:
+        wanted = bool(context.insecure) or any(files)
+    if not wanted:
+        return None
+    if context.insecure and context.ca is not None:
+        raise BadInput("insecure takes any certificate, ca only some: give one of them")
+    if context.cert_key is not None and context.cert is None:
+        raise BadInput("a key of a certificate is given, but no certificate")
+    from rocketlens.net.tls import client_context
+
+    ca, certificate, key = (None if file is None else Path(file).expanduser() for file in files)
+    return client_context(ca=ca, certificate=certificate, key=key, verify=not context.insecure)

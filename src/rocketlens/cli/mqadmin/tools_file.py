@@ -1,0 +1,59 @@
+"""``$ROCKETMQ_HOME/conf/tools.yml``: as whom RocketMQ's own tool asks.
+
+::
+
+    accessKey: rocketmq2
+    secretKey: "12345678"
+
+Of YAML this takes what such a file needs: a scalar on the line of its key, in quotation marks or
+not, and comments. Source: ``AclUtils.getAclRPCHook``.
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from rocketlens.cli.contexts import LARGEST_FILE_BYTES, Context, warn_of_readers
+from rocketlens.errors import BadInput
+
+HOME_VARIABLE: Final = "ROCKETMQ_HOME"
+_LINE: Final = re.compile(
+    r"""(?P<name>accessKey|secretKey)\s*:(?=\s|$)\s*
+        (?: "(?P<double>[^"\\]*)" | '(?P<single>(?:[^']|'')*)'
+          | (?P<plain>[^"'\s\#&*!|>%@`](?:[^\#]|(?<=\S)\#)*?) )?
+        \s*(?:(?<=\s)\#.*)?$""",
+    re.VERBOSE,
+)
+
+
+def tools_file_context() -> Context:
+    """Give the keys of the file; nothing where there is no file, or no keys in it.
+
+    :raises BadInput: when a key's value is written in a way that this does not read.
+    :raises OSError: when it cannot be read.
+    """
+    home = os.environ.get(HOME_VARIABLE)
+    if not home:
+        return Context()
+    path = Path(home, "conf", "tools.yml")
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            text = file.read(LARGEST_FILE_BYTES).decode("utf-8", "replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return Context()
+    values: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.startswith(("accessKey", "secretKey")):
+            continue
+        found = _LINE.match(line)
+        if found is None:
+            # Not the line itself: it may hold the secret.
+            raise BadInput(f"{path}: line {number} is not understood: write NAME: VALUE")
+        value = found["double"] or (found["single"] or "").replace("''", "'") or found["plain"]
+        values[found["name"]] = value or ""
+    if not (values.get("accessKey", "").strip() and values.get("secretKey", "").strip()):
+        return Context()
+    warn_of_readers(mode, path)
+    return Context(access_key=values["accessKey"], secret_key=values["secretKey"])
