@@ -17,6 +17,7 @@ from rocketlens.errors import BadInput, MessageNotFound, RocketLensError
 from rocketlens.model.message import Message
 
 SHOWN_OF_UNIQUE_KEY: Final = 32
+LIGHT_PREFIX: Final = "%LMQ%"
 DASHES: Final = "-" * 56
 _PULLED_AT_ONCE: Final = 32
 _MOST_MESSAGES: Final = 2**31 - 1
@@ -35,7 +36,7 @@ async def by_id(call: Call) -> None:
     topic = given.text("t")
     for msg_id in ids:
         if topic:
-            message = await call.tool.view_message(topic, msg_id)
+            message = await call.tool.view(topic, msg_id, _cluster_name(call, topic))
         else:
             message = await call.tool.view_message(msg_id)
         await _print_with_offset_id(call, message)
@@ -60,7 +61,7 @@ async def by_key(call: Call) -> None:
         begin=given.number("b", 0, 0),
         end=given.number("e", limits.MAX_TIMESTAMP_MS, 0),
         last_key=given.text("l"),
-        cluster_name=given.text("c"),
+        cluster_name=_cluster_name(call, given.required("t")),
     )
     messages, failed = await call.tool.messages_of_key(request)
     if messages:
@@ -81,14 +82,14 @@ async def by_unique_key(call: Call) -> None:
     """
     given = call.given
     _refuse_actions(call)
-    _refuse(call, "c")
     topic, msg_id = given.required("t"), given.required("i")
+    cluster_name = _cluster_name(call, topic)
     if ("s" in given) != ("e" in given):
         raise BadInput("give both of -s and -e, or neither: then all times are searched")
     begin = given.number("s", 0, 0)
     end = given.number("e", limits.MAX_TIMESTAMP_MS, 0)
     tool = call.tool
-    answer = await tool.query_message_by_unique_key(topic, msg_id, None, begin, end)
+    answer = await tool.messages_of_unique_key(topic, msg_id, begin, end, cluster_name)
     messages = list(answer.messages)[:SHOWN_OF_UNIQUE_KEY]
     if not messages and offset_id_of(msg_id) is not None:
         messages = [await tool.view_message(topic, msg_id)]
@@ -195,6 +196,9 @@ def _refuse_actions(call: Call) -> None:
         raise BadInput("-s, sending a message again, is not possible yet")
 
 
-def _refuse(call: Call, letter: str) -> None:
-    if letter in call.given:
-        raise BadInput(f"-{letter} is not possible here: all brokers of the topic are asked")
+def _cluster_name(call: Call, topic: str) -> str | None:
+    """Give the cluster whose brokers are asked; None for all brokers of the topic."""
+    name = call.given.text("c")
+    if name and topic.startswith(LIGHT_PREFIX):
+        raise BadInput("-c, the parent of a light topic (%LMQ%...), is not possible here")
+    return name or None
