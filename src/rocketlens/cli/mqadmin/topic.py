@@ -133,7 +133,7 @@ async def update_topic(call: Call) -> None:
         await _set_order_conf(call, topic, list(masters), header.write_queue_nums)
     if address is not None:
         call.print(f"create topic to {address} success.\n")
-    call.print(f"{config_text(call, header)}\n")
+    call.print(config_text(call, header) + _line_end(call))
 
 
 async def _set_order_conf(call: Call, topic: str, names: list[str], count: int) -> None:
@@ -156,7 +156,14 @@ async def _set_order_conf(call: Call, topic: str, names: list[str], count: int) 
     for address in cluster.name_servers:
         await cluster.ask(address, PUT_KV_CONFIG, put)
     what = "broker" if "b" in call.given else "cluster"
-    call.print(f"set {what} orderConf. isOrder=true, orderConf=[{call.form.shown(said)}]\n")
+    call.print(
+        f"set {what} orderConf. isOrder=true, orderConf=[{call.form.shown(said)}]{_line_end(call)}"
+    )
+
+
+def _line_end(call: Call) -> str:
+    """Give what ends the lines that RocketMQ 4.9 forgot to end."""
+    return "\n" if call.form.is_5 else ""
 
 
 def config_text(call: Call, header: CreateTopicRequest) -> str:
