@@ -190,8 +190,10 @@ class UniqueKey:
             address_text(raw[:address_length]), *_UNIQUE_TAIL.unpack_from(raw, address_length)
         )
 
-    def nearly_time_ms(self, now_ms: int, zone: tzinfo = UTC) -> int:
+    def nearly_time_ms(self, now_ms: int, zone: tzinfo | None = UTC) -> int:
         """Guess when the key was made, in epoch milliseconds, as RocketMQ does.
+
+        ``zone`` None is this machine's, with its changes of clocks.
 
         The key counts from the start of a month without saying which, so this is the latest such
         time before ``now_ms`` in months of ``zone``. It is wrong for keys more than a month old,
@@ -211,7 +213,7 @@ def month_start_ms(now_ms: int, zone: tzinfo = UTC) -> int:
     return _epoch_ms(_month_of(now_ms, zone))
 
 
-def _month_of(now_ms: int, zone: tzinfo) -> datetime:
+def _month_of(now_ms: int, zone: tzinfo | None) -> datetime:
     now = datetime.fromtimestamp(now_ms / 1000, zone)
     return now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 

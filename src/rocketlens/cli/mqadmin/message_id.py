@@ -1,7 +1,9 @@
-"""decodeMessageId: what a unique key says of the producer that made it."""
+"""decodeMessageId: what a unique key says of the producer that made it.
+
+RocketMQ 4.9 and 5.5 still have the command's class, but no longer know its name.
+"""
 
 import time
-from datetime import datetime
 
 from rocketlens.cli.mqadmin.tool import Call
 from rocketlens.cli.times import time_text
@@ -25,7 +27,5 @@ def decoded(msg_id: str, now_ms: int) -> str:
     address = key.address
     if ":" in address:
         address = pack_address(address).hex(":", 2)
-    zone = datetime.now().astimezone().tzinfo
-    assert zone is not None  # noqa: S101 - astimezone() gives one
-    made = time_text(key.nearly_time_ms(now_ms, zone))
+    made = time_text(key.nearly_time_ms(now_ms, None))
     return f"ip={address}date={made.replace(' ', '#').replace('.', ':')}"
