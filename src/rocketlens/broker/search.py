@@ -4,37 +4,49 @@ A message is found as soon as its send is answered: each look-up first reads wha
 since the last one into memory (:mod:`rocketlens.store.tail`). Every hit is compared with its
 record before it is given out.
 
-The memory and the index files are used by one look-up at a time. A look-up that has little to read
-is done at once on the event loop; one that has much goes to a thread, and so do those that come
-while it runs.
+So that no look-up finds much to read, the log is read several times a second even if nobody asks,
+in steps of some milliseconds. What index files have come to cover is then dropped from memory.
+With no builder at all nothing is lost, and memory grows by 8 bytes for each key of a message, its
+unique key included: 200 MiB for 12 million messages with a key each.
+
+The memory and the index files are used by one look-up or step at a time. A look-up that has little
+to read is done at once on the event loop; one that has much goes to a thread, and so do those that
+come while it runs, or while a step does.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
 from rocketlens import limits
-from rocketlens.errors import IndexFileError, RecordError
+from rocketlens.errors import IndexFileError, RecordError, RocketLensError
 from rocketlens.formats.commitlog_record import Reason, Record
 from rocketlens.model.java import index_hash, string_hash
 from rocketlens.query.source import StoreSource
-from rocketlens.query.verify import Wanted
+from rocketlens.query.verify import SureMatch, Wanted
+from rocketlens.store.commitlog import SegmentLost
 from rocketlens.store.index_files import Hit, Rejected
 from rocketlens.store.message_store import MessageStore
-from rocketlens.store.tail import Tail
+from rocketlens.store.tail import Tail, load_kernels
 
 T = TypeVar("T")
 
-READ_AT_ONCE_BYTES: Final = 4 * 1024 * 1024
-"""Log up to this long is read into memory on the event loop: 2 ms."""
-REOPEN_ENTRIES: Final = 2_000_000
-"""With so many entries in memory, index files are opened anew if they grew, in the thread."""
+_log: Final = logging.getLogger("rocketlens.broker")
+
+STEP_BYTES: Final = 2 * 1024 * 1024
+"""Log that one step reads into memory: 2 ms."""
+READ_INTERVAL_S: Final = 0.25
+"""Seconds from one round of steps to the next."""
+REOPEN_ENTRIES: Final = 1_000_000
+"""With so many entries in memory, index files are opened anew once they cover half of them."""
 LARGEST_ANSWER_BYTES: Final = limits.FRAME_BYTES - 64 * 1024
 """Records of one answer together: they must fit a frame."""
 THREAD_NAME: Final = "rocketlens-search"
 _ENTRIES_READ: Final = 4096
+_ALL_BYTES: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +72,28 @@ class LiveSearch:
         self._clock: Final = clock
         self._source = StoreSource(store.layout.root)
         self._tail: Tail | None = None
-        self._reopen_above = REOPEN_ENTRIES
+        self._unread: list[tuple[int, int]] = []
+        """Stretches of log that index files leave out, apart from the one at its end."""
+        self._open_at = self._read_to = 0
+        """Where the stretch at the end begins, and how far of it is read."""
+        self._reopen_at = 0
         self._threads: Final = ThreadPoolExecutor(1, THREAD_NAME)
         self._in_thread = 0
-        self._read_to = 0
+        self._reader: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Open the index files and read the log that they lack, so that no query waits for it."""
-        await self._aside(self._read_new)
+        """Open the index files, and begin to read the log that they lack."""
+        await self._aside(self._open_files)
+        self._reader = asyncio.create_task(self._keep_reading())
 
     def by_key(self, query: Query) -> "Found | asyncio.Future[Found]":
         """Give the newest records that have a key or unique key of a topic."""
         if self._can_do_at_once():
-            return self._by_key(query)
+            try:
+                return self._by_key_once(query)
+            except Rejected as rejected:
+                self._source.reject_index_file(rejected)
+                self._open_files()
         return self._aside(lambda: self._by_key(query))
 
     def by_tag(self, query: Query) -> "asyncio.Future[Found]":
@@ -99,15 +120,19 @@ class LiveSearch:
 
     def close(self) -> None:
         """Wait for the look-up under way, if there is one, and unmap everything."""
+        if self._reader is not None:
+            self._reader.cancel()
         self._threads.shutdown(wait=True, cancel_futures=True)
         self._source.close()
 
     def _can_do_at_once(self) -> bool:
+        tail = self._tail
         return (
-            self._tail is not None
+            tail is not None
             and self._in_thread == 0
-            and self._store.end_offset - self._read_to <= READ_AT_ONCE_BYTES
-            and self._tail.entry_count <= self._reopen_above
+            and not self._unread
+            and not tail.reads_again
+            and self._store.end_offset - self._read_to <= tail.read_at_once_bytes
         )
 
     def _aside(self, work: Callable[[], T]) -> "asyncio.Future[T]":
@@ -120,71 +145,138 @@ class LiveSearch:
     def _came_back(self, _: object) -> None:
         self._in_thread -= 1
 
-    def _read_new(self) -> Tail:
-        """Read into memory what was appended since the last time, and no farther.
+    async def _keep_reading(self) -> None:
+        """Read what is appended, in steps between which look-ups have their turn."""
+        while True:
+            try:
+                if self._tail is not None and self._tail.should_load:
+                    await asyncio.to_thread(load_kernels)
+                while await self._aside(self._step):
+                    pass
+            except (OSError, RocketLensError) as error:
+                _log.warning("the log could not be read for look-ups: %s", error)
+            await asyncio.sleep(READ_INTERVAL_S)
+
+    def _step(self) -> bool:
+        """Read a little, and drop what index files cover; says whether there is more to read."""
+        self._drop_indexed()
+        self._read_some(STEP_BYTES)
+        tail = self._tail
+        if tail is not None:
+            tail.tidy()
+        return bool(self._unread) or self._store.end_offset > self._read_to
+
+    def _drop_indexed(self) -> None:
+        """Let index files answer for what they cover by now, and memory for the rest."""
+        tail, store = self._tail, self._store
+        if tail is None:
+            return
+        if store.min_offset > self._open_at:
+            self._open_at = min(store.min_offset, self._read_to)
+            tail.drop_below(self._open_at)
+        if tail.entry_count > REOPEN_ENTRIES and store.indexed_offset >= self._reopen_at:
+            self._source.close()
+            self._source = StoreSource(store.layout.root)
+            self._open_files()
+
+    def _open_files(self) -> Tail:
+        """Find what index files leave out; what was read of it is taken over."""
+        source, tail = self._source, self._tail
+        uncovered = source.index.uncovered()
+        open_at = uncovered[-1][0]
+        self._unread = [(start, stop) for start, stop in uncovered if stop is not None]
+        if tail is None:
+            tail = self._tail = Tail(source.log, source.knows)
+        else:
+            if open_at < self._open_at:
+                self._unread.append((open_at, self._open_at))
+            open_at = max(open_at, self._open_at)
+            tail.go_on_with(source.log, source.knows, open_at)
+        self._open_at = open_at
+        self._read_to = max(open_at, self._read_to)
+        indexed_offset = self._store.indexed_offset
+        self._reopen_at = indexed_offset + max(self._read_to - indexed_offset, 0) // 2
+        return tail
+
+    def _read_some(self, at_most_bytes: int) -> Tail:
+        """Read into memory what index files leave out, up to a number of bytes of it.
 
         The store says where its log ends. A reader that does not know looks behind the end for
         records after a gap, which takes a hundred times as long.
         """
         end = self._store.end_offset
-        tail = self._tail
-        if tail is not None and tail.entry_count > self._reopen_above:
-            self._reopen_above = 2 * tail.entry_count
-            if self._source.index.has_grown():
-                tail = None
-                self._source.close()
-                self._source = StoreSource(self._store.layout.root)
-                self._reopen_above = REOPEN_ENTRIES
         if end > self._source.log.max_offset:
             self._source.log.refresh()
-        if tail is None:
-            tail = Tail(self._source.log, self._source.knows)
-            uncovered = self._source.index.uncovered()
-            tail.cover((start, end if stop is None else stop) for start, stop in uncovered)
-        else:
-            tail.cover([(self._read_to, end)])
-        # Only who shows coverage needs them.
-        tail.ranges.clear()
-        tail.read_new()
-        self._tail, self._read_to = tail, end
+        tail = self._tail or self._open_files()
+        left = at_most_bytes
+        while self._unread and left > 0:
+            start, stop = self._unread[-1]
+            come_to = tail.read(start, min(stop, start + left))
+            left -= come_to - start
+            if come_to < stop:
+                self._unread[-1] = come_to, stop
+            else:
+                self._unread.pop()
+        if left > 0 and end > self._read_to:
+            self._read_to = tail.read(self._read_to, min(end, self._read_to + left))
         return tail
 
     def _by_key(self, query: Query) -> Found:
+        while True:
+            try:
+                return self._by_key_once(query)
+            except Rejected as rejected:
+                self._source.reject_index_file(rejected)
+                self._open_files()
+
+    def _by_key_once(self, query: Query) -> Found:
+        """Read all that is new, and search.
+
+        :raises Rejected: when an index file turns out to be damaged.
+        """
         wanted = query.wanted
         text = wanted.key if wanted.key is not None else wanted.unique_key
         hashes = {index_hash(f"{wanted.topic}#{text}")}
-        while True:
-            tail = self._read_new()
-            source = self._source
-            try:
-                candidates: dict[int, Hit | None] = dict.fromkeys(tail.find(hashes))
-                candidates.update((hit.physical_offset, hit) for hit in source.index.find(hashes))
-                found = self._verified(query, candidates)
-                if not found.places:
-                    source.index.count_slots()
-            except Rejected as rejected:
-                source.reject_index_file(rejected)
-                self._tail = None
-                continue
-            damage = tuple(map(str, tail.damage[: limits.DAMAGE_REPORTS]))
-            return Found(found.places, damage + found.failures)
+        tail, source = self._read_some(_ALL_BYTES), self._source
+        candidates: dict[int, Hit | None] = dict.fromkeys(tail.find(hashes))
+        candidates.update((hit.physical_offset, hit) for hit in source.index.find(hashes))
+        found = self._verified(query, candidates)
+        if not found.places:
+            source.index.count_slots()
+        damage = tuple(map(str, tail.damage[: limits.DAMAGE_REPORTS]))
+        return Found(found.places, damage + found.failures)
 
     def _verified(self, query: Query, candidates: dict[int, Hit | None]) -> Found:
         """Give the newest of the candidates that are answers, with the sizes they have."""
         places: list[tuple[int, int]] = []
         failures: list[str] = []
         left = LARGEST_ANSWER_BYTES
+        sure = SureMatch(query.wanted)
         for offset in sorted(candidates, reverse=True):
             if len(places) == query.max_num or left <= 0:
                 break
             if offset < self._store.min_offset:
                 continue
-            record = self._read(query.wanted, offset, candidates[offset], failures)
-            if record is not None:
-                left -= record.total_size
+            size = self._sure_size(sure, offset)
+            if not size:
+                record = self._read(query.wanted, offset, candidates[offset], failures)
+                size = record.total_size if record else 0
+            if size:
+                left -= size
                 if left >= 0 or not places:
-                    places.append((offset, record.total_size))
+                    places.append((offset, size))
         return Found(tuple(reversed(places)), tuple(failures))
+
+    def _sure_size(self, sure: SureMatch, offset: int) -> int:
+        """Give the size of a record that surely is an answer; 0 when it must be looked at."""
+        segment = self._source.log.segment_of(offset)
+        if segment is None:
+            return 0
+        try:
+            view = self._source.log.map(segment).view
+        except SegmentLost:
+            return 0
+        return sure.size_at(view, offset - segment.base_offset, offset)
 
     def _read(
         self, wanted: Wanted, offset: int, hit: Hit | None, failures: list[str]

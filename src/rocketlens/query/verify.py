@@ -1,11 +1,24 @@
 """Decides whether what a look-up led to is an answer."""
 
+import struct
+import zlib
 from dataclasses import dataclass
+from typing import Any, Final
 
 from rocketlens import limits
-from rocketlens.formats.commitlog_record import Record
+from rocketlens.formats.commitlog_record import (
+    CRC_MASK,
+    MAGIC_V1,
+    PROPERTIES_LENGTH,
+    SYS_FLAG_BORN_HOST_V6,
+    SYS_FLAG_STORE_HOST_V6,
+    Record,
+)
 from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8
+
+LONGEST_TOPIC_V1: Final = 127
+_LARGEST_PORT: Final = 0xFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +59,71 @@ class Wanted:
         return (
             self.unique_key is not None and properties.get(props.UNIQUE_KEY) == self.unique_key
         ) or (self.key is not None and self.key in props.split_keys(properties.get(props.KEYS)))
+
+
+class SureMatch:
+    """Recognizes the usual answer to a look-up by key, at a fifth of the cost of decoding it.
+
+    What it does not recognize may be an answer all the same: versions, hosts and properties out of
+    the ordinary are left to :func:`rocketlens.formats.commitlog_record.decode`.
+    """
+
+    _HEAD: Final = struct.Struct(">iiiiiqqiq4siq4siiqi")
+    """total_size .. body length of a record over IPv4."""
+    _CHECKSUM_NAME: Final = props.CRC32.encode()
+    _LIST_NAME: Final = props.KEYS.encode() + b"\x01"
+
+    def __init__(self, wanted: Wanted) -> None:
+        """Prepare for one look-up; one without a topic and a key recognizes nothing."""
+        self._wanted = wanted
+        topic = (wanted.topic or "").encode("utf-8", "replace")
+        self._topic = bytes([len(topic)]) + topic if 0 < len(topic) <= LONGEST_TOPIC_V1 else b""
+        named = ((props.KEYS, wanted.key), (props.UNIQUE_KEY, wanted.unique_key))
+        self._keys = [
+            (name.encode() + b"\x01", key.encode()) for name, key in named if key and key.isascii()
+        ]
+        if wanted.tags is not None:
+            self._keys = []
+
+    def size_at(self, view: memoryview, place: int, physical_offset: int) -> int:
+        """Give the size of the record at ``place`` of ``view`` if it is an answer; else 0."""
+        if not self._topic or place + self._HEAD.size > len(view):
+            return 0
+        head: tuple[Any, ...] = self._HEAD.unpack_from(view, place)
+        size, magic, body_crc, sys_flag, body_length = head[0], head[1], head[2], head[7], head[16]
+        body_at = place + self._HEAD.size
+        body_stop, stop = body_at + body_length, place + size
+        if (
+            magic != MAGIC_V1
+            or head[6] != physical_offset
+            or sys_flag & (SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6)
+            or not 0 <= head[10] <= _LARGEST_PORT
+            or not 0 <= head[13] <= _LARGEST_PORT
+            or not body_at <= body_stop < stop <= len(view)
+            or not self._wanted.is_in_time(head[11])
+            or not self._is_wanted(bytes(view[body_stop:stop]))
+            or (body_length and zlib.crc32(view[body_at:body_stop]) & CRC_MASK != body_crc)
+        ):
+            return 0
+        return int(size)
+
+    def _is_wanted(self, behind_body: bytes) -> bool:
+        """Look at topic and properties, with their lengths, which must fill what is behind."""
+        topic = self._topic
+        start = len(topic) + PROPERTIES_LENGTH.size
+        properties = behind_body[start:]
+        if (
+            not behind_body.startswith(topic)
+            or len(behind_body) < start
+            or PROPERTIES_LENGTH.unpack_from(behind_body, len(topic))[0] != len(properties)
+            or self._CHECKSUM_NAME in properties
+        ):
+            return False
+        for name, key in self._keys:
+            at = properties.find(name)
+            if at < 0 or properties.find(name, at + 1) >= 0 or (at and properties[at - 1] != 2):
+                continue
+            value = properties[at + len(name) :].partition(b"\x02")[0]
+            if key in (value.split(b" ") if name == self._LIST_NAME else (value,)):
+                return True
+        return False

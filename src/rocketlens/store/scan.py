@@ -15,6 +15,7 @@ from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import (
     SIZE_AND_MAGIC,
+    SMALLEST_RECORD,
     Reason,
     Record,
 )
@@ -102,11 +103,14 @@ class LogWalk:
 
     def chunks(self) -> Iterator[Chunk]:
         """Give the records as rows, found by the compiled scan. Some millions a second."""
+        if self.position >= self.stop or self.torn_at is not None:
+            return
         import numpy as np
 
         from rocketlens.formats import kernels
 
-        rows = np.empty(CHUNK_ROWS, dtype=kernels.RECORD_DTYPE)
+        row_count = min(CHUNK_ROWS, (self.stop - self.position) // SMALLEST_RECORD + 1)
+        rows = np.empty(row_count, dtype=kernels.RECORD_DTYPE)
         while (segment := self._segment()) is not None:
             mapped = self.log.map(segment)
             content = mapped.array()

@@ -5,17 +5,19 @@ damaged it can be all of the log. It holds one hash and one physical offset per 
 grows with the log: each look-up first reads what was added since the last.
 
 What is kept is bounded (:data:`rocketlens.limits.TAIL_ENTRIES`); log beyond that is read again by
-each look-up.
+each look-up. The first records are read without the compiled kernels, which take longer to load
+than to read some hundreds; once they are loaded, they read all but a handful.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Record
 from rocketlens.store.commitlog import CommitLog, SegmentLost
+from rocketlens.store.entry_runs import EntryRuns
 from rocketlens.store.index import index_hashes
 from rocketlens.store.resync import Confirm
 from rocketlens.store.scan import Chunk, Damage, LogWalk
@@ -24,42 +26,12 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-_SORT_AFTER_LOOK_UPS: Final = 4
-"""Entries are sorted once so many look-ups came: a single one is cheaper unsorted."""
-
-
-_MOST_INTERPRETED: Final = 300_000
-"""Hashes kept in a dictionary, at most: 200 bytes each, where a table has 12."""
-
-
-class _Part(NamedTuple):
-    """Entries of one stretch of the log: hashes and, beside them, physical offsets."""
-
-    hashes: "npt.NDArray[np.int32]"
-    offsets: "npt.NDArray[np.int64]"
-    is_sorted: bool = False
-
-    def find(self, wanted: "npt.NDArray[np.int32]") -> Iterator[int]:
-        """Give the offsets of the entries that have one of the wanted hashes."""
-        import numpy as np
-
-        if not self.is_sorted:
-            yield from self.offsets[np.isin(self.hashes, wanted)].tolist()
-            return
-        first = np.searchsorted(self.hashes, wanted, "left").tolist()
-        last = np.searchsorted(self.hashes, wanted, "right").tolist()
-        for begin, end in zip(first, last, strict=True):
-            yield from self.offsets[begin:end].tolist()
-
-
-def _merged(parts: list[_Part]) -> _Part:
-    """Give all entries of some parts as one sorted part."""
-    import numpy as np
-
-    hashes = np.concatenate([part.hashes for part in parts])
-    offsets = np.concatenate([part.offsets for part in parts])
-    order = np.argsort(hashes)
-    return _Part(hashes[order], offsets[order], is_sorted=True)
+_SHORT_BYTES: Final = 4096
+"""Log up to this long is read faster without the compiled kernels, though they are loaded."""
+_COMPILED_AT_ONCE_BYTES: Final = 2 * 1024 * 1024
+_INTERPRETED_AT_ONCE_BYTES: Final = 32 * 1024
+_MOST_IN_DICTIONARY: Final = 4096
+"""Hashes kept in a dictionary, once they can be packed: 200 bytes each there, and 8 when packed."""
 
 
 class Tail:
@@ -69,6 +41,9 @@ class Tail:
     ``last_timestamp_ms`` the newest store time among them.
     """
 
+    is_compiled: ClassVar[bool] = False
+    """Whether the kernels are loaded that it needs; never before it has much to read."""
+
     def __init__(self, log: CommitLog, confirm: Confirm) -> None:
         """Begin with no range."""
         self._log = log
@@ -77,10 +52,8 @@ class Tail:
         self._open_at: int | None = None
         self._seen_there: bytes | None = None
         self._few: defaultdict[int, list[int]] = defaultdict(list)
-        self._parts: list[_Part] = []
-        self._look_ups = 0
-        self._kept = 0
-        self._interpreted_bytes = 0
+        self._runs = EntryRuns()
+        self._interpreted_left = limits.INTERPRETED_SCAN_BYTES
         self._read_again: list[tuple[int, int]] = []
         self._topics: dict[int, str] = {}
         self.ranges: list[tuple[int, int | None]] = []
@@ -91,7 +64,24 @@ class Tail:
     @property
     def entry_count(self) -> int:
         """How many index entries the memory holds, about."""
-        return self._kept + len(self._few)
+        return self._runs.count + len(self._few)
+
+    @property
+    def should_load(self) -> bool:
+        """Whether it is time for :func:`load_kernels`, before a look-up has to wait for that."""
+        return not Tail.is_compiled and self._interpreted_left < limits.INTERPRETED_SCAN_BYTES // 2
+
+    @property
+    def reads_again(self) -> bool:
+        """Whether a look-up must read log, because there is too much to keep."""
+        return bool(self._read_again)
+
+    @property
+    def read_at_once_bytes(self) -> int:
+        """How much log is read in about 2 ms, kernels not loaded for it."""
+        if Tail.is_compiled:
+            return _COMPILED_AT_ONCE_BYTES
+        return min(self._interpreted_left, _INTERPRETED_AT_ONCE_BYTES)
 
     @property
     def topics(self) -> Collection[str]:
@@ -114,9 +104,6 @@ class Tail:
 
     def read_new(self) -> None:
         """Read all that was taken on or appended since the last call."""
-        self._interpreted_bytes = (
-            limits.INTERPRETED_SCAN_BYTES if len(self._few) < _MOST_INTERPRETED else 0
-        )
         while self._closed:
             self._read(LogWalk(self._log, *self._closed.pop(), confirm=self._confirm))
         if self._open_at is None or not self._has_grown():
@@ -127,37 +114,51 @@ class Tail:
         self._open_at, self.torn_at = walk.position, walk.torn_at
         self._seen_there = self._at_open_end()
 
+    def read(self, start: int, stop: int) -> int:
+        """Read the records that begin in ``[start, stop)``; gives where the last of them ends.
+
+        All of it must be written. Where it cannot be read to its end, the rest is damage.
+        """
+        walk = LogWalk(self._log, start, stop, confirm=self._confirm)
+        self._read(walk)
+        if walk.position >= stop:
+            return walk.position
+        self.damage.append(Damage(walk.position, stop, "no record could be found here"))
+        return stop
+
+    def go_on_with(self, log: CommitLog, confirm: Confirm, start: int) -> None:
+        """Read another view of the same log from now on; what is before ``start`` is dropped."""
+        self._log, self._confirm = log, confirm
+        self.drop_below(start)
+
+    def drop_below(self, physical_offset: int) -> None:
+        """Forget records that begin before an offset. O(entries of 4 GiB of log)."""
+        self._runs.drop_below(physical_offset)
+        few = ((key, [o for o in kept if o >= physical_offset]) for key, kept in self._few.items())
+        self._few = defaultdict(list, {key: kept for key, kept in few if kept})
+        self._read_again = [one for one in self._read_again if one[1] > physical_offset]
+        self.damage = [damage for damage in self.damage if damage.stop > physical_offset]
+
+    def tidy(self) -> None:
+        """Bring what is kept in order, so that no look-up has to."""
+        self._runs.tidy()
+
     def find(self, hashes: Collection[int]) -> set[int]:
         """Give the physical offsets of the entries with one of these hashes, in no order.
 
         They are candidates: other keys share a hash.
         """
         found = {offset for key_hash in hashes for offset in self._few.get(key_hash, ())}
-        if self._parts or self._read_again:
+        if self._runs.count or self._read_again:
             import numpy as np
 
-            self._look_ups += 1
-            if self._look_ups > _SORT_AFTER_LOOK_UPS:
-                self._sort()
-            wanted = np.array(sorted(hashes), dtype=np.int32)
-            for part in self._parts:
-                found.update(part.find(wanted))
+            wanted = np.array(sorted(hashes), dtype=np.uint64)
+            found.update(self._runs.find(wanted))
             for start, stop in self._read_again:
                 for chunk in LogWalk(self._log, start, stop, confirm=self._confirm).chunks():
-                    found.update(_Part(*_entries(chunk)).find(wanted))
+                    key_hashes, offsets = _entries(chunk)
+                    found.update(offsets[np.isin(key_hashes, wanted)].tolist())
         return found
-
-    def _sort(self) -> None:
-        """Sort what is not, and keep each part at least twice as long as the next."""
-        unsorted = [part for part in self._parts if not part.is_sorted]
-        if not unsorted:
-            return
-        self._parts = [part for part in self._parts if part.is_sorted]
-        self._parts.append(_merged(unsorted))
-        while len(self._parts) > 1 and len(self._parts[-2].hashes) < 2 * len(
-            self._parts[-1].hashes
-        ):
-            self._parts[-2:] = [_merged(self._parts[-2:])]
 
     def _has_grown(self) -> bool:
         """Say whether something was appended at the open end, or a record there became whole."""
@@ -184,15 +185,19 @@ class Tail:
             return str(error).encode()
 
     def _read(self, walk: LogWalk) -> None:
+        limit = self._interpreted_left
+        if Tail.is_compiled:
+            limit = _SHORT_BYTES if walk.stop - walk.position <= _SHORT_BYTES else 0
         start = walk.position
-        for record in walk.records() if self._interpreted_bytes > 0 else ():
+        for record in walk.records() if limit > 0 else ():
             self._add_record(record)
-            self._interpreted_bytes -= walk.position - start
-            start = walk.position
-            if self._interpreted_bytes <= 0:
+            if walk.position - start >= limit:
                 break
+        self._interpreted_left -= walk.position - start
         for chunk in walk.chunks() if walk.position < walk.stop else ():
             self._add_chunk(chunk, walk)
+        if len(self._few) > _MOST_IN_DICTIONARY and Tail.is_compiled:
+            self._pack()
         self.damage += walk.damage
 
     def _add_record(self, record: Record) -> None:
@@ -205,12 +210,20 @@ class Tail:
         rows = chunk.rows
         self.last_timestamp_ms = max(self.last_timestamp_ms, int(rows["store_timestamp_ms"].max()))
         chunk.learn_topics(self._topics)
-        if self._kept > limits.TAIL_ENTRIES:
+        if self._runs.count > limits.TAIL_ENTRIES:
             self._read_again.append((int(rows[0]["physical_offset"]), walk.position))
         else:
-            hashes, offsets = _entries(chunk)
-            self._kept += len(hashes)
-            self._parts.append(_Part(hashes, offsets))
+            self._runs.add(*_entries(chunk))
+        Tail.is_compiled = True
+
+    def _pack(self) -> None:
+        """Move what is in the dictionary to where it takes less memory."""
+        import numpy as np
+
+        pairs = [(offset, key) for key, offsets in self._few.items() for offset in offsets]
+        offsets, hashes = np.array(sorted(pairs), dtype=np.int64).T
+        self._runs.add(hashes.astype(np.int32), offsets)
+        self._few.clear()
 
 
 def _entries(chunk: Chunk) -> tuple["npt.NDArray[np.int32]", "npt.NDArray[np.int64]"]:
@@ -222,3 +235,15 @@ def _entries(chunk: Chunk) -> tuple["npt.NDArray[np.int32]", "npt.NDArray[np.int
     entries = kernels.EntryArrays.allocate(count)
     kernels.index_entries(content, base_offset, rows, entries, with_tags=False)
     return entries.hashes, entries.offsets
+
+
+def load_kernels() -> None:
+    """Load what a tail needs to read much log. Takes a second, in any thread."""
+    import numpy as np
+
+    from rocketlens.formats import kernels
+
+    content, rows = np.zeros(1, np.uint8), np.empty(1, kernels.RECORD_DTYPE)
+    kernels.scan_records(content, 0, 0, 1, rows)
+    _entries(Chunk(content, 0, rows[:0]))
+    Tail.is_compiled = True

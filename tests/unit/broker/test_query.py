@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from rocketlens.formats import commitlog_record
+from rocketlens.store.tail import Tail
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from tests.unit.broker.broker_world import NOW_MS, in_broker, properties_of, records_of, running
 
@@ -185,9 +186,10 @@ def test_messages_of_before_a_restart_are_found(tmp_path, is_killed):
     asyncio.run(main())
 
 
-def test_a_query_with_much_to_read_holds_up_nobody(tmp_path):
+def test_a_query_with_much_to_read_holds_up_nobody(tmp_path, monkeypatch):
+    monkeypatch.setattr(Tail, "read_at_once_bytes", -1)
+
     async def test(world):
-        world.core.search._reopen_above = -1
         await world.send(properties=properties_of(KEYS="k"))
         asked = [asyncio.ensure_future(world.query("k")) for _ in range(3)]
         assert (await world.send()).code == 0

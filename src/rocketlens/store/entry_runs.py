@@ -1,0 +1,126 @@
+"""Index entries in memory, many of them: 8 bytes each, in sorted runs.
+
+======  ============  =========================================================================
+bits    what          notes
+======  ============  =========================================================================
+63..32  key hash      0 .. 2**31 - 1, as in an index file
+31..0   place         physical offset less the begin of the run's window of 4 GiB
+======  ============  =========================================================================
+
+So a run is one array of numbers, sorted as they are; a look-up is two binary searches in each run.
+New entries make a run of their own. Runs of one window are merged while the older is less than
+twice as long as the newer, up to a length: a merge is a matter of 10 ms, and a look-up in 24
+million entries of some 15 runs.
+"""
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+WINDOW_BITS: Final = 32
+LONGEST_RUN: Final = 1 << 21
+"""Entries of a run that merging makes, at most: 16 MiB."""
+_SORT_AFTER_LOOK_UPS: Final = 4
+"""Entries are sorted once so many look-ups came: a single one is cheaper unsorted."""
+
+
+class _Run(NamedTuple):
+    """Packed entries of one window of the log."""
+
+    window: int
+    packed: "npt.NDArray[np.uint64]"
+    is_sorted: bool = False
+
+    def find(self, wanted: "npt.NDArray[np.uint64]") -> Iterator[int]:
+        """Give the physical offsets of the entries that have one of the wanted hashes."""
+        import numpy as np
+
+        shift, packed, base = np.uint64(WINDOW_BITS), self.packed, self.window << WINDOW_BITS
+        if self.is_sorted:
+            first = packed.searchsorted(wanted << shift).tolist()
+            last = packed.searchsorted((wanted + np.uint64(1)) << shift).tolist()
+            found = [
+                packed[begin:end] for begin, end in zip(first, last, strict=True) if end > begin
+            ]
+        else:
+            found = [packed[np.isin(packed >> shift, wanted)]]
+        for entries in found:
+            for place in entries.astype(np.uint32).tolist():
+                yield base + place
+
+
+class EntryRuns:
+    """Hashes and physical offsets. Not for several threads at once."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._runs: list[_Run] = []
+        self._look_ups = 0
+        self.count = 0
+        """How many entries there are."""
+
+    def add(self, hashes: "npt.NDArray[np.int32]", offsets: "npt.NDArray[np.int64]") -> None:
+        """Take on entries, whose offsets ascend."""
+        import numpy as np
+
+        windows = (offsets[[0, -1]] >> WINDOW_BITS).tolist() if len(offsets) else (0, -1)
+        start = 0
+        for window in range(windows[0], windows[1] + 1):
+            stop = int(np.searchsorted(offsets, (window + 1) << WINDOW_BITS))
+            if stop > start:
+                packed = hashes[start:stop].astype(np.uint64) << np.uint64(WINDOW_BITS)
+                packed |= (offsets[start:stop] - (window << WINDOW_BITS)).astype(np.uint64)
+                self._runs.append(_Run(window, packed))
+            start = stop
+        self.count += len(offsets)
+
+    def find(self, hashes: "npt.NDArray[np.uint64]") -> Iterator[int]:
+        """Give the offsets of all entries with one of the hashes, in no order."""
+        self._look_ups += 1
+        if self._look_ups > _SORT_AFTER_LOOK_UPS:
+            self.tidy()
+        for run in self._runs:
+            yield from run.find(hashes)
+
+    def tidy(self) -> None:
+        """Sort what is not, and merge short runs."""
+        import numpy as np
+
+        unsorted = [run for run in self._runs if not run.is_sorted]
+        if not unsorted:
+            return
+        self._runs = [run for run in self._runs if run.is_sorted]
+        for window, runs in groupby(unsorted, key=lambda run: run.window):
+            packed = np.concatenate([run.packed for run in runs])
+            packed.sort()
+            self._runs.append(_Run(window, packed, is_sorted=True))
+            while len(self._runs) > 1 and _are_to_merge(*self._runs[-2:]):
+                packed = np.concatenate([run.packed for run in self._runs[-2:]])
+                # Two sorted halves are merged by this sort, at a tenth of the cost of the other.
+                packed.sort(kind="stable")
+                self._runs[-2:] = [_Run(window, packed, is_sorted=True)]
+
+    def drop_below(self, physical_offset: int) -> None:
+        """Forget the entries of records before an offset. O(entries of that offset's window)."""
+        import numpy as np
+
+        window = physical_offset >> WINDOW_BITS
+        least = np.uint32(physical_offset & (1 << WINDOW_BITS) - 1)
+        kept = [run for run in self._runs if run.window >= window]
+        for place, run in enumerate(kept):
+            if run.window == window:
+                packed = run.packed[run.packed.astype(np.uint32) >= least]
+                kept[place] = run._replace(packed=packed)
+        self._runs = [run for run in kept if len(run.packed)]
+        self.count = sum(len(run.packed) for run in self._runs)
+
+
+def _are_to_merge(older: _Run, newer: _Run) -> bool:
+    lengths = len(older.packed), len(newer.packed)
+    return (
+        older.window == newer.window and lengths[0] < 2 * lengths[1] and sum(lengths) <= LONGEST_RUN
+    )

@@ -1,0 +1,208 @@
+"""Look-ups in memory: read while nobody asks, dropped once index files cover it."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from rocketlens.broker import search as module
+from rocketlens.broker.search import LiveSearch, Query
+from rocketlens.query.verify import Wanted
+from rocketlens.store.message_store import StoreOptions
+from rocketlens.store.tail import Tail, load_kernels
+from tests.unit.store.written_stores import SMALL, STORE_HOST, open_small, send_many
+
+NO_BUILDER = StoreOptions(STORE_HOST, build_index=False, threads=False)
+LARGE = SMALL.__class__(
+    mappedFileSizeCommitLog=1 << 20,
+    mappedFileSizeConsumeQueue=6000,
+    maxHashSlotNum=5000,
+    maxIndexNum=10_000,
+)
+
+
+@asynccontextmanager
+async def searching(path, **arguments):
+    """Open a store and a search of it, whose background does nothing by itself."""
+    store = open_small(path, **arguments)
+    search = LiveSearch(store, store._clock)
+    try:
+        await search.open()
+        search._reader.cancel()
+        yield store, search
+    finally:
+        search.close()
+        store.abandon()
+
+
+async def read_all(search):
+    """Do what the background does until there is no more."""
+    while await search._aside(search._step):
+        pass
+
+
+async def places(search, key):
+    """Give where the messages of a key are."""
+    found = search.by_key(Query(Wanted("Orders", key=key, unique_key=key), 64))
+    if asyncio.isfuture(found):
+        found = await found
+    assert not found.failures
+    return [offset for offset, _ in found.places]
+
+
+async def assert_found(search, sent, step=1):
+    """Look for messages, each ``step``-th of all."""
+    for number in range(0, len(sent), step):
+        assert await places(search, f"k{number}") == [sent[number].physical_offset]
+        assert await places(search, f"U{number:06}") == [sent[number].physical_offset]
+
+
+def test_without_any_builder_log_is_in_memory_before_anyone_asks(tmp_path):
+    async def test():
+        async with searching(tmp_path, config=LARGE, options=NO_BUILDER) as (store, search):
+            sent = send_many(store, 4000, body_bytes=300)
+            await read_all(search)
+            assert search._read_to == store.end_offset
+            assert search._can_do_at_once()
+            await assert_found(search, sent, 97)
+
+    asyncio.run(test())
+
+
+def test_no_step_reads_more_than_its_bound(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "STEP_BYTES", 10_000)
+
+    async def test():
+        async with searching(tmp_path, config=LARGE, options=NO_BUILDER) as (store, search):
+            sent = send_many(store, 300)
+            steps, before = 0, 0
+            while await search._aside(search._step):
+                steps += 1
+                assert 0 < search._read_to - before < 10_000 + sent[-1].store_size
+                before = search._read_to
+            assert steps >= store.end_offset // 10_500
+            await assert_found(search, sent)
+
+    asyncio.run(test())
+
+
+def test_a_look_up_between_two_steps_reads_the_rest(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "STEP_BYTES", 5_000)
+
+    async def test():
+        async with searching(tmp_path, options=NO_BUILDER) as (store, search):
+            sent = send_many(store, 200)
+            await search._aside(search._step)
+            assert search._read_to < store.end_offset
+            assert await places(search, "k199") == [sent[199].physical_offset]
+            assert await places(search, "all") == [one.physical_offset for one in sent[-64:]]
+
+    asyncio.run(test())
+
+
+def test_what_index_files_cover_is_dropped_from_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "REOPEN_ENTRIES", 100)
+
+    async def test():
+        async with searching(tmp_path) as (store, search):
+            sent = []
+            for _ in range(5):
+                sent += send_many(store, 100, first=len(sent))
+                await read_all(search)
+                store.flush()
+                while not store.build_index():
+                    pass
+                await read_all(search)
+                assert search._tail.entry_count <= 100
+                await assert_found(search, sent)
+
+    asyncio.run(test())
+
+
+def test_memory_answers_for_what_a_late_builder_has_not_reached(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "REOPEN_ENTRIES", 100)
+
+    async def test():
+        async with searching(tmp_path) as (store, search):
+            sent = send_many(store, 400)
+            await read_all(search)
+            store.flush()
+            most = search._tail.entry_count
+            while not store.build_index(at_most_bytes=10_000):
+                await read_all(search)
+                assert search._tail.entry_count <= most
+                await assert_found(search, sent, 21)
+            await read_all(search)
+            assert search._tail.entry_count <= 100
+            await assert_found(search, sent)
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("is_at_once", [True, False])
+def test_the_log_answers_for_an_index_file_that_is_damaged_while_it_is_used(
+    tmp_path, monkeypatch, is_at_once
+):
+    async def test():
+        with open_small(tmp_path, config=LARGE) as store:
+            sent = send_many(store, 300)
+        async with searching(tmp_path, config=LARGE) as (store, search):
+            if not is_at_once:
+                monkeypatch.setattr(Tail, "read_at_once_bytes", -1)
+            sent += send_many(store, 20, first=300)
+            file = search._source.index.sound[0]
+            with file.path.open("r+b") as damaged:
+                damaged.seek(file.geometry.entry_position(1))
+                damaged.write(b"\xff" * (20 * 600))
+            await assert_found(search, sent)
+
+    asyncio.run(test())
+
+
+def test_messages_that_the_cleaner_took_leave_memory_too(tmp_path):
+    async def test():
+        async with searching(tmp_path, options=NO_BUILDER) as (store, search):
+            sent = send_many(store, 300)
+            await read_all(search)
+            before = search._tail.entry_count
+            for segment in store._log.segments[:3]:
+                segment.path.unlink()
+            store._log.refresh()
+            search.segments_changed()
+            await read_all(search)
+            assert search._tail.entry_count < before
+            assert await places(search, "k0") == []
+            assert await places(search, "k299") == [sent[299].physical_offset]
+
+    asyncio.run(test())
+
+
+def test_the_background_reads_and_loads_what_it_needs_for_that(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "READ_INTERVAL_S", 0)
+    monkeypatch.setattr(Tail, "is_compiled", False)
+
+    async def test():
+        loop, loaded, read = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+        store = open_small(tmp_path, config=LARGE, options=NO_BUILDER)
+        search = LiveSearch(store, store._clock)
+
+        def load():
+            load_kernels()
+            loop.call_soon_threadsafe(loaded.set)
+
+        def step(original=search._step):
+            original()
+            if search._read_to == store.end_offset:
+                loop.call_soon_threadsafe(read.set)
+
+        monkeypatch.setattr(module, "load_kernels", load)
+        search._step = step
+        await search.open()
+        send_many(store, 600, body_bytes=300)
+        for event in (loaded, read):
+            await asyncio.wait_for(event.wait(), 60)
+        search.close()
+        store.abandon()
+
+    asyncio.run(test())
+    assert Tail.is_compiled

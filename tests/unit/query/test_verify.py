@@ -1,0 +1,108 @@
+"""What is recognized without decoding is an answer by the slow way, too."""
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from rocketlens.errors import RecordError
+from rocketlens.formats import commitlog_record
+from rocketlens.formats.commitlog_record import MAGIC_V1, MAGIC_V2, Record
+from rocketlens.model.message import Host
+from rocketlens.query.verify import SureMatch, Wanted
+
+V4, V6 = Host("10.0.0.1", 5555), Host("fd00::7", 5555)
+UNIQUE_KEY = "0A0000091F4018B4AAC2140DD5A20000"
+PROPERTIES = f"KEYS\x01k1 k2\x02UNIQ_KEY\x01{UNIQUE_KEY}\x02TAGS\x01TagA\x02"
+PLACE = 7
+
+
+def record_of(properties=PROPERTIES, body=b"body", magic=MAGIC_V1, born_host=V4, topic="Orders"):
+    record = Record(0, magic, 0, 1, 0, 5, 4096, 0, 1, born_host, 2, V4, 0, 0, body, topic, b"")
+    raw = properties if isinstance(properties, bytes) else properties.encode()
+    return commitlog_record.encode(
+        Record(*(getattr(record, name) for name in record.__slots__[:-1]), raw)
+    )
+
+
+def sure(content, wanted):
+    view = memoryview(bytes(PLACE) + content + bytes(9))
+    return SureMatch(wanted).size_at(view, PLACE, 4096)
+
+
+def decided(content, wanted):
+    """Decide the slow way; the size of an answer, else 0."""
+    try:
+        record = commitlog_record.decode(content + bytes(9), physical_offset=4096)
+    except RecordError:
+        return 0
+    return record.total_size if wanted.matches(record) else 0
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        Wanted("Orders", key="k1", unique_key="k1"),
+        Wanted("Orders", key="k2"),
+        Wanted("Orders", unique_key=UNIQUE_KEY),
+        Wanted("Orders", key=UNIQUE_KEY, unique_key=UNIQUE_KEY, begin=2, end=2),
+    ],
+)
+@pytest.mark.parametrize("body", [b"", b"body"])
+def test_the_usual_answer_is_recognized(wanted, body):
+    content = record_of(body=body)
+    assert sure(content, wanted) == decided(content, wanted) == len(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "wanted"),
+    [
+        (record_of(), Wanted("Order", key="k1")),
+        (record_of(topic="Order"), Wanted("Orders", key="k1")),
+        (record_of(), Wanted("Orders", key="k")),
+        (record_of(), Wanted("Orders", key="k1 k2", unique_key="x")),
+        (record_of(), Wanted("Orders", unique_key="k1")),
+        (record_of(), Wanted("Orders", key="k1", tags=frozenset({"TagB"}))),
+        (record_of(), Wanted("Orders", key="k1", begin=3)),
+        (record_of(), Wanted("Orders", key="k1", end=1)),
+        (record_of("KEYS\x01k1\x02KEYS\x01k2\x02"), Wanted("Orders", key="k1")),
+        (record_of("XKEYS\x01k1\x02"), Wanted("Orders", key="k1")),
+        (record_of("x\x01KEYS\x01k1\x02"), Wanted("Orders", key="k1")),
+        (record_of("KEYS\x01\x02"), Wanted("Orders", key="")),
+        (record_of(f"{PROPERTIES}__CRC32#\x010000000000\x02"), Wanted("Orders", key="k1")),
+    ],
+)
+def test_what_is_no_answer_is_not_recognized(content, wanted):
+    assert sure(content, wanted) == decided(content, wanted) == 0
+
+
+def test_the_unusual_is_left_to_the_slow_way():
+    wanted = Wanted("Orders", key="k1")
+    for content in (record_of(magic=MAGIC_V2), record_of(born_host=V6)):
+        assert not sure(content, wanted)
+        assert decided(content, wanted)
+    assert not sure(record_of("KEYS\x01ké\x02"), Wanted("Orders", key="ké"))
+    assert not sure(record_of(), Wanted(key="k1"))
+
+
+def test_a_flipped_byte_or_a_cut_never_makes_an_answer():
+    wanted = Wanted("Orders", key="k2", unique_key="k2", end=2**50)
+    content = record_of()
+    for place in range(len(content)):
+        for mask in (0x01, 0x80, 0xFF):
+            changed = bytearray(content)
+            changed[place] ^= mask
+            assert sure(bytes(changed), wanted) in {0, decided(bytes(changed), wanted)}
+        view = memoryview(bytes(PLACE) + content[:place])
+        assert not SureMatch(wanted).size_at(view, PLACE, 4096)
+
+
+TEXTS = st.text("KEYS\x01\x02k1 é", max_size=12)
+
+
+@given(st.lists(TEXTS, max_size=4).map("".join), TEXTS, st.binary(max_size=3))
+@example("KEYS\x01k1\x02", "k1", b"")
+@example("KEYS\x01k1\x02", "k1", b"\xff")
+def test_whatever_the_properties_are_both_ways_agree(properties, key, behind):
+    content = record_of(properties.encode() + behind)
+    for wanted in (Wanted("Orders", key=key), Wanted("Orders", key=key, unique_key=key)):
+        assert sure(content, wanted) in {0, decided(content, wanted)}
