@@ -72,7 +72,9 @@ def message_of(number):
 class Load:
     """Messages are numbered, and a number is given once; what is acknowledged is kept."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, queue=None):
+        """``queue``: where everything is sent; without it the producer chooses."""
+        self.queue = queue
         self.randomness = random.Random(seed)
         self.next_number = 0
         self.acknowledged: list[Acknowledged] = []
@@ -83,9 +85,9 @@ class Load:
         first, self.next_number = self.next_number, self.next_number + count
         messages = [message_of(first + n) for n in range(count)]
         if count == 1:
-            result = await producer.send(messages[0])
+            result = await producer.send(messages[0], queue=self.queue)
         else:
-            result = await producer.send_batch(messages)
+            result = await producer.send_batch(messages, queue=self.queue)
         if result.send_status is not SendStatus.SEND_OK:
             return
         self.acknowledged += [

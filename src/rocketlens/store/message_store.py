@@ -38,6 +38,7 @@ from rocketlens.store import cleaner, fs
 from rocketlens.store.append import DISK_FULL, Appended, Appender, Limits, Snapshot
 from rocketlens.store.commitlog import CommitLog
 from rocketlens.store.config import StoreConfig, parse_delay_levels
+from rocketlens.store.consumequeue import ConsumeQueues
 from rocketlens.store.flush import CHECKPOINT_THREAD, FLUSH_THREAD, FlushThread, GroupCommit, Waiter
 from rocketlens.store.fs import Disk
 from rocketlens.store.index_build import IndexBuilder
@@ -137,8 +138,18 @@ class MessageStore:
         self.recovered = Recovered()
         if log is not None:
             recovery = Recovery(layout, disk, log, appender)
-            self.recovered = recovery.run(read_state(layout), read_synced_offset(layout))
+            synced_offset = read_synced_offset(layout)
+            self.recovered = recovery.run(read_state(layout), synced_offset)
             log.close()
+            end_offset, notes = self.recovered.end_offset, self.recovered.notes
+            if synced_offset is not None and synced_offset > end_offset and not notes:
+                notes.append(
+                    "the log is not the one that was here before: it ends at physical offset "
+                    f"{end_offset}, and had been synced up to {synced_offset}"
+                )
+        else:
+            self._forget_queues()
+        self._tell()
         appender.last = self.recovered.last
         appender.start(self.recovered.base_offset, self.recovered.end_offset)
         self._synced = SyncedFile(layout, disk)
@@ -177,6 +188,34 @@ class MessageStore:
                     f"the size that the store was made with, not {size}"
                 )
         return log
+
+    def _forget_queues(self) -> None:
+        """Delete the queues of a log that is gone, as RocketMQ does: a new one begins at 0.
+
+        The index builder finds out by itself that its files are of another log.
+        """
+        layout, is_one = self.layout, False
+        for topic, queue_id in ConsumeQueues(layout.consume_queue).names():
+            directory = layout.consume_queue / topic / str(queue_id)
+            for entry in list(fs.entries(directory)):
+                self._disk.remove_file(Path(entry.path))
+                is_one = True
+            self._disk.sync_directory(directory)
+        if is_one:
+            self.recovered.notes.append(
+                "the log is not the one that was here before: it is gone, and its queues with it"
+            )
+
+    def _tell(self) -> None:
+        """Log what a person should know of what opening found."""
+        found, root = self.recovered, self.layout.root
+        for note in found.notes:
+            _log.warning("%s: %s", root, note)
+        if found.damage:
+            count, first = len(found.damage), found.damage[0]
+            _log.warning("%s: %d damaged places in the log stay, first %s", root, count, first)
+        if found.cut is not None:
+            _log.warning("%s: cut off the log's end: %s", root, found.cut)
 
     def _start_threads(self) -> None:
         self._flusher: FlushThread | None = None
