@@ -5,7 +5,7 @@ import random
 import struct
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rocketlens.broker.clients import ClientTable
 from rocketlens.broker.config import BrokerSettings
@@ -22,6 +22,9 @@ from rocketlens.store.fs import Disk
 from rocketlens.store.message_store import MessageStore
 from rocketlens.store.offsets import ConsumerOffsets, DelayOffsets
 from rocketlens.store.topics import GroupTable, TopicTable
+
+if TYPE_CHECKING:
+    from rocketlens.broker.index_process import IndexProcess
 
 _PORT: Final = struct.Struct(">i")
 
@@ -64,6 +67,8 @@ class BrokerCore:
         self.saver: Final = TableSaver()
         self.topics.save = lambda: self.saver.save(topics)
         self.groups.save = lambda: self.saver.save(groups)
+        self.index_process: IndexProcess | None = None
+        """Who builds index files, where the broker does not do that itself."""
         self.clients: Final = ClientTable(clock)
         self.figures: Final = Figures(clock)
         self.search: Final = LiveSearch(store, clock)

@@ -34,7 +34,13 @@ class RuntimeProcessor:
 
     def runtime(self, _: RemotingCommand, __: Channel) -> Response:
         """Give the table."""
-        table = {**self._service(), **self._counts(), **self._log(), **self._delays()}
+        table = {
+            **self._service(),
+            **self._counts(),
+            **self._log(),
+            **self._index(),
+            **self._delays(),
+        }
         return Response(body=schema.write(KvTable(table=dict(sorted(table.items())))))
 
     def _service(self) -> dict[str, str]:
@@ -90,10 +96,22 @@ class RuntimeProcessor:
             "consumeQueueDiskRatio": ratio,
             "dispatchMaxBuffer": "0",
             "dispatchBehindBytes": "0",
-            "indexBehindBytes": str(max(store.end_offset - store.indexed_offset, 0)),
             "remainHowManyDataToFlush": _size(
                 max(store.end_offset - store.group_commit.flushed_offset, 0)
             ),
+        }
+
+    def _index(self) -> dict[str, str]:
+        """Give who builds index files, and how far they are. Ours, but for ``indexBehindBytes``."""
+        store = self.core.store
+        indexed = store.indexed_offset
+        process = self.core.index_process
+        builder = "inline" if store.options.build_index else "none"
+        return {
+            "indexBuilder": builder if process is None else f"spark, {process.state}",
+            "indexBuilderFailures": "0" if process is None else str(process.failures),
+            "indexSafeOffset": str(indexed),
+            "indexBehindBytes": str(max(store.end_offset - indexed, 0)),
         }
 
     def _delays(self) -> dict[str, str]:

@@ -17,13 +17,14 @@ import logging
 import random
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, Self
 
 from rocketlens.broker.client import ClientProcessor
 from rocketlens.broker.config import VIP_DISTANCE, BrokerSettings
 from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.index_process import IndexProcess
 from rocketlens.broker.offset import OffsetProcessor
 from rocketlens.broker.pull import PullProcessor
 from rocketlens.broker.query import QueryProcessor
@@ -62,21 +63,25 @@ class BrokerService:
         *,
         tls: ServerTls | None = None,
         build_index: bool = True,
+        index_command: Sequence[str] = (),
         clock: Callable[[], int] = system_clock,
         chance: random.Random | None = None,
         disk: Disk | None = None,
     ) -> None:
         """Prepare; nothing is opened yet.
 
-        ``build_index`` False leaves index files to others. ``disk``: what tables are written to.
+        ``build_index`` False leaves index files to others; ``index_command`` is a program that
+        builds them instead, see :mod:`rocketlens.broker.index_process`. ``disk``: what tables are
+        written to.
         """
         self.settings: Final = settings
-        self._build_index: Final = build_index
+        self._build_index: Final = build_index and not index_command
+        self._index: Final = IndexProcess(index_command) if index_command else None
         self._clock: Final = clock
         self._chance: Final = chance or random.Random()  # noqa: S311 - chooses queues
         self._handlers: Final[dict[int, Handler]] = {}
         self._disk: Final = disk or Disk()
-        self._tls: Final = tls
+        self._tls: Final = settings.tls.server if tls is None else tls
         self._core: BrokerCore | None = None
         self._server: RemotingServer | None = None
         self._registrar: Registrar | None = None
@@ -114,6 +119,9 @@ class BrokerService:
             await self.stop()
             raise
         core = self.core
+        if self._index is not None:
+            core.index_process = self._index
+            self._index.start()
         self._every(SAMPLE_INTERVAL_S, core.figures.sample)
         self._every(SCHEDULE_INTERVAL_S, self._deliver)
         self._every(core.config.flushConsumerOffsetInterval / 1000, self._save)
@@ -135,10 +143,14 @@ class BrokerService:
         if self._server is not None:
             await self._server.stop()
             self._server = None
+        if self._index is not None:
+            await self._index.stop()
         core, self._core = self._core, None
         if core is not None:
             core.search.close()
             core.saver.close(core.tables)
+            if self._index is not None:
+                core.store.take_index_over()
             core.store.close()
 
     async def abandon(self) -> None:
@@ -149,6 +161,8 @@ class BrokerService:
         if self._server is not None:
             await self._server.stop(0)
             self._server = None
+        if self._index is not None:
+            await self._index.stop()
         core, self._core = self._core, None
         if core is not None:
             core.saver.close()
@@ -239,13 +253,14 @@ async def run(
     ready: Callable[[str], None] | None = None,
     stop: asyncio.Event | None = None,
     build_index: bool = True,
+    index_command: Sequence[str] = (),
 ) -> None:
     """Run a broker until SIGTERM, SIGINT or ``stop``; ``ready`` hears its address once it serves.
 
     Raises what :meth:`BrokerService.start` does.
     """
     ended = stop or asyncio.Event()
-    service = BrokerService(settings, build_index=build_index)
+    service = BrokerService(settings, build_index=build_index, index_command=index_command)
     loop = asyncio.get_running_loop()
     # Outside the main thread there are no signals to handle.
     with suppress(ValueError, RuntimeError, NotImplementedError):

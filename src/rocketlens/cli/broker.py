@@ -6,7 +6,7 @@ from typing import Final
 from rocketlens.broker.config import parse_settings
 from rocketlens.broker.service import run as run_broker
 from rocketlens.cli.connection import name_servers_of_environment
-from rocketlens.cli.servers import configuration_text, log_to_stderr
+from rocketlens.cli.servers import configuration_text, index_command, log_to_stderr
 from rocketlens.client.name_servers import name_server_addresses
 from rocketlens.net.event_loop import run as run_loop
 
@@ -21,7 +21,8 @@ def run(arguments: Namespace) -> int:
     # None is an error: a broker that no client finds is of no use.
     addresses = name_server_addresses(given)
     settings = settings.with_broker(namesrvAddr=";".join(addresses))
-    run_loop(run_broker(settings, ready=_say_ready))
+    builder = index_command(arguments, settings)
+    run_loop(run_broker(settings, ready=_say_ready, index_command=builder))
     return _DONE
 
 

@@ -25,6 +25,7 @@ _HEALTHY, _ILL = 0, 1
 _MOST_DAMAGED: Final = 10
 _LEAST_FREE_BYTES: Final = 1 << 30
 _LONG_TAIL_SECONDS: Final = 2.0
+_LONG_LAG_BYTES: Final = 1 << 30
 
 
 class Check(NamedTuple):
@@ -158,6 +159,7 @@ def store_checks(store: Path) -> Iterator[Check]:
     try:
         yield _owner(store)
         yield from _index(source)
+        yield from _builder(store)
         yield _free_space("disk", store, wanted_bytes=max(_LEAST_FREE_BYTES, log_bytes // 2))
     except OSError as error:
         yield Check(_FAIL, "store", f"{error.filename or store}: {error.strerror or error}")
@@ -179,6 +181,28 @@ def _owner(store: Path) -> Check:
         )
         return Check(_WARN, "owner", detail)
     return Check(_OK, "owner", "no broker runs, and the last one closed the store")
+
+
+def _builder(store: Path) -> Iterator[Check]:
+    """Tell how far a RocketLens broker's index is behind its log, and whether a builder runs."""
+    from rocketlens.store.index_state import safe_offset_of
+    from rocketlens.store.layout import INDEX_LOCK, StoreLayout
+    from rocketlens.store.lock import is_locked
+    from rocketlens.store.state import read_synced_offset
+
+    layout = StoreLayout(store)
+    synced = read_synced_offset(layout)
+    if synced is None:
+        return
+    safe = safe_offset_of(layout)
+    runs = is_locked(layout.own, INDEX_LOCK)
+    behind = max(synced - safe, 0)
+    detail = (
+        f"{'runs' if runs else 'does not run'}; index files are synced up to physical offset "
+        f"{safe}, {size_text(behind)} behind the log"
+    )
+    is_late = behind > _LONG_LAG_BYTES or (behind > 0 and not runs)
+    yield Check(_WARN if is_late else _OK, "index builder", detail)
 
 
 def _index(source: "StoreSource") -> Iterator[Check]:

@@ -48,6 +48,7 @@ _COMMANDS: Final = {
     "find": "rocketlens.cli.find",
     "show": "rocketlens.cli.show",
     "index build": "rocketlens.cli.index_build",
+    "index follow": "rocketlens.cli.index_follow",
     "index verify": "rocketlens.cli.index_verify",
     "doctor": "rocketlens.cli.doctor",
     "demo": "rocketlens.cli.demo",
@@ -184,6 +185,9 @@ def build_parser() -> ArgumentParser:
     _add_index_build(
         _command(index_commands, "build", "build index files, and consume queues, from the log")
     )
+    _add_index_follow(
+        _command(index_commands, "follow", "build index files while a RocketLens broker runs")
+    )
     _add_index_verify(
         _command(index_commands, "verify", "say whether log, consume queues and index agree")
     )
@@ -290,16 +294,7 @@ def _add_index_build(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--out", metavar="DIR", help="write index/ and consumequeue/ here, not into the store"
     )
-    parser.add_argument("--slots", metavar="N", type=_positive, help="hash slots per index file")
-    parser.add_argument(
-        "--entries", metavar="N", type=_positive, help="entries per index file (maxIndexNum)"
-    )
-    parser.add_argument(
-        "--tag-index",
-        action=BooleanOptionalAction,
-        default=None,
-        help="with or without entries for tags, which RocketMQ writes since 5.5",
-    )
+    _add_geometry(parser)
     parser.add_argument("--queues", action="store_true", help="rebuild the consume queues, too")
     parser.add_argument(
         "--queue-file-size", metavar="BYTES", type=_positive, help="size of consume queue files"
@@ -310,6 +305,35 @@ def _add_index_build(parser: ArgumentParser) -> None:
         help='the broker\'s messageDelayLevel, for example "1s 5s 10s", if not the default',
     )
     _add_master(parser)
+
+
+def _add_index_follow(parser: ArgumentParser) -> None:
+    parser.epilog = (
+        "`rocketlens serve` runs this itself. It goes on where the last builder ended, gives way\n"
+        "to other programs of the machine, and ends with SIGTERM. What it has not indexed yet is\n"
+        "found all the same."
+    )
+    _add_store(parser)
+    _add_geometry(parser)
+    parser.add_argument(
+        "--until-stdin-ends", action="store_true", help="end when standard input does, too"
+    )
+    _add_master(parser)
+
+
+def _add_geometry(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--slots", metavar="N", type=_positive, help="hash slots per index file (maxHashSlotNum)"
+    )
+    parser.add_argument(
+        "--entries", metavar="N", type=_positive, help="entries per index file (maxIndexNum)"
+    )
+    parser.add_argument(
+        "--tag-index",
+        action=BooleanOptionalAction,
+        default=None,
+        help="with or without entries for tags, which RocketMQ writes since 5.5",
+    )
 
 
 def _add_index_verify(parser: ArgumentParser) -> None:
@@ -355,13 +379,7 @@ def _add_serve(parser: ArgumentParser) -> None:
         help="default: listenPort of broker.conf, else 10911; 0: any. The port two below is taken, "
         "too",
     )
-    parser.add_argument(
-        "--index-builder",
-        choices=("auto", "inline"),
-        default="auto",
-        help="who builds index files: the broker itself (inline). auto is the same for now: there "
-        "is no Spark builder for a running broker yet",
-    )
+    _add_index_builder(parser, "auto")
     _add_configuration(parser, "broker.conf")
 
 
@@ -372,7 +390,21 @@ def _add_namesrv(parser: ArgumentParser) -> None:
     _add_configuration(parser, "namesrv.conf")
 
 
+def _add_index_builder(parser: ArgumentParser, default: str) -> None:
+    parser.add_argument(
+        "--index-builder",
+        choices=("auto", "spark", "inline"),
+        default=default,
+        help="who builds index files: Spark, in a process of its own, or the broker itself "
+        f"(inline); auto is Spark where a JDK and PySpark are (default: {default})",
+    )
+    parser.add_argument(
+        "--master", metavar="M", default="local[*]", help="Spark's master (default: local[*])"
+    )
+
+
 def _add_broker(parser: ArgumentParser) -> None:
+    _add_index_builder(parser, "inline")
     _add_configuration(parser, "broker.conf")
     parser.add_argument(
         "-n",

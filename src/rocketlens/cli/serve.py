@@ -1,13 +1,14 @@
 """``rocketlens serve``: a name server and a broker in one process."""
 
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from rocketlens.broker.config import VIP_DISTANCE, BrokerSettings, parse_settings
 from rocketlens.broker.service import BrokerService
 from rocketlens.cli.output import printable
-from rocketlens.cli.servers import configuration_text, end_on_signals, log_to_stderr
+from rocketlens.cli.servers import configuration_text, end_on_signals, index_command, log_to_stderr
 from rocketlens.errors import BadInput
 from rocketlens.model.message import Host
 from rocketlens.namesrv.service import DEFAULT_PORT, NameServer, NameServerConfig
@@ -33,12 +34,15 @@ def run(arguments: Namespace) -> int:
         host=settings.broker.listen_address,
         port=port,
         kv_config_path=home / _KV_CONFIG,
+        tls=settings.tls.server,
     )
-    run_loop(_serve(names, settings))
+    run_loop(_serve(names, settings, index_command(arguments, settings)))
     return _DONE
 
 
-async def _serve(names: NameServerConfig, settings: BrokerSettings) -> None:
+async def _serve(
+    names: NameServerConfig, settings: BrokerSettings, index_builder: Sequence[str]
+) -> None:
     # Before anything is opened: a signal that comes meanwhile stops it cleanly, too.
     ended = end_on_signals()
     name_server = NameServer(names)
@@ -48,7 +52,7 @@ async def _serve(names: NameServerConfig, settings: BrokerSettings) -> None:
         others = settings.broker.namesrv_addresses
         registered = ";".join(dict.fromkeys((str(bound), *others)))
         settings = settings.with_broker(namesrvAddr=registered)
-        async with BrokerService(settings) as broker:
+        async with BrokerService(settings, index_command=index_builder) as broker:
             _say_ready(bound, broker.core.store.options.store_host, settings)
             await ended.wait()
     finally:

@@ -3,10 +3,14 @@
 import asyncio
 import logging
 import signal
+import sys
+from argparse import Namespace
 from contextlib import suppress
 from pathlib import Path
 
-from rocketlens.errors import BadInput
+from rocketlens.broker.config import BrokerSettings
+from rocketlens.cli.output import note
+from rocketlens.errors import BadInput, SparkUnavailable
 
 LARGEST_FILE_BYTES = 1024 * 1024
 
@@ -29,6 +33,31 @@ def configuration_text(file: str | None) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise BadInput(f"{file} is not UTF-8 ({error.reason} at byte {error.start})") from None
+
+
+def index_command(arguments: Namespace, settings: BrokerSettings) -> tuple[str, ...]:
+    """Give the program that builds index files beside a broker; none when the broker builds them.
+
+    :raises SparkUnavailable: when Spark was asked for and cannot be had, saying what to install.
+    """
+    from rocketlens.pipeline.session import check_available
+
+    if arguments.index_builder == "inline" or not settings.store.messageIndexEnable:
+        return ()
+    try:
+        check_available()
+    except SparkUnavailable as error:
+        if arguments.index_builder == "spark":
+            raise
+        note(f"the broker itself builds index files: {error}")
+        return ()
+    geometry = settings.store.geometry
+    return (
+        *(sys.executable, "-P", "-m", "rocketlens.cli.main", "index", "follow"),
+        *("--store", str(settings.store_path), "--master", arguments.master),
+        *("--slots", str(geometry.slot_count), "--entries", str(geometry.entry_count)),
+        "--until-stdin-ends",
+    )
 
 
 def log_to_stderr() -> None:

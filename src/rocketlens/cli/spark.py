@@ -18,8 +18,10 @@ _open: "list[SparkSession]" = []
 
 
 @contextmanager
-def session(master: str) -> "Iterator[SparkSession]":
+def session(master: str, *, memory: str = "2g") -> "Iterator[SparkSession]":
     """Give a Spark session that ends with the outermost of such blocks.
+
+    ``memory`` is the JVM's heap, as :func:`rocketlens.pipeline.session.start` takes it.
 
     :raises SparkUnavailable: when it can't be had, saying what to install.
     """
@@ -30,7 +32,7 @@ def session(master: str) -> "Iterator[SparkSession]":
 
     check_available()
     say(f"starting Spark on {master} ...")
-    spark = start(master)
+    spark = start(master, memory=memory)
     _open.append(spark)
     try:
         yield spark

@@ -21,6 +21,8 @@ table                 ``messages``, or ``damage``: what could not be read, see b
 filterPushdown        ``true``: prune by the query's own filters, see below
 ====================  ===========================================================================
 
+``spark.readStream`` gives the messages as they are appended: :mod:`rocketlens.pipeline.stream`.
+
 **What cannot be read is left out, never an error, and never silent:** the same read with
 ``table=damage`` gives a row for each place of the log without a readable record, each record whose
 body does not have its checksum (both are missing from ``messages``), and each body that can't be
@@ -56,8 +58,10 @@ from pyspark.sql.datasource import (
 )
 
 from rocketlens.errors import BadInput
+from rocketlens.pipeline.index_entries import INDEX_ENTRY_COLUMNS
 
 if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
 
     from rocketlens.pipeline.columns import Place
@@ -76,6 +80,7 @@ _NUMBERS: Final = (
     "queue_id",
     "queue_offset",
 )
+TABLES: Final = ("messages", "damage", "index_entries")
 DAMAGE_COLUMNS: Final = "physical_offset bigint, length bigint, reason string"
 
 
@@ -128,27 +133,38 @@ class RocketMQDataSource(DataSource):
         """Give the columns of the table asked for."""
         from rocketlens.pipeline.columns import COLUMNS
 
-        if _choice(self.options, "table", ("messages", "damage")) == "damage":
+        table = choice_option(self.options, "table", TABLES)
+        if table == "damage":
             return DAMAGE_COLUMNS
+        if table == "index_entries":
+            return INDEX_ENTRY_COLUMNS
         return ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
 
     def reader(self, schema: "StructType") -> "RocketMQReader":  # noqa: ARG002 - it is ours
         """Give the reader; one that takes filters only where Spark would not refuse it."""
         pushing = PUSHING_WORKER in sys.modules
-        if pushing and _flag(self.options, "filterPushdown", default=False):
+        if pushing and flag_option(self.options, "filterPushdown", default=False):
             return PushingReader(self.options)
         return RocketMQReader(self.options)
+
+    def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: ARG002, N802
+        """Give the reader of a stream. Spark's name."""
+        from rocketlens.pipeline.stream import RocketMQStreamReader
+
+        return RocketMQStreamReader(self.options)
 
 
 class Share(NamedTuple):
     """The work of one task. ``places``: damage that was seen when planning.
 
     ``ends_log``: zeros at the end of the range are the log's end, not records that are missing.
+    ``walk_from``: a position at or before its start at which a record is known to begin.
     """
 
     log_range: "LogRange | None"
     ends_log: bool = True
     places: "tuple[Place, ...]" = ()
+    walk_from: int = 0
 
 
 class SharePartition(InputPartition):
@@ -170,24 +186,27 @@ class RocketMQReader(DataSourceReader):
         self.store = options.get("store") or options.get("path") or ""
         if not self.store:
             raise BadInput('say which store to read: .option("store", DIRECTORY)')
-        self.is_damage = _choice(options, "table", ("messages", "damage")) == "damage"
-        self.with_body = _flag(options, "body", default=True)
-        self.check_crc = _flag(options, "checkCrc", default=True)
-        self.min_partitions = _number(options, "minPartitions", 1)
-        self.partition_bytes = _number(options, "maxPartitionBytes", PARTITION_BYTES)
+        table = choice_option(options, "table", TABLES)
+        if table == "index_entries":
+            raise BadInput("the table index_entries is for streams: use readStream")
+        self.is_damage = table == "damage"
+        self.with_body = flag_option(options, "body", default=True)
+        self.check_crc = flag_option(options, "checkCrc", default=True)
+        self.min_partitions = number_option(options, "minPartitions", 1)
+        self.partition_bytes = number_option(options, "maxPartitionBytes", PARTITION_BYTES)
         wanted = Wanted()
         topics = options.get("topic")
         if topics is not None:
             wanted = wanted.of_topics(name.strip() for name in topics.split(","))
         wanted = wanted.within(
             "store_timestamp_ms",
-            _number(options, "startingTimestamp", _INT64[0], _INT64[0]),
-            _number(options, "endingTimestamp", _INT64[1], _INT64[0]),
+            number_option(options, "startingTimestamp", _INT64[0], _INT64[0]),
+            number_option(options, "endingTimestamp", _INT64[1], _INT64[0]),
         )
         self.wanted = wanted.within(
             "physical_offset",
-            _number(options, "startingOffset", 0, 0),
-            _number(options, "endingOffset", _INT64[1], 0) - 1,
+            number_option(options, "startingOffset", 0, 0),
+            number_option(options, "endingOffset", _INT64[1], 0) - 1,
         )
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -220,7 +239,7 @@ class RocketMQReader(DataSourceReader):
 
         mapped, content = ranges.open_range(share.log_range)
         with mapped:
-            log_range = ranges.true_start(share.log_range, content)
+            log_range = ranges.true_start(share.log_range, content, share.walk_from)
             if log_range is not None:
                 reader = ranges.RangeReader(log_range, content)
                 lost = list(share.places)
@@ -336,7 +355,11 @@ def _damage_batches(lost: "Sequence[Place]") -> Iterator[Any]:
         )
 
 
-def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+def flag_option(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """Read an option that is true or false.
+
+    :raises BadInput: when it is neither.
+    """
     text = options.get(name)
     if text is None:
         return default
@@ -345,14 +368,22 @@ def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
     return text.lower() == "true"
 
 
-def _choice(options: Mapping[str, str], name: str, choices: Sequence[str]) -> str:
+def choice_option(options: Mapping[str, str], name: str, choices: Sequence[str]) -> str:
+    """Read an option that has one of some values, the first of which is the default.
+
+    :raises BadInput: when it has another.
+    """
     text = options.get(name, choices[0]).lower()
     if text not in choices:
         raise BadInput(f"option {name} is one of {', '.join(choices)}, not {text!r}")
     return text
 
 
-def _number(options: Mapping[str, str], name: str, default: int, least: int = 1) -> int:
+def number_option(options: Mapping[str, str], name: str, default: int, least: int = 1) -> int:
+    """Read an option that is a whole number.
+
+    :raises BadInput: when it is not, or is under ``least`` or over 64 bits.
+    """
     text = options.get(name)
     if text is None:
         return default

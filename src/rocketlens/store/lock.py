@@ -69,14 +69,16 @@ class StoreLock:
         self.release()
 
 
-def is_locked(store: Path) -> bool:
+def is_locked(store: Path, name: str = LOCK_FILE) -> bool:
     """Say whether a process owns the store now; makes no lock file where there is none.
+
+    ``name``: the lock file, where it is not the store as a whole that is asked about.
 
     Where the lock is free it is shared for an instant, too short to matter to a starting broker.
 
     :raises OSError: when the lock file cannot be opened.
     """
-    path = store / LOCK_FILE
+    path = store / name
     try:
         found = path.stat()
         if (found.st_dev, found.st_ino) in _held:

@@ -7,18 +7,21 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
 import rocketlens
 from rocketlens.net.pool import parse_address
+from rocketlens.store.index_state import read_index_state
+from rocketlens.store.layout import StoreLayout
 
 PROGRAM = [sys.executable, "-W", "error", "-m", "rocketlens.cli.main"]
 READY = re.compile(
     r"ready: name server (?P<names>\S+), broker (?P<broker>\S+) and port (?P<vip>\d+), store (.+)\n"
 )
-ANY_PORT = ("--namesrv-port", "0", "--broker-port", "0")
+ANY_PORT = ("--namesrv-port", "0", "--broker-port", "0", "--index-builder", "inline")
 
 
 class Server:
@@ -88,7 +91,7 @@ def test_serve_answers_send_and_find_and_stops_cleanly(run, tmp_path, record_pro
 
 
 def test_serve_says_where_it_listens_and_takes_the_vip_port(tmp_path):
-    with running("serve", "--home", tmp_path, *ANY_PORT, "--index-builder", "inline") as server:
+    with running("serve", "--home", tmp_path, *ANY_PORT) as server:
         broker = parse_address(server.ready["broker"])
         assert int(server.ready["vip"]) == broker.port - 2
         assert server.line.endswith(f"store {tmp_path / 'store'}\n")
@@ -99,7 +102,7 @@ def test_a_configuration_file_is_read_and_unknown_keys_are_named(run, tmp_path):
     conf = tmp_path / "broker.conf"
     keys = "brokerName=mine\nlistenPort=0\nnonsense=1\n"
     conf.write_text(f"{keys}storePathRootDir={tmp_path}\n")
-    with running("serve", "--home", tmp_path, "--namesrv-port", "0", "-c", conf) as server:
+    with running("serve", "--home", tmp_path, *ANY_PORT[:2], *ANY_PORT[4:], "-c", conf) as server:
         assert server.line.endswith(f"store {tmp_path}\n")
         sent = run("send", "--namesrv", server.ready["names"], "Orders", "body")
         assert "brokerName=mine" in sent.out
@@ -179,6 +182,54 @@ def test_a_port_that_is_none_is_refused(run, port):
         assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
 
 
-def test_no_spark_builder_is_promised(run):
-    assert run("serve", "--index-builder", "spark").code == 2
-    assert "no Spark builder" in " ".join(run("serve", "--help").out.split())
+def test_serve_has_spark_build_its_index_and_stops_both_cleanly(run, tmp_path, jdk):
+    assert jdk
+    spark = (*ANY_PORT[:4], "--index-builder", "spark", "--master", "local[2]")
+    layout = StoreLayout(tmp_path / "store")
+    with running("serve", "--home", tmp_path, *spark) as server:
+        names = server.ready["names"]
+        for number in range(20):
+            assert run("send", "--namesrv", names, "Orders", "x", "--keys", f"k{number}").code == 0
+        assert run("find", "k19", "--namesrv", names).code == 0
+        while (state := read_index_state(layout)) is None or not state.files:
+            assert server.process.poll() is None
+        told = run("mqadmin", "brokerStatus", "-n", names, "-b", server.ready["broker"]).out
+        assert re.search(r"^indexBuilder +: spark, running$", told, re.MULTILINE)
+        assert "runs; index files are synced" in run("doctor", "--store", layout.root).out
+        builder = next(
+            line for line in processes() if "index follow" in line and str(layout.root) in line
+        )
+        assert server.end() == (0, "", "")
+    assert builder not in processes()
+    assert not layout.abort.exists()
+    with rocketlens.open_store(layout.root) as store:
+        assert store.find("k19").coverage
+        entries = sum(header.last_entry for _, header in read_index_state(layout).files)
+        assert entries == 40  # a key and a unique key each
+    assert "does not run" in run("doctor", "--store", layout.root).out
+
+
+def processes():
+    """Give the command of every process that runs."""
+    found = set()
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found.add(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return found
+
+
+def test_without_a_jdk_the_broker_builds_its_index_itself_unless_spark_was_asked_for(
+    run, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    done = run("serve", "--home", tmp_path / "no", *ANY_PORT[:4], "--index-builder", "spark")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert "install a JDK" in done.err
+    assert not (tmp_path / "no").exists()
+    with running("serve", "--home", tmp_path, *ANY_PORT[:4]) as server:
+        names = server.ready["names"]
+        told = run("mqadmin", "brokerStatus", "-n", names, "-b", server.ready["broker"]).out
+        assert re.search(r"^indexBuilder +: inline$", told, re.MULTILINE)
+        code, _, err = server.end()
+    assert (code, err.count("\n")) == (0, 1)
+    assert "the broker itself builds index files" in err

@@ -1,0 +1,57 @@
+"""``rocketlens index follow``: builds index files with Spark while a broker appends to its log.
+
+``rocketlens serve`` runs this in a process of its own.
+"""
+
+import os
+import signal
+import sys
+import threading
+from argparse import Namespace
+from typing import Final
+
+from rocketlens.cli.output import printable, store_of
+from rocketlens.cli.spark import session
+from rocketlens.formats.index_file import DEFAULT_GEOMETRY, Geometry
+from rocketlens.store.message_store import system_clock
+
+_DONE: Final = 0
+_NICE: Final = 5
+_MEMORY: Final = "512m"
+"""The JVM sees offsets and entries of one micro-batch, never messages."""
+
+
+def run(arguments: Namespace) -> int:
+    """Follow until a signal comes, or standard input ends if that was asked for."""
+    from rocketlens.pipeline.follow import IndexFollower
+    from rocketlens.pipeline.session import check_available
+
+    store = store_of(arguments)
+    check_available()
+    # The broker on this machine goes first: what is not indexed yet is found all the same.
+    os.nice(_NICE)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    if arguments.until_stdin_ends:
+        threading.Thread(target=_wait_for_end_of_stdin, args=(stop,), daemon=True).start()
+    geometry = Geometry(
+        arguments.slots or DEFAULT_GEOMETRY.slot_count,
+        arguments.entries or DEFAULT_GEOMETRY.entry_count,
+    )
+    with (
+        IndexFollower.open(
+            store, geometry, with_tags=arguments.tag_index is not False, clock=system_clock
+        ) as follower,
+        session(arguments.master, memory=_MEMORY) as spark,
+    ):
+        offset = follower.writer.safe_offset
+        print(f"ready: indexes {printable(str(store))} from {offset} on", flush=True)
+        follower.follow(spark, stop)
+    return _DONE
+
+
+def _wait_for_end_of_stdin(stop: threading.Event) -> None:
+    while sys.stdin.buffer.read(4096):
+        pass
+    stop.set()

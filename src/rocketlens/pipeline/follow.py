@@ -1,0 +1,177 @@
+"""Dispatch as a stream: builds the index files of a store while its broker appends to the log.
+
+A Structured Streaming query reads index entries (:mod:`rocketlens.pipeline.stream`) in
+micro-batches; executors walk the log, and the driver, which holds the index lock, puts each batch
+into the index files, syncs them, and then moves the safe offset
+(:mod:`rocketlens.store.index_writer`).
+
+That safe offset says where the stream goes on, not Spark's checkpoint, which could know more than
+the files after a power cut, and less after a kill. So each start has a new checkpoint and begins
+at the safe offset, and what a batch brings from before it is left out: neither gap nor duplicate,
+wherever it was killed.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from rocketlens.errors import NotAStore, StoreError
+from rocketlens.pipeline import index_entries, jobs
+from rocketlens.store import fs
+from rocketlens.store.commitlog import CommitLog
+from rocketlens.store.fs import Disk
+from rocketlens.store.index_writer import IndexWriter
+from rocketlens.store.layout import StoreLayout
+from rocketlens.store.state import read_synced_offset
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from rocketlens.formats.index_file import Geometry
+
+TRIGGER: Final = "1 second"
+"""A micro-batch costs a fifth of a second of one core, however small it is, and nobody waits for
+it: what index files lack is in a reader's memory."""
+MAX_BYTES_PER_TRIGGER: Final = 128 << 20
+_WATCH_SECONDS: Final = 0.5
+_CLEAN_SECONDS: Final = 10.0
+
+
+@dataclass(slots=True)
+class IndexFollower:
+    """Holds the index lock of a store and follows its log. A context manager.
+
+    Taking the lock, which needs no Spark, and following are apart, so that who may not build is
+    told before a JVM is started.
+    """
+
+    store: Path
+    writer: IndexWriter
+    with_tags: bool
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _is_ending: bool = False
+
+    @classmethod
+    def open(
+        cls,
+        store: Path,
+        geometry: "Geometry",
+        *,
+        with_tags: bool,
+        clock: Callable[[], int],
+        disk: Disk | None = None,
+    ) -> Self:
+        """Take the lock and find out where to go on.
+
+        :raises NotAStore: when no broker of this project ever wrote to the store.
+        :raises StoreLocked: when another builder runs.
+        :raises OSError: when the index files cannot be read or mended.
+        """
+        layout = StoreLayout(store)
+        synced = read_synced_offset(layout)
+        if synced is None:
+            raise NotAStore(
+                f"{store} is not the store of a RocketLens broker, whose log could be followed; "
+                "for others there is `rocketlens index build`"
+            )
+        writer = IndexWriter(
+            layout,
+            geometry,
+            with_tags=with_tags,
+            disk=disk or Disk(),
+            clock=clock,
+            log_end=synced,
+        )
+        return cls(store, writer, with_tags)
+
+    def follow(self, spark: "SparkSession", stop: threading.Event, trigger: str = TRIGGER) -> None:
+        """Index what is synced to the log, until ``stop`` is set.
+
+        :raises StoreError: when a micro-batch failed, with the reason. What was indexed stays, and
+            following can begin anew.
+        """
+        query = self._start(spark, trigger)
+        cleaned = 0.0
+        try:
+            while not stop.wait(_WATCH_SECONDS) and query.isActive:
+                cleaned += _WATCH_SECONDS
+                if cleaned >= _CLEAN_SECONDS:
+                    cleaned = 0.0
+                    self.clean()
+            _raise_failure(query)
+        finally:
+            self._is_ending = True
+            query.stop()
+
+    def run_once(self, spark: "SparkSession") -> None:
+        """Index what is synced to the log now, and return.
+
+        :raises StoreError: as :meth:`follow`.
+        """
+        from pyspark.errors import StreamingQueryException
+
+        query = self._start(spark, None)
+        with suppress(StreamingQueryException):
+            query.awaitTermination()
+        _raise_failure(query)
+
+    def _start(self, spark: "SparkSession", trigger: str | None) -> Any:
+        """Start the query: with a trigger, or once for all that there is."""
+        checkpoint = StoreLayout(self.store).own / "dispatch"
+        fs.remove_tree(checkpoint)
+        stream = (
+            spark.readStream.format("rocketmq")
+            .option("store", str(self.store))
+            .option("table", "index_entries")
+            .option("tagIndex", str(self.with_tags).lower())
+            .option("startingOffset", str(self.writer.place.physical_offset))
+            .option("maxBytesPerTrigger", str(MAX_BYTES_PER_TRIGGER))
+            .option("maxPartitionBytes", str(MAX_BYTES_PER_TRIGGER // 4))
+            .load()
+        )
+        writing = stream.writeStream.foreachBatch(self._put).option(
+            "checkpointLocation", checkpoint.as_uri()
+        )
+        if trigger is None:
+            return writing.trigger(availableNow=True).start()
+        return writing.trigger(processingTime=trigger).start()
+
+    def _put(self, batch: "DataFrame", _: int) -> None:
+        """Put one micro-batch in, sync, and move the safe offset."""
+        begin = self.writer.place.physical_offset
+        entries, end = index_entries.collected(batch.toArrow(), begin)
+        with self._lock:
+            if not self._is_ending:
+                self.writer.put(entries, end)
+                self.writer.sync()
+
+    def clean(self) -> None:
+        """Delete index files whose records the broker deleted."""
+        log = CommitLog(self.store / "commitlog")
+        min_offset = log.min_offset
+        log.close()
+        with self._lock:
+            self.writer.forget_below(min_offset)
+
+    def close(self) -> None:
+        """Give the lock up."""
+        with self._lock:
+            self._is_ending = True
+            self.writer.close()
+
+    def __enter__(self) -> Self:
+        """Give the follower."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
+
+
+def _raise_failure(query: Any) -> None:
+    failure = query.exception()
+    if failure is not None:
+        raise StoreError(f"indexing ended: {jobs.reason_of(failure)}") from failure

@@ -1,0 +1,107 @@
+"""The index entries of a stretch of log as Arrow batches: the table ``index_entries`` of streams.
+
+===================  =======  ====================================================================
+column               type     meaning
+===================  =======  ====================================================================
+physical_offset      bigint   the record that an entry is of; ascending
+key_hash             int      the hash of one of its keys, in RocketMQ's order; null: see below
+store_timestamp_ms   bigint   when it was stored
+next_offset          bigint   null, but in the last row of a stretch
+===================  =======  ====================================================================
+
+The last row of each stretch has no ``key_hash``. It says that the rows before it are all entries
+of the records that begin from ``physical_offset`` to before ``next_offset``: so whoever collects
+the stretches of a batch sees that none is missing.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from rocketlens.formats.kernels import EntryArrays
+    from rocketlens.pipeline.ranges import Bytes, LogRange
+
+INDEX_ENTRY_COLUMNS: Final = (
+    "physical_offset bigint, key_hash int, store_timestamp_ms bigint, next_offset bigint"
+)
+_ENTRIES_AT_ONCE: Final = 1 << 16
+
+
+def batches(
+    stretch: "LogRange", first: "LogRange | None", content: "Bytes", *, with_tags: bool
+) -> Iterator[Any]:
+    """Give the entries of a stretch of one segment, whose bytes are ``content``.
+
+    ``first`` is the stretch from its first record on; None when no record begins in it.
+    """
+    import pyarrow as pa
+
+    from rocketlens.formats import kernels
+    from rocketlens.pipeline.ranges import RangeReader
+
+    if first is not None:
+        room = max(_ENTRIES_AT_ONCE, kernels.MOST_ENTRIES_OF_A_RECORD)
+        entries = kernels.EntryArrays.allocate(room)
+        reader = RangeReader(first, content, entries, with_tags=with_tags)
+        for _ in reader:
+            part = entries.part(0, reader.entry_count)
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array(part.offsets),
+                    pa.array(part.hashes),
+                    pa.array(part.timestamps),
+                    pa.nulls(reader.entry_count, pa.int64()),
+                ],
+                _NAMES,
+            )
+    base = stretch.base_offset
+    yield pa.RecordBatch.from_arrays(
+        [
+            pa.array([base + stretch.start], pa.int64()),
+            pa.array([None], pa.int32()),
+            pa.array([None], pa.int64()),
+            pa.array([base + stretch.stop], pa.int64()),
+        ],
+        _NAMES,
+    )
+
+
+_NAMES: Final = [column.split()[0] for column in INDEX_ENTRY_COLUMNS.split(", ")]
+
+
+class Gap(Exception):
+    """The stretches of a batch are not one stretch from where it has to begin."""
+
+
+def collected(table: Any, begin: int) -> "tuple[EntryArrays, int]":
+    """Give the entries of all stretches of a batch, and where the last stretch ends.
+
+    ``table``: a ``pyarrow.Table`` of the columns above, stretches in log order. Stretches that end
+    at or before ``begin`` may be missing.
+
+    :raises Gap: when the stretches do not reach from ``begin`` or before it to one end.
+    """
+    import numpy as np
+
+    from rocketlens.formats.kernels import EntryArrays
+
+    is_end = table["key_hash"].is_null().to_numpy(zero_copy_only=False)
+    ends = table.filter(is_end)
+    reached = begin
+    for start, stop in zip(
+        ends["physical_offset"].to_pylist(), ends["next_offset"].to_pylist(), strict=True
+    ):
+        if start > reached:
+            raise Gap(f"nothing was read of physical offsets {reached} to {start}")
+        reached = max(reached, stop)
+    rows = table.filter(~is_end)
+
+    def column(name: str, kind: Any) -> Any:
+        return np.ascontiguousarray(rows[name].to_numpy(), kind)
+
+    entries = EntryArrays(
+        column("key_hash", np.int32),
+        column("physical_offset", np.int64),
+        column("store_timestamp_ms", np.int64),
+    )
+    return entries, reached

@@ -1,0 +1,217 @@
+"""Index files built by Spark while a broker appends to the log."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from rocketlens.errors import NotAStore, StoreError, StoreLocked
+from rocketlens.pipeline.follow import IndexFollower
+from tests.pipeline.synthetic import record, write_log
+from tests.unit.store.test_index_build import builder_of, entries_of, expected_entries
+from tests.unit.store.written_stores import QUIET, SMALL, Clock, open_small, send_many
+
+LEFT_TO_OTHERS = replace(QUIET, build_index=False)
+
+
+@pytest.fixture
+def live(tmp_path):
+    """A store that is written, whose index files are left to others."""
+    with open_small(tmp_path / "store", options=LEFT_TO_OTHERS) as store:
+        yield store
+
+
+def follower_of(path):
+    return IndexFollower.open(path, SMALL.geometry, with_tags=True, clock=Clock())
+
+
+def grow(store, count):
+    first = sum(queue.next_offset for queue in store.appender.queues.values())
+    send_many(store, count, first)
+    store.flush()
+
+
+def test_the_files_are_those_that_the_broker_builds_itself(spark, live, tmp_path):
+    path = live.layout.root
+    grow(live, 300)
+    with follower_of(path) as follower:
+        follower.run_once(spark)
+        grow(live, 20)
+        follower.run_once(spark)
+        assert follower.writer.safe_offset == live.end_offset == live.indexed_offset
+    followed = {file.name: file.read_bytes() for file in (path / "index").iterdir()}
+    assert entries_of(path) == expected_entries(path)
+    for file in (path / "index").iterdir():
+        file.unlink()
+    (path / "rocketlens" / "index.json").unlink()
+    builder = builder_of(path, live.end_offset)
+    while not builder.build(live.end_offset):
+        pass
+    builder.sync()
+    builder.close()
+    assert {file.name: file.read_bytes() for file in (path / "index").iterdir()} == followed
+
+
+def test_only_what_the_log_has_synced_is_indexed(spark, live):
+    grow(live, 10)
+    synced = live.end_offset
+    send_many(live, 10, 10)
+    with follower_of(live.layout.root) as follower:
+        follower.run_once(spark)
+        assert follower.writer.safe_offset == synced < live.end_offset
+
+
+def test_a_growing_log_is_followed_until_it_is_told_to_stop(spark, live):
+    stop = threading.Event()
+    grow(live, 5)
+    with follower_of(live.layout.root) as follower:
+        thread = threading.Thread(target=follower.follow, args=(spark, stop, "0 seconds"))
+        thread.start()
+        for _ in range(5):
+            grow(live, 30)
+            while live.indexed_offset < live.end_offset:
+                assert thread.is_alive()
+        stop.set()
+        thread.join()
+    assert entries_of(live.layout.root) == expected_entries(live.layout.root)
+
+
+@pytest.mark.parametrize("step", ["put", "sync", "_write_state"])
+def test_a_batch_that_fails_anywhere_ends_it_with_the_reason_and_the_next_one_goes_on(
+    spark, live, monkeypatch, step
+):
+    path = live.layout.root
+    grow(live, 120)
+    with follower_of(path) as follower:
+        follower.run_once(spark)
+    grow(live, 120)
+    with follower_of(path) as follower:
+        work = getattr(follower.writer, step)
+
+        def fail(*arguments):
+            work(*arguments)
+            raise OSError(28, "no room on the disk")
+
+        monkeypatch.setattr(follower.writer, step, fail)
+        with pytest.raises(StoreError, match=r"indexing ended: .*no room on the disk"):
+            follower.run_once(spark)
+        monkeypatch.undo()
+        # As a process that ends: nothing is written on the way out.
+        follower.writer.abandon()
+    with follower_of(path) as follower:
+        follower.run_once(spark)
+    assert entries_of(path) == expected_entries(path)
+
+
+def test_index_files_whose_records_the_broker_deleted_are_deleted(spark, live):
+    path = live.layout.root
+    grow(live, 300)
+    with follower_of(path) as follower:
+        follower.run_once(spark)
+        before = sorted(file.name for file in (path / "index").iterdir())
+        for segment in sorted((path / "commitlog").iterdir())[:3]:
+            segment.unlink()
+        follower.clean()
+        after = sorted(file.name for file in (path / "index").iterdir())
+    assert set(after) < set(before)
+    assert after[-1] == before[-1]
+
+
+def test_what_the_broker_deleted_before_it_was_indexed_is_passed_over(spark, live):
+    path = live.layout.root
+    grow(live, 300)
+    for segment in sorted((path / "commitlog").iterdir())[:2]:
+        segment.unlink()
+    with follower_of(path) as follower:
+        follower.run_once(spark)
+        assert follower.writer.safe_offset == live.end_offset
+    assert entries_of(path) == expected_entries(path)
+
+
+def test_one_builder_at_a_time(live):
+    grow(live, 1)
+    with follower_of(live.layout.root), pytest.raises(StoreLocked):
+        follower_of(live.layout.root)
+
+
+def test_a_store_whose_broker_is_not_ours_is_refused(tmp_path):
+    write_log(tmp_path, [record(0)], 1 << 14)
+    with pytest.raises(NotAStore, match="index build"):
+        follower_of(tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == ["commitlog"]
+
+
+def test_a_store_closed_after_its_builder_ended_is_indexed_to_its_end(spark, live):
+    path = live.layout.root
+    grow(live, 50)
+    with follower_of(path) as follower:
+        follower.run_once(spark)
+    grow(live, 50)
+    live.take_index_over()
+    live.close()
+    assert entries_of(path) == expected_entries(path)
+    assert not live.layout.abort.exists()
+
+
+def test_a_store_closed_while_its_builder_runs_is_not_taken_for_a_complete_one(live):
+    grow(live, 50)
+    with follower_of(live.layout.root):
+        live.take_index_over()
+        live.close()
+    assert live.layout.abort.exists()
+
+
+@contextmanager
+def followed(path):
+    """Run ``rocketlens index follow`` as a process, ready, and kill it at the end."""
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "rocketlens.cli.main", "index", "follow"),
+            *("--store", path, "--master", "local[2]", "--until-stdin-ends"),
+            *("--slots", str(SMALL.maxHashSlotNum), "--entries", str(SMALL.maxIndexNum)),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+@pytest.mark.parametrize("kills", [1, pytest.param(5, marks=pytest.mark.slow)])
+def test_a_builder_that_is_killed_leaves_neither_gap_nor_duplicate(spark, live, kills):
+    assert spark
+    path = live.layout.root
+    chance = random.Random(kills)
+    grow(live, 50)
+    for _ in range(kills):
+        with followed(path) as process:
+            line = process.stdout.readline()
+            assert line.startswith("ready: indexes"), process.stderr.read()
+            begin = live.indexed_offset
+            wanted = chance.randrange(1, 400)
+            for _ in range(wanted):
+                grow(live, 1)
+            while live.indexed_offset == begin:
+                assert process.poll() is None, process.stderr.read()
+            os.killpg(process.pid, signal.SIGKILL)
+    with followed(path) as process:
+        assert process.stdout.readline().startswith("ready")
+        while live.indexed_offset < live.end_offset:
+            assert process.poll() is None, process.stderr.read()
+        # It ends with its standard input.
+        _, err = process.communicate(timeout=60)
+        assert (process.returncode, err.count("\n")) == (0, 1)
+    assert entries_of(path) == expected_entries(path)

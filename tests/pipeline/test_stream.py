@@ -1,0 +1,161 @@
+"""Messages as a stream: ``spark.readStream.format("rocketmq")``."""
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from rocketlens.pipeline.source import RocketMQDataSource
+from tests.pipeline.synthetic import record, write_log
+
+SEGMENT_BYTES = 1 << 14
+
+
+@pytest.fixture
+def registered(spark):
+    spark.dataSource.register(RocketMQDataSource)
+    return spark
+
+
+class Stream:
+    """Reads a store as a stream, run by run, as a query with one checkpoint does."""
+
+    def __init__(self, spark, store, checkpoint, **options):
+        reader = spark.readStream.format("rocketmq").option("store", str(store))
+        for name, value in options.items():
+            reader = reader.option(name, value)
+        self.table = reader.load()
+        self.checkpoint = checkpoint
+        self.batches = []
+
+    def run(self):
+        """Read what there is now; gives the rows of all micro-batches."""
+        before = len(self.batches)
+        self.query = (
+            self.table.writeStream.foreachBatch(
+                lambda batch, _: self.batches.append(batch.collect())
+            )
+            .option("checkpointLocation", str(self.checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        self.query.awaitTermination()
+        return [row for batch in self.batches[before:] for row in batch]
+
+
+@pytest.fixture
+def stream_of(registered, tmp_path):
+    return lambda store, **options: Stream(registered, store, tmp_path / "checkpoint", **options)
+
+
+def offsets(rows):
+    return [row.physical_offset for row in rows]
+
+
+def test_a_stream_gives_each_message_once_as_the_log_grows(stream_of, tmp_path):
+    store = tmp_path / "store"
+    log = [record(n, body=bytes(200)) for n in range(400)]
+    first = write_log(store, log[:150], SEGMENT_BYTES)
+    stream = stream_of(store, maxPartitionBytes=str(SEGMENT_BYTES // 3))
+    assert offsets(stream.run()) == offsets(first)
+    assert stream.run() == []
+    (store / "commitlog").rename(tmp_path / "old")
+    all_of_them = write_log(store, log, SEGMENT_BYTES)
+    assert len(list((store / "commitlog").iterdir())) > 5
+    assert offsets(stream.run()) == offsets(all_of_them[150:])
+
+
+def test_its_rows_are_those_of_a_table(stream_of, registered, golden):
+    store = golden("5.5.0").store
+    table = registered.read.format("rocketmq").option("store", str(store)).load()
+    assert stream_of(store).run() == table.collect()
+
+
+def test_a_micro_batch_is_bounded_by_bytes_of_log_and_ends_with_a_whole_record(stream_of, tmp_path):
+    log = write_log(tmp_path / "store", [record(n, body=bytes(900)) for n in range(100)], 1 << 16)
+    stream = stream_of(tmp_path / "store", maxBytesPerTrigger="20000")
+    assert offsets(stream.run()) == offsets(log)
+    sizes = [sum(row.store_size for row in batch) for batch in stream.batches if batch]
+    assert max(sizes) < 20_000 + log[0].total_size
+    assert len(sizes) > 4
+
+
+def test_it_begins_with_the_first_record_at_or_after_the_starting_offset(stream_of, tmp_path):
+    log = write_log(tmp_path / "store", [record(n) for n in range(100)], SEGMENT_BYTES)
+    inside = log[70].physical_offset - 1
+    assert offsets(stream_of(tmp_path / "store", startingOffset=str(inside)).run()) == offsets(
+        log[70:]
+    )
+
+
+def test_the_latest_offset_is_the_end_of_the_log(stream_of, tmp_path):
+    store = tmp_path / "store"
+    log = [record(n) for n in range(20)]
+    write_log(store, log[:10], SEGMENT_BYTES)
+    stream = stream_of(store, startingOffset="latest")
+    assert stream.run() == []
+    (store / "commitlog").rename(tmp_path / "old")
+    written = write_log(store, log, SEGMENT_BYTES)
+    assert offsets(stream.run()) == offsets(written[10:])
+
+
+def test_damage_costs_its_records_only_and_what_a_broker_deleted_is_passed_over(
+    stream_of, tmp_path
+):
+    store = tmp_path / "store"
+    log = write_log(store, [record(n, body=bytes(500)) for n in range(150)], SEGMENT_BYTES)
+    stream = stream_of(store, maxBytesPerTrigger="30000")
+    hit = next(one for one in log if one.physical_offset > 2 * SEGMENT_BYTES + 1000)
+    path = store / "commitlog" / f"{2 * SEGMENT_BYTES:020}"
+    content = bytearray(path.read_bytes())
+    content[hit.physical_offset - 2 * SEGMENT_BYTES + 2] ^= 0x55
+    path.write_bytes(content)
+    (store / "commitlog" / f"{0:020}").unlink()
+    expected = [one for one in log if one.physical_offset >= SEGMENT_BYTES and one != hit]
+    assert offsets(stream.run()) == offsets(expected)
+
+
+def test_a_torn_end_is_read_when_it_is_whole(stream_of, tmp_path):
+    store = tmp_path / "store"
+    log = write_log(store, [record(n) for n in range(30)], SEGMENT_BYTES)
+    path = store / "commitlog" / f"{0:020}"
+    whole = path.read_bytes()
+    cut = log[-1].physical_offset + 40
+    path.write_bytes(whole[:cut].ljust(len(whole), b"\0"))
+    stream = stream_of(store)
+    assert offsets(stream.run()) == offsets(log[:-1])
+    path.write_bytes(whole)
+    assert offsets(stream.run()) == offsets(log[-1:])
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"table": "damage"}, "not for streams"),
+        ({"startingOffset": "-5"}, "startingOffset is a whole number"),
+        ({"maxBytesPerTrigger": "0"}, "maxBytesPerTrigger is a whole number"),
+    ],
+)
+def test_options_that_cannot_be_used_are_named(stream_of, tmp_path, options, says):
+    write_log(tmp_path / "store", [record(0)], SEGMENT_BYTES)
+    with pytest.raises(Exception, match=says) as caught:
+        stream_of(tmp_path / "store", **options).run()
+    assert not isinstance(caught.value, StreamingQueryException) or says in str(caught.value)
+
+
+def test_index_entries_are_refused_for_a_store_whose_broker_is_not_ours(stream_of, tmp_path):
+    write_log(tmp_path / "store", [record(0)], SEGMENT_BYTES)
+    with pytest.raises(StreamingQueryException, match="not the store of a RocketLens broker"):
+        stream_of(tmp_path / "store", table="index_entries").run()
+
+
+def test_a_log_that_ends_where_a_segment_does_goes_on_in_the_next(stream_of, tmp_path):
+    store = tmp_path / "store"
+    log = [record(n, body=bytes(300)) for n in range(100)]
+    written = write_log(store, log, SEGMENT_BYTES)
+    second = next(n for n, one in enumerate(written) if one.physical_offset >= SEGMENT_BYTES)
+    (store / "commitlog").rename(tmp_path / "old")
+    write_log(store, log[:second], SEGMENT_BYTES)
+    stream = stream_of(store)
+    assert offsets(stream.run()) == offsets(written[:second])
+    (store / "commitlog").rename(tmp_path / "older")
+    write_log(store, log, SEGMENT_BYTES)
+    assert offsets(stream.run()) == offsets(written[second:])
