@@ -33,7 +33,7 @@ from rocketlens.errors import (
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.net.channel import Handler
 from rocketlens.net.pool import NO_HANDLERS, ClientPool
-from rocketlens.wire.acl import signed_fields
+from rocketlens.wire.acl import UNSIGNED_FLAG, signed_fields
 from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.route import ClusterInfo, TopicRouteData
 from rocketlens.wire.codes import ResponseCode
@@ -352,6 +352,9 @@ class Cluster:
     def _signed(self, ext_fields: dict[str, str], body: bytes) -> dict[str, str]:
         if self._credentials is None:
             return ext_fields
+        # Brokers of 4.9 leave this out when they verify, those of 5 do not. It says what
+        # ``indexType`` does, or asks for fewer messages: without it all answer the same.
+        ext_fields.pop(UNSIGNED_FLAG, None)
         return signed_fields(ext_fields, body, *self._credentials)
 
 

@@ -7,11 +7,13 @@ import sys
 import pytest
 
 from rocketlens.client.admin import MQAdmin
+from rocketlens.client.cluster import Cluster, Credentials
 from rocketlens.client.route import MessageQueue
 from rocketlens.errors import (
     AnswerIncomplete,
     BadInput,
     BrokerError,
+    ConnectionLost,
     MessageIllegal,
     MessageNotFound,
     RemotingError,
@@ -21,7 +23,10 @@ from rocketlens.model.answer import SourceKind, SourceState
 from rocketlens.model.java import index_hash
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import OffsetMessageId
+from rocketlens.net.pool import ClientPool
+from rocketlens.wire import acl
 from rocketlens.wire.codes import RequestCode, ResponseCode
+from rocketlens.wire.commands.query import QUERY_MESSAGE, QueryMessageRequest
 from tests.unit.client.fake_cluster import T0, damage_body, running
 
 PATIENCE_S = 0.2
@@ -403,3 +408,30 @@ def test_a_namespace_is_put_before_topics():
         assert (await admin.message_queues("T"))[0].topic == "T"
 
     ask(scenario, namespace="ns")
+
+
+def test_a_signed_question_leaves_out_the_flag_that_releases_verify_differently(monkeypatch):
+    asked = []
+
+    async def call(_, address, code, ext_fields, body, *, timeout_s):
+        asked.append(ext_fields)
+        raise ConnectionLost(address, "enough was seen")
+
+    monkeypatch.setattr(ClientPool, "call", call)
+
+    async def ask(credentials):
+        cluster = Cluster("127.0.0.1:9876", credentials=credentials)
+        header = QueryMessageRequest(
+            topic="T", key="k", max_num=1, begin_timestamp_ms=0, end_timestamp_ms=1, is_unique_key=True
+        )
+        with pytest.raises(ConnectionLost):
+            await cluster.call("127.0.0.1:9876", QUERY_MESSAGE, header)
+        await cluster.close()
+
+    asyncio.run(ask(None))
+    asyncio.run(ask(Credentials("reader", "secret")))
+    plain, signed = asked
+    assert plain.pop("_UNIQUE_KEY_QUERY") == "true"
+    assert plain.items() < signed.items()
+    assert set(signed) - set(plain) == {"AccessKey", "Signature"}
+    assert acl.verify(signed, b"", "secret")
