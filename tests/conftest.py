@@ -7,6 +7,7 @@ of ``golden``, ``spark`` and ``peer`` sets the marker of the same name, so that
 
 import hashlib
 import json
+import subprocess
 import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -101,6 +102,20 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
     yield of_version
     for golden_store, before in unpacked.values():
         assert fingerprint(golden_store.path) == before, f"a test changed {golden_store.path}"
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Make a certificate for the loopback interface, signed with its own key, and the key."""
+    directory = tmp_path_factory.mktemp("tls")
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    command += ["-subj", "/CN=loopback", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command += ["-keyout", str(directory / "key.pem"), "-out", str(directory / "cert.pem")]
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("no openssl found; install it to test TLS")
+    return directory / "cert.pem", directory / "key.pem"
 
 
 @pytest.fixture(scope="session")

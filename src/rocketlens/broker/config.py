@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from rocketlens.errors import BadInput
+from rocketlens.net.tls import CONFIG_FILE_KEY, TlsMode, TlsSettings, tls_of_properties
 from rocketlens.store.config import StoreConfig, parse_properties
 
 _log: Final = logging.getLogger("rocketlens.broker")
@@ -123,6 +124,10 @@ class BrokerConfig:
         return cls(**taken), {key: text for key, text in values.items() if key not in mine}
 
 
+NO_TLS: Final = TlsSettings()
+LARGEST_FILE_BYTES: Final = 1024 * 1024
+
+
 class BrokerSettings(NamedTuple):
     """Everything that a ``broker.conf`` says."""
 
@@ -130,6 +135,8 @@ class BrokerSettings(NamedTuple):
     store: StoreConfig
     unknown: tuple[str, ...] = ()
     """Keys that mean nothing here."""
+    tls: TlsSettings = NO_TLS
+    """What :mod:`rocketlens.net.tls` reads from the same file."""
 
     @property
     def store_path(self) -> Path:
@@ -145,11 +152,16 @@ class BrokerSettings(NamedTuple):
 def parse_settings(text: str) -> BrokerSettings:
     """Read the content of a ``broker.conf``; unknown keys are named in a warning.
 
+    A broker that everybody can reach and that asks nobody who he is, is warned of.
+
     :raises BadInput: when a value cannot be, or ``storePathCommitLog`` is outside the store.
+    :raises OSError: when the file of TLS settings cannot be read.
     """
-    broker, others = BrokerConfig.from_properties(parse_properties(text))
+    tls, values = take_tls(parse_properties(text))
+    broker, others = BrokerConfig.from_properties(values)
     store, unknown = StoreConfig.from_properties(others)
-    settings = BrokerSettings(broker, store, tuple(sorted(unknown)))
+    settings = BrokerSettings(broker, store, tuple(sorted(unknown)), tls)
+    warn_if_open(broker.listen_address, tls)
     if broker.storePathCommitLog:
         wanted = settings.store_path / "commitlog"
         if Path(broker.storePathCommitLog) != wanted:
@@ -157,6 +169,33 @@ def parse_settings(text: str) -> BrokerSettings:
     if unknown:
         _log.warning("keys of broker.conf without a meaning here: %s", ", ".join(settings.unknown))
     return settings
+
+
+def take_tls(values: Mapping[str, str]) -> tuple[TlsSettings, dict[str, str]]:
+    """Take the TLS settings of a server's configuration; gives them and the other entries.
+
+    :raises BadInput: when they make no sense.
+    :raises OSError: when the file that they name cannot be read.
+    """
+    file = values.get(CONFIG_FILE_KEY, "").strip()
+    if not file:
+        return tls_of_properties(values)
+    if "\0" in file:
+        raise BadInput(f"{CONFIG_FILE_KEY} has a zero character in it")
+    with Path(file).open("rb") as opened:
+        # As Java reads it.
+        content = opened.read(LARGEST_FILE_BYTES).decode("latin-1")
+    named = {key: text for key, text in parse_properties(content).items() if key[:4] == "tls."}
+    rest = {key: text for key, text in values.items() if key != CONFIG_FILE_KEY}
+    return tls_of_properties({**rest, **named})
+
+
+def warn_if_open(address: str, tls: TlsSettings) -> None:
+    """Warn of a server that others than this machine reach, and that tells nobody from another."""
+    if not ip_address(address).is_loopback and tls.server.mode is not TlsMode.ENFORCING:
+        _log.warning(
+            "listening on %s without TLS: whoever reaches it can read and write everything", address
+        )
 
 
 def _is_address(text: str) -> bool:

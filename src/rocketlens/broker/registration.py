@@ -49,6 +49,7 @@ class Registrar:
         self._period_s: Final = config.registerNameServerPeriod / 1000
         self._pool: Final = ClientPool(
             lambda address: address in self._namesrvs,
+            tls=core.settings.tls.client,
             connect_timeout_s=self._timeout_s,
             call_timeout_s=self._timeout_s,
         )

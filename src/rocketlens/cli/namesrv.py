@@ -4,6 +4,7 @@ from argparse import Namespace
 from dataclasses import replace
 from typing import Final
 
+from rocketlens.broker.config import take_tls, warn_if_open
 from rocketlens.cli.output import note
 from rocketlens.cli.servers import configuration_text, log_to_stderr
 from rocketlens.model.message import Host
@@ -18,12 +19,14 @@ _DONE: Final = 0
 def run(arguments: Namespace) -> int:
     """Serve until a signal comes."""
     log_to_stderr()
-    values = parse_properties(configuration_text(arguments.config))
+    tls, values = take_tls(parse_properties(configuration_text(arguments.config)))
     config, unknown = NameServerConfig.from_properties(values)
     if unknown:
         note(f"keys of namesrv.conf without a meaning here: {', '.join(sorted(unknown))}")
+    config = replace(config, tls=tls.server)
     if arguments.port is not None:
         config = replace(config, port=arguments.port)
+    warn_if_open(config.host, tls)
     run_loop(run_name_server(config, ready=_say_ready))
     return _DONE
 

@@ -178,20 +178,6 @@ def test_a_port_that_is_taken_is_an_error_of_the_caller():
 # TLS
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory):
-    """Make a certificate for the loopback interface, and its key."""
-    directory = tmp_path_factory.mktemp("tls")
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-    command += ["-subj", "/CN=loopback", "-addext", "subjectAltName=IP:127.0.0.1"]
-    command += ["-keyout", str(directory / "key.pem"), "-out", str(directory / "cert.pem")]
-    try:
-        subprocess.run(command, check=True, capture_output=True)
-    except FileNotFoundError:
-        pytest.skip("no openssl found; install it to test TLS")
-    return directory / "cert.pem", directory / "key.pem"
-
-
 @on_both_loops
 @pytest.mark.parametrize("mode", TlsMode)
 def test_tls_and_plain_connections_share_the_port_as_the_mode_says(loop, mode, certificate):
