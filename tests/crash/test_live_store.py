@@ -1,5 +1,6 @@
 """A store that a broker goes on writing to, or cleaning, while it is open here."""
 
+import operator
 import random
 
 import pytest
@@ -168,6 +169,33 @@ def test_a_record_seen_half_written_is_found_when_it_is_whole(tmp_path):
             found = store.query_message(record.topic, f"live-{n}")
             assert [m.body for m in found] == [record.body]
             assert not [c for c in found.coverage if c.state != "searched"]
+
+
+@pytest.mark.parametrize(
+    "looks_at", ["rocketlens.store.scan.next_record", "rocketlens.store.tail.Tail._at_open_end"]
+)
+def test_what_is_stored_between_two_looks_at_the_logs_end_is_no_damage_and_not_missed(
+    tmp_path, monkeypatch, looks_at
+):
+    broker = Broker(tmp_path / "store")
+    written = []
+    look = operator.attrgetter(looks_at.removeprefix("rocketlens."))(rocketlens)
+
+    def look_late(*arguments):
+        # Behind the place that was unwritten at the first look, more than one record.
+        if len(written) < 300:
+            for _ in range(3):
+                written.append(broker.send(sent(len(written)), indexed=False))
+        return look(*arguments)
+
+    monkeypatch.setattr(looks_at, look_late)
+    with rocketlens.open_store(broker.path) as store:
+        while len(written) < 300:
+            assert_found(store, broker.made.records[0])
+        for record in written:
+            assert_found(store, record)
+        answer = store.query_message("Topic0", "live", None)
+        assert not [c for c in answer.coverage if c.state != "searched"]
 
 
 def test_segments_that_are_cleaned_away_are_missed_by_nothing_but_their_messages(tmp_path):

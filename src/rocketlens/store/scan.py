@@ -169,8 +169,19 @@ class LogWalk:
                 self.torn_at = self.position
             self.stop = self.position
             return
+        if self._has_changed(reason):
+            # A broker went on writing meanwhile: what is behind was not there at the first look.
+            return
         self.damage.append(Damage(self.position, found, detail))
         self.position = found
+
+    def _has_changed(self, reason: Reason) -> bool:
+        """Say whether the bytes at the position are no longer what they were for ``reason``."""
+        try:
+            self.log.record_at(self.position, check_crc=False)
+        except RecordError as error:
+            return error.reason != reason
+        return True
 
     def _is_true_blank(self, segment: Segment) -> bool:
         place = self.position - segment.base_offset

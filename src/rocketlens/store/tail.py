@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
-from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Record
+from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Reason, Record
 from rocketlens.store.commitlog import CommitLog, SegmentLost
 from rocketlens.store.entry_runs import EntryRuns
 from rocketlens.store.index import index_hashes
@@ -108,11 +108,15 @@ class Tail:
             self._read(LogWalk(self._log, *self._closed.pop(), confirm=self._confirm))
         if self._open_at is None or not self._has_grown():
             return
-        self._log.refresh()
-        walk = LogWalk(self._log, self._open_at, confirm=self._confirm)
-        self._read(walk)
-        self._open_at, self.torn_at = walk.position, walk.torn_at
-        self._seen_there = self._at_open_end()
+        while True:
+            self._log.refresh()
+            walk = LogWalk(self._log, self._open_at, confirm=self._confirm)
+            self._read(walk)
+            self._open_at, self.torn_at = walk.position, walk.torn_at
+            self._seen_there = self._at_open_end()
+            # What was appended between the walk's last look and this one was not read.
+            if self.torn_at is not None or not self._is_written(self._open_at):
+                return
 
     def read(self, start: int, stop: int) -> int:
         """Read the records that begin in ``[start, stop)``; gives where the last of them ends.
@@ -170,6 +174,14 @@ class Tail:
             self._log.record_at(self.torn_at, check_crc=False)
         except RecordError:
             return False
+        return True
+
+    def _is_written(self, physical_offset: int) -> bool:
+        """Say whether the log goes on at an offset, with a record or by filling a segment up."""
+        try:
+            self._log.record_at(physical_offset, check_crc=False)
+        except RecordError as error:
+            return error.reason == Reason.BLANK
         return True
 
     def _at_open_end(self) -> bytes:
