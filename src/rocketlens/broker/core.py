@@ -62,8 +62,10 @@ class BrokerCore:
         self.offsets: Final = ConsumerOffsets(layout, disk, clock)
         self.delay_offsets: Final = DelayOffsets(layout, disk, clock, self._make_durable)
         topics, groups = self.topics.table, self.groups.table
-        self.tables: Final[tuple[Table, ...]] = (topics, groups, self.offsets, self.delay_offsets)
+        offsets = (self.offsets, self.delay_offsets)
+        self.tables: Final[tuple[Table, ...]] = (topics, groups, *offsets, store.deleted)
         """Those that are saved every few seconds, and at the end, if they changed."""
+        store.deleted.make_durable = self._make_durable
         self.saver: Final = TableSaver()
         self.topics.save = lambda: self.saver.save(topics)
         self.groups.save = lambda: self.saver.save(groups)

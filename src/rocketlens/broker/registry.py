@@ -130,7 +130,7 @@ def topic_text(topic: TopicConfig) -> str:
     )
 
 
-Ending = asyncio.Future[None] | None
+Ending = asyncio.Future[Any] | None
 """Ends when a change is known where it must be; None when it is."""
 
 Spread = Callable[[], Ending]
@@ -151,7 +151,7 @@ class TopicRegistry:
         self.topics: Final[Mapping[str, TopicConfig]] = table.topics
         self.save: Spread = lambda: None
         self.announce: Spread = lambda: None
-        self.fresh: Final[dict[str, asyncio.Future[None]]] = {}
+        self.fresh: Final[dict[str, asyncio.Future[Any]]] = {}
         missing = [made for made in _first_topics(config) if made.topic not in table.topics]
         if missing:
             table.put(*missing)
@@ -214,12 +214,12 @@ class TopicRegistry:
             return endings[0] if endings else None
         return asyncio.ensure_future(_all(endings))
 
-    def _known(self, topic: str, done: asyncio.Future[None]) -> None:
+    def _known(self, topic: str, done: asyncio.Future[Any]) -> None:
         if self.fresh.get(topic) is done:
             del self.fresh[topic]
 
 
-async def _all(endings: list[asyncio.Future[None]]) -> None:
+async def _all(endings: list[asyncio.Future[Any]]) -> None:
     await asyncio.wait(endings)
 
 

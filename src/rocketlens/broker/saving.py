@@ -36,11 +36,11 @@ class TableSaver:
         """Begin with nothing to do."""
         self._loop: Final = asyncio.get_running_loop()
         self._thread: Final = ThreadPoolExecutor(1, TABLE_THREAD)
-        self._waiting: Final[dict[Table, asyncio.Future[None]]] = {}
+        self._waiting: Final[dict[Table, asyncio.Future[bool]]] = {}
         self._is_writing = False
 
-    def save(self, table: Table) -> asyncio.Future[None]:
-        """Have a table written as it is now, or later; the future ends when that was tried."""
+    def save(self, table: Table) -> asyncio.Future[bool]:
+        """Have a table written as it is now, or later; the future says whether it could be."""
         ended = self._waiting.get(table)
         if ended is None:
             ended = self._waiting[table] = self._loop.create_future()
@@ -63,10 +63,10 @@ class TableSaver:
         table.is_changed = False
         write = table.snapshot()
         written = self._loop.run_in_executor(self._thread, _tried, table, write)
-        written.add_done_callback(lambda _: self._written(ended))
+        written.add_done_callback(lambda done: self._written(ended, is_written=done.result()))
 
-    def _written(self, ended: asyncio.Future[None]) -> None:
-        _end(ended)
+    def _written(self, ended: asyncio.Future[bool], *, is_written: bool) -> None:
+        _end(ended, is_written=is_written)
         self._write_next()
 
     def close(self, tables: Iterable[Table] = ()) -> None:
@@ -74,7 +74,7 @@ class TableSaver:
         self._thread.shutdown(wait=True)
         for table, ended in self._waiting.items():
             table.is_changed = True
-            _end(ended)
+            _end(ended, is_written=False)
         self._waiting.clear()
         for table in tables:
             if table.is_changed:
@@ -82,15 +82,17 @@ class TableSaver:
                 _tried(table, table.snapshot())
 
 
-def _end(ended: asyncio.Future[None]) -> None:
+def _end(ended: asyncio.Future[bool], *, is_written: bool) -> None:
     if not ended.done():
-        ended.set_result(None)
+        ended.set_result(is_written)
 
 
-def _tried(table: Table, write: Callable[[], None]) -> None:
-    """Write; a failure is no reason to stop."""
+def _tried(table: Table, write: Callable[[], None]) -> bool:
+    """Write, and say whether it could be done."""
     try:
         write()
     except (OSError, RocketLensError) as error:
         table.is_changed = True
         _log.warning("a table could not be written and will be tried again: %s", error)
+        return False
+    return True

@@ -65,7 +65,10 @@ class TopicProcessor:
         return _when_told(self.core.topics.put(made))
 
     def delete(self, command: RemotingCommand, _: Channel) -> Pending:
-        """Forget a topic, and how far groups came in it."""
+        """Forget a topic, its messages and how far groups came in it.
+
+        Queries by key and id find its messages as long as the log has them, as in RocketMQ.
+        """
         topic = commands.DELETE_TOPIC_IN_BROKER.request.decode(command.ext_fields).topic
         if not topic.strip():
             words = "The specified topic is blank."
@@ -73,10 +76,28 @@ class TopicProcessor:
         if is_system_topic(topic):
             words = f"The topic[{topic[:300]}] is conflict with system topic."
             return Response(ResponseCode.INVALID_PARAMETER, remark=words)
-        told = self.core.topics.remove(topic)
-        for group in self.core.offsets.groups_of(topic):
-            self.core.offsets.remove(group, topic)
-        return _when_told(told)
+        return self._delete(topic)
+
+    async def _delete(self, topic: str) -> Response:
+        core = self.core
+        # First: a broker that is killed in between must not bring the messages back later.
+        if core.store.deleted.mark(topic) and not await core.saver.save(core.store.deleted):
+            words = f"topic[{topic}] is not deleted: the disk cannot be written"
+            return Response(ResponseCode.SYSTEM_ERROR, remark=words)
+        told = core.topics.remove(topic)
+        for group in core.offsets.groups_of(topic):
+            core.offsets.remove(group, topic)
+        try:
+            aside = core.store.deleted.remove_queues(topic)
+        except OSError as error:
+            words = f"topic[{topic}] is deleted, but not its queues: {error.strerror}"
+            return Response(ResponseCode.SYSTEM_ERROR, remark=words)
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, core.disk.remove_tree, aside)
+        await core.saver.save(core.offsets)
+        if told is not None:
+            await asyncio.shield(told)
+        return Response()
 
     def statistics(self, command: RemotingCommand, _: Channel) -> Response:
         """Give the offsets of all queues of a topic, and when each got its last message."""

@@ -179,6 +179,7 @@ class Appender:
         self.refusal: StoreError | None = None
         self.last: Appended | None = None
         self._batch_steps = 0
+        self._removed: list[QueueWriter] = []
         self._segment: WritableFile | None = None
         self._content: mmap | bytearray = bytearray()
         self._base = self._place = self._limit = 0
@@ -189,8 +190,8 @@ class Appender:
     def snapshot(self) -> "Snapshot | None":
         """Give how long each queue is, and the last record: no queue knows more than the log.
 
-        For a thread that syncs; None when a batch is being written at this moment. An append
-        counts its queue entry last.
+        For a thread that syncs; None when a batch is being written at this moment, or a queue
+        removed. An append counts its queue entry last.
         """
         before = self._batch_steps
         table = {
@@ -266,6 +267,31 @@ class Appender:
             queue.is_schedule = topic == SCHEDULE_TOPIC
             self.queues[topic, queue_id] = queue
         return queue
+
+    def remove_queues(self, topic: str, move: Callable[[], None]) -> None:
+        """Forget the queues of a topic, once ``move`` took their files away.
+
+        The next sync of the queues closes their files.
+
+        :raises OSError: when ``move`` does; they stay.
+        """
+        queues = [queue for (name, _), queue in self.queues.items() if name == topic]
+        for queue in queues:
+            # Before: the syncing thread may be about to sync the directory.
+            queue.is_removed = True
+        self._batch_steps += 1
+        try:
+            move()
+        except OSError:
+            for queue in queues:
+                queue.is_removed = False
+            raise
+        finally:
+            self._batch_steps += 1
+        for queue in queues:
+            del self.queues[topic, queue.queue_id]
+            self._open_queues.forget(queue)
+        self._removed += queues
 
     def append(
         self,
@@ -498,13 +524,17 @@ class Appender:
 
         :raises OSError: when it may not be.
         """
+        # Only this thread syncs queues, and it will not come upon these again.
+        removed, self._removed = self._removed, []
         for queue in list(self.queues.values()):
             if queue.is_dirty:
                 queue.sync()
+        for queue in removed:
+            queue.close()
 
     def close(self) -> None:
         """Unmap everything; nothing is synced."""
-        for queue in self.queues.values():
+        for queue in (*self.queues.values(), *self._removed):
             queue.close()
         for segment in self._unsynced:
             segment.close()

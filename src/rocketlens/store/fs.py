@@ -190,6 +190,15 @@ class Disk:
         """Cut a file, or lengthen it by zeros that take no room."""
         os.truncate(path, size)
 
+    def move(self, path: Path, target: Path) -> None:
+        """Rename a file or directory within a file system, in one step; it is not synced."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.rename(target)
+
+    def remove_tree(self, directory: Path) -> None:
+        """Delete a directory and everything below it; nothing when it is not there."""
+        remove_tree(directory)
+
     def remove_file(self, path: Path) -> None:
         """Delete a file; nothing when it is not there."""
         path.unlink(missing_ok=True)

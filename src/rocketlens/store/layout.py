@@ -11,8 +11,9 @@ not even for a moment.
 ``synced``              how far the log is synced: 16 bytes, written after each sync
 ``index.json``          how far the index files are synced: the safe offset, and their headers
 ``index.lock``          held by the one builder of index files
+``deleted.json``        topics that were deleted while the log still has messages of them
 ``aside/``              bytes that recovery found damaged, or cut
-``scratch/``            files being made
+``scratch/``            files being made, and consume queues being removed
 ======================  =========================================================================
 
 All of ours may be deleted while no broker runs: the next start then reads the whole log.
@@ -96,6 +97,11 @@ class StoreLayout:
     def index_state(self) -> Path:
         """How far the index files are synced."""
         return self.own / "index.json"
+
+    @property
+    def deleted(self) -> Path:
+        """Deleted topics."""
+        return self.own / "deleted.json"
 
     @property
     def aside(self) -> Path:

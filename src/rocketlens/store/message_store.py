@@ -39,6 +39,7 @@ from rocketlens.store.append import DISK_FULL, Appended, Appender, Limits, Snaps
 from rocketlens.store.commitlog import CommitLog
 from rocketlens.store.config import StoreConfig, parse_delay_levels
 from rocketlens.store.consumequeue import ConsumeQueues
+from rocketlens.store.deleted import DeletedTopics
 from rocketlens.store.flush import CHECKPOINT_THREAD, FLUSH_THREAD, FlushThread, GroupCommit, Waiter
 from rocketlens.store.fs import Disk
 from rocketlens.store.index_build import IndexBuilder
@@ -134,10 +135,12 @@ class MessageStore:
         )
         self.appender = appender
         self.append, self.append_batch = appender.append, appender.append_batch
+        self.deleted = DeletedTopics(layout, disk, appender)
         disk.write_durably(layout.abort, str(fs.process_number()).encode())
         self.recovered = Recovered()
         if log is not None:
-            recovery = Recovery(layout, disk, log, appender)
+            self.deleted.keep_those_of(log)
+            recovery = Recovery(layout, disk, log, appender, self.deleted.ends)
             synced_offset = read_synced_offset(layout)
             self.recovered = recovery.run(read_state(layout), synced_offset)
             log.close()
@@ -162,7 +165,6 @@ class MessageStore:
         self._checkpoint = _read_checkpoint(layout)
         self._flush_lock = threading.Lock()
         self._save_lock = threading.Lock()
-        self._min_offsets: dict[tuple[str, int], tuple[int, int]] = {}
         self._log = CommitLog(layout.commit_log)
         self._is_closed = False
         self.flush()
@@ -422,9 +424,8 @@ class MessageStore:
         queue = self.queue(topic, queue_id)
         if queue is None:
             return 0
-        known = self._min_offsets.get((topic, queue_id))
-        if known is not None and known[0] == self.min_offset:
-            return known[1]
+        if queue.lowest[0] == self.min_offset:
+            return queue.lowest[1]
         files = queue.files()
         low = min(files[0][0] // ENTRY_BYTES if files else queue.next_offset, queue.next_offset)
         high = queue.next_offset
@@ -435,7 +436,7 @@ class MessageStore:
                 low = middle + 1
             else:
                 high = middle
-        self._min_offsets[topic, queue_id] = (self.min_offset, low)
+        queue.lowest = self.min_offset, low
         return low
 
     def offset_by_time(

@@ -62,13 +62,19 @@ class OpenQueues:
             del self._last_seen[oldest]
             oldest.rest()
 
+    def forget(self, queue: "QueueWriter") -> None:
+        """Note that a queue is gone; who removed it closes it."""
+        self._last_seen.pop(queue, None)
+
 
 class QueueWriter:
     """Writes one queue. ``next_offset`` is the queue offset that the next message gets,
     ``first_offset`` where its first file begins, or will.
 
     The append path of :mod:`rocketlens.store.append` writes entries itself: at byte ``place`` of
-    ``content`` while that is below ``limit``, after :meth:`make_room` otherwise.
+    ``content`` while that is below ``limit``, after :meth:`make_room` otherwise. ``is_removed``
+    says that its directory is not there any more, or another's of the same name. ``lowest`` keeps
+    for the store from which physical offset on the log went, and the first queue offset then.
     """
 
     __slots__ = (
@@ -85,8 +91,10 @@ class QueueWriter:
         "has_new_names",
         "head_bytes",
         "is_dirty",
+        "is_removed",
         "is_schedule",
         "limit",
+        "lowest",
         "magic",
         "next_offset",
         "place",
@@ -111,7 +119,8 @@ class QueueWriter:
         self.file_bytes = open_queues.file_bytes
         self.content: mmap | bytearray = bytearray()
         self.place = self.limit = self.next_offset = self.first_offset = 0
-        self.is_dirty = self.has_new_names = self.is_schedule = False
+        self.is_dirty = self.has_new_names = self.is_schedule = self.is_removed = False
+        self.lowest = (-1, 0)
         self.topic_part = b""
         self.magic = self.head_bytes = 0
 
@@ -304,11 +313,18 @@ class QueueWriter:
             current.sync()
         if self.has_new_names:
             self.has_new_names = False
-            for directory in (self.directory, self.directory.parent, self.directory.parent.parent):
-                self._disk.sync_directory(directory)
+            try:
+                self._sync_names()
+            except FileNotFoundError:
+                if not self.is_removed:
+                    raise
         for file in retired:
             self._retired.remove(file)
             file.close()
+
+    def _sync_names(self) -> None:
+        for directory in (self.directory, self.directory.parent, self.directory.parent.parent):
+            self._disk.sync_directory(directory)
 
     def files(self) -> list[tuple[int, Path]]:
         """List the files: the byte of the queue at which each begins, and its path."""

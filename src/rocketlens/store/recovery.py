@@ -6,6 +6,8 @@ What is done, in this order, and why it may be ended anywhere and begun again:
    looked through for holes. The log is read from the end of the last record whose entry is surely
    there; from its begin when there is no state, or it is of another log.
 2. *read*: each record from there on gets its queue entry, where that is not there already.
+   Records of deleted topics get none, and where the queue offsets of a topic begin again at 0 the
+   topic was deleted and made again: its queue then begins there.
 3. *cut*: bytes that are no record, behind the last synced position, are the torn tail. They are
    kept aside and zeroed, and the queues end where the log ends.
 
@@ -22,7 +24,7 @@ Doing all this twice changes nothing the second time: entries are compared befor
 """
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -97,13 +99,24 @@ class Recovered:
 class Recovery:
     """One recovery of one store, whose lock the caller holds."""
 
-    def __init__(self, layout: StoreLayout, disk: Disk, log: CommitLog, appender: Appender) -> None:
-        """Prepare; nothing is read yet. The appender gets the queues that are found."""
+    def __init__(
+        self,
+        layout: StoreLayout,
+        disk: Disk,
+        log: CommitLog,
+        appender: Appender,
+        deleted: Mapping[str, int] | None = None,
+    ) -> None:
+        """Prepare; nothing is read yet. The appender gets the queues that are found.
+
+        ``deleted``: topics of which no record below a physical offset gets a queue entry.
+        """
         self._layout = layout
         self._disk = disk
         self._log = log
         self._appender = appender
         self._names = ConsumeQueues(layout.consume_queue)
+        self._deleted = deleted or {}
         self._result = Recovered()
         self._synced: int | None = None
         self._has_lost_power = False
@@ -153,7 +166,7 @@ class Recovery:
     def _prepare_queues(self, state: StoreState | None) -> int:
         """Open all queues, ended where they are surely right; gives where to read the log from."""
         start = trusted = self._log.min_offset if state is None else state.queues_offset
-        table = state.queue_offsets if state else {}
+        table = self._expected(state) if state else {}
         named = {(topic, queue_id) for topic, queues in table.items() for queue_id in queues}
         named |= {(name.topic, name.queue_id) for name in self._names.names()}
         for topic, queue_id in sorted(named):
@@ -161,6 +174,8 @@ class Recovery:
                 continue
             queue = self._appender.queue(topic, queue_id)
             first, expected = table.get(topic, {}).get(queue_id, (0, 0))
+            if topic in self._deleted:
+                self._remove_deleted(queue)
             if not self._mend_files(queue, first, expected):
                 queue.next_offset = first
             elif state is None or self._queue_bytes <= _CHECKED_BYTES:
@@ -177,6 +192,24 @@ class Recovery:
                     "reading the log for them"
                 )
         return start
+
+    def _expected(self, state: StoreState) -> dict[str, dict[int, tuple[int, int]]]:
+        """Give how long queues were, without those that have been deleted since."""
+        return {
+            topic: queues
+            for topic, queues in state.queue_offsets.items()
+            if state.queues_offset > self._deleted.get(topic, -1)
+        }
+
+    def _remove_deleted(self, queue: QueueWriter) -> None:
+        """Remove a queue's files when they are from before its topic was deleted."""
+        for _, rows in queue.columns(_ALL):
+            written = rows[(rows["size"] > 0) & (rows["size"] != FILLER_SIZE)]
+            if len(written):
+                if written["physical_offset"][0] < self._deleted[queue.topic]:
+                    for _, path in queue.files():
+                        self._disk.remove_file(path)
+                return
 
     def _offset_of_last(self, queue: QueueWriter) -> int:
         """Give where the record of a queue's last entry begins, else where the log begins."""
@@ -303,10 +336,15 @@ class Recovery:
         if not is_topic_name(row.topic) or not 0 <= row.queue_id < 1 << 31 or row.queue_offset < 0:
             self._report(Damage(row.physical_offset, row.physical_offset + row.size, "no queue"))
             return
+        if row.physical_offset < self._deleted.get(row.topic, 0):
+            return
         queue = self._appender.queue(row.topic, row.queue_id)
         if (row.topic, row.queue_id) in self._unseen:
             self._unseen.discard((row.topic, row.queue_id))
             queue.begin_at(row.queue_offset)
+        if row.queue_offset == 0 and _is_behind_all(row, queue):
+            self._at_least.pop((row.topic, row.queue_id), None)
+            queue.cut(0)
         if row.queue_offset < queue.next_offset:
             # There already; or another record has the place, as in an old broker's store.
             return
@@ -386,6 +424,12 @@ class Recovery:
 
     def _keep(self, name: str, content: bytes) -> None:
         self._disk.write_durably(self._layout.aside / name, content)
+
+
+def _is_behind_all(row: Row, queue: QueueWriter) -> bool:
+    """Say whether a record comes in the log after that of its queue's last entry."""
+    last = queue.entry(queue.next_offset - 1)
+    return last is not None and not last.is_filler and last[0] < row.physical_offset
 
 
 def _makes_sense(properties: bytes) -> bool:

@@ -1,11 +1,20 @@
 """Topics as operators and tools meet them."""
 
+import asyncio
 import json
 
 import pytest
 
+from rocketlens.errors import StoreFailed
 from rocketlens.wire.codes import RequestCode
-from tests.unit.broker.broker_world import NOW_MS, in_broker
+from tests.unit.broker.broker_world import (
+    NOW_MS,
+    Clock,
+    in_broker,
+    properties_of,
+    records_of,
+    running,
+)
 
 FIELDS = {
     "topic": "New",
@@ -43,6 +52,58 @@ def test_a_topic_is_made_changed_shown_and_deleted(tmp_path):
         gone = await world.call(RequestCode.GET_TOPIC_CONFIG, topic="New")
         assert (gone.code, gone.remark) == (17, "No topic in this broker. topic: New")
         assert world.core.offsets.get("g", "New", 0) is None
+
+    in_broker(tmp_path, test)
+
+
+def test_a_topic_made_again_is_empty_as_in_rocketmq_and_keys_still_find_what_it_had(tmp_path):
+    """What 5.5.0 answered to the same steps."""
+
+    async def main():
+        clock = Clock()
+        async with running(tmp_path, clock=clock) as world:
+            await create(world)
+            for number in range(5):
+                await world.send("New", b"old%d" % number, properties_of(KEYS=f"k{number}"))
+            world.core.offsets.put("g", "New", 0, 4)
+            assert (await world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="New")).code == 0
+            assert not (world.core.store.layout.consume_queue / "New").exists()
+            await create(world)
+            assert (await world.pull(0, topic="New")).remark == "NO_MESSAGE_IN_QUEUE"
+            for number in range(3):
+                answer = await world.send("New", b"new", properties_of(KEYS=f"k{number}"))
+                assert answer.ext_fields["queueOffset"] == str(number)
+            await world.service.abandon()
+        async with running(tmp_path, clock=clock) as world:
+            assert world.core.offsets.groups_of("New") == []
+            pulled = await world.pull(0, topic="New")
+            assert [each.body for each in records_of(pulled.body)] == [b"new"] * 3
+            assert (await world.pull(5, topic="New")).remark == "OFFSET_OVERFLOW_BADLY"
+            found = await world.query("k0", "New")
+            assert {each.body for each in records_of(found.body)} == {b"new", b"old0"}
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("topic", ["../commitlog", "NoSuchTopic", "a/b"])
+def test_deleting_what_is_no_topic_touches_nothing(tmp_path, topic):
+    async def test(world):
+        await world.send()
+        answer = await world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic=topic)
+        assert answer.code == 0
+        assert world.core.store.layout.commit_log.exists()
+        assert (await world.pull()).code == 0
+
+    in_broker(tmp_path, test)
+
+
+def test_a_topic_whose_deletion_cannot_be_written_down_is_not_deleted(tmp_path):
+    async def test(world):
+        await world.send()
+        world.core.store.group_commit.fail(StoreFailed("no disk"))
+        answer = await world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="Orders")
+        assert (answer.code, "is not deleted" in answer.remark) == (1, True)
+        assert (await world.pull()).code == 0
 
     in_broker(tmp_path, test)
 

@@ -422,7 +422,12 @@ def test_a_signed_question_leaves_out_the_flag_that_releases_verify_differently(
     async def ask(credentials):
         cluster = Cluster("127.0.0.1:9876", credentials=credentials)
         header = QueryMessageRequest(
-            topic="T", key="k", max_num=1, begin_timestamp_ms=0, end_timestamp_ms=1, is_unique_key=True
+            topic="T",
+            key="k",
+            max_num=1,
+            begin_timestamp_ms=0,
+            end_timestamp_ms=1,
+            is_unique_key=True,
         )
         with pytest.raises(ConnectionLost):
             await cluster.call("127.0.0.1:9876", QUERY_MESSAGE, header)

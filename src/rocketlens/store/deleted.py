@@ -1,0 +1,145 @@
+"""``rocketlens/deleted.json``: topics that were deleted, and how far the log is theirs.
+
+The log keeps the messages of a deleted topic until they expire, and one that is made again under
+its name begins at queue offset 0, as in RocketMQ. So recovery must not give the old messages queue
+entries again: of a topic that is named here, no record below ``end_offset`` gets one, and a queue
+with an entry for such a record was not removed in time and is removed now.
+
+It is on the disk before a queue is removed. The record that ended at ``end_offset`` shows that a
+mark is of this log; it goes when the log has nothing below it any more.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from rocketlens.errors import RecordError
+from rocketlens.store import fs
+from rocketlens.store.append import Appender
+from rocketlens.store.commitlog import CommitLog
+from rocketlens.store.fs import Disk
+from rocketlens.store.layout import StoreLayout
+
+_LARGEST_FILE: Final = 64 * 1024 * 1024
+_REMOVED: Final = "removed."
+
+
+class Mark(NamedTuple):
+    """How far the log is of a topic that is deleted, and the record that ends there."""
+
+    end_offset: int
+    last_record_offset: int
+    last_record_timestamp_ms: int
+
+
+class DeletedTopics:
+    """The marks, by topic, and what deletes a topic's queues.
+
+    ``make_durable`` waits until the log is, or raises: a mark is good as long as its record is.
+    """
+
+    def __init__(self, layout: StoreLayout, disk: Disk, appender: Appender) -> None:
+        """Read the file; what is damaged in it is no mark. Ends removals that were not ended.
+
+        :raises OSError: when that cannot be.
+        """
+        self._path = layout.deleted
+        self._layout = layout
+        self._disk = disk
+        self._appender = appender
+        self._removals = 0
+        for entry in fs.entries(layout.scratch):
+            if entry.name.startswith(_REMOVED):
+                disk.remove_tree(Path(entry.path))
+        self.make_durable: Callable[[], None] = lambda: None
+        self.is_changed = False
+        self.marks: dict[str, Mark] = _marks(fs.read_bytes(self._path, _LARGEST_FILE))
+
+    def keep_those_of(self, log: CommitLog) -> None:
+        """Forget marks of another log, and those with nothing left below them."""
+        kept = {topic: mark for topic, mark in self.marks.items() if _is_of(mark, log)}
+        self.is_changed |= len(kept) < len(self.marks)
+        self.marks = kept
+
+    def put(self, topic: str, mark: Mark) -> None:
+        """Note a topic that is being deleted."""
+        self.marks[topic] = mark
+        self.is_changed = True
+
+    def mark(self, topic: str) -> bool:
+        """Note that a topic is being deleted; False when the store has nothing of it.
+
+        The file must be written before :meth:`remove_queues` is called.
+        """
+        last = self._appender.last
+        if last is None or not self._has_queues(topic):
+            return False
+        end_offset = last.physical_offset + last.store_size
+        self.put(topic, Mark(end_offset, last.physical_offset, last.store_timestamp_ms))
+        return True
+
+    def _has_queues(self, topic: str) -> bool:
+        return any(name == topic for name, _ in self._appender.queues)
+
+    def remove_queues(self, topic: str) -> Path:
+        """Let a topic have no messages; gives where the files of its queues are to be deleted.
+
+        The next message gets queue offset 0. The log, and so queries by key or id, still have the
+        messages that were there.
+
+        :raises OSError: when the files cannot be moved away; nothing has changed then.
+        """
+        self._removals += 1
+        aside = self._layout.scratch / f"{_REMOVED}{fs.process_number()}.{self._removals}"
+
+        def move() -> None:
+            # Queues without a message have no files.
+            with suppress(FileNotFoundError):
+                self._disk.move(self._layout.consume_queue / topic, aside)
+
+        # Only a topic of a queue is known to be a name, and no path.
+        if self._has_queues(topic):
+            self._appender.remove_queues(topic, move)
+        return aside
+
+    @property
+    def ends(self) -> Mapping[str, int]:
+        """For each topic the physical offset below which its records get no entries."""
+        return {topic: mark.end_offset for topic, mark in self.marks.items()}
+
+    def snapshot(self) -> Callable[[], None]:
+        """Take the marks of now; what is given writes them, in any thread.
+
+        That raises OSError when they cannot be written, and what ``make_durable`` raises.
+        """
+        content = json.dumps(self.marks, separators=(",", ":")).encode()
+
+        def write() -> None:
+            self.make_durable()
+            self._disk.write_durably(self._path, content)
+
+        return write
+
+
+def _marks(content: bytes | None) -> dict[str, Mark]:
+    try:
+        value: Any = json.loads(content or b"{}")
+        return {str(topic): Mark(*map(int, numbers)) for topic, numbers in value.items()}
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def _is_of(mark: Mark, log: CommitLog) -> bool:
+    if mark.end_offset <= log.min_offset:
+        return False
+    try:
+        record = log.record_at(mark.last_record_offset, check_crc=False)
+    except RecordError:
+        return False
+    end_offset = mark.last_record_offset + record.total_size
+    return (end_offset, record.store_timestamp_ms) == (
+        mark.end_offset,
+        mark.last_record_timestamp_ms,
+    )
