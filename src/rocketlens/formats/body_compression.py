@@ -11,10 +11,12 @@ sysFlag  mask             meaning
 ======  ================  =============================================
 
 RocketMQ decompresses without a bound; here a body that grows beyond ``limit`` bytes is an error,
-found before the memory is taken. Source: ``MessageSysFlag``, ``CompressionType``.
+found before the memory is taken: one of more than 16 MiB is first counted to its end, and only
+then kept. Source: ``MessageSysFlag``, ``CompressionType``.
 """
 
 import zlib
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from rocketlens import limits
@@ -26,7 +28,11 @@ LZ4: Final = 0x100
 ZSTD: Final = 0x200
 ZLIB: Final = 0x300
 
-_LZ4_STEP: Final = 1 << 20
+_KEPT_UNCOUNTED: Final = 16 << 20
+"""As large as any frame that brought a body: so much is kept before its size is known."""
+_STEP: Final = 1 << 20
+_ZLIB_STEP: Final = 1 << 16
+"""Input bytes taken at once; what a step leaves of them is copied for the next."""
 _ZSTD_STEP: Final = 256
 """Input bytes taken at once: a block of 4 bytes can stand for 128 KiB, so this bounds a step
 to 8 MiB of output, which the library does not."""
@@ -40,15 +46,20 @@ def decompress(body: bytes, sys_flag: int, limit: int = limits.BODY_BYTES) -> by
     """
     if not sys_flag & COMPRESSED:
         return body
-    kind = sys_flag & TYPE_MASK
-    if kind == LZ4:
-        return _decompress_lz4(body, limit)
-    if kind == ZSTD:
-        return _decompress_zstd(body, limit)
-    if kind in (0, ZLIB):
-        return _decompress_zlib(body, limit)
-    message = f"body is compressed in an unknown way (system flag {sys_flag:#x})"
-    raise BodyError(message)
+    unpack = _UNPACKERS.get(sys_flag & TYPE_MASK)
+    if unpack is None:
+        message = f"body is compressed in an unknown way (system flag {sys_flag:#x})"
+        raise BodyError(message)
+    parts: list[bytes] = []
+    size = 0
+    for part in unpack(body):
+        size += len(part)
+        if size > limit:
+            raise BodyError(f"body grows beyond {limit} bytes when decompressed")
+        parts.append(part)
+        if size > _KEPT_UNCOUNTED:
+            parts.clear()
+    return b"".join(unpack(body) if size > _KEPT_UNCOUNTED else parts)
 
 
 def compress(body: bytes, sys_flag: int, level: int = 5) -> bytes:
@@ -70,65 +81,65 @@ def compress(body: bytes, sys_flag: int, level: int = 5) -> bytes:
     raise BodyError(message)
 
 
-def _too_large(limit: int) -> BodyError:
-    return BodyError(f"body grows beyond {limit} bytes when decompressed")
-
-
-def _decompress_zlib(body: bytes, limit: int) -> bytes:
+def _unpack_zlib(body: bytes) -> Iterator[bytes]:
     decompressor = zlib.decompressobj()
     try:
-        plain = decompressor.decompress(body, limit + 1)
+        for start in range(0, len(body), _ZLIB_STEP):
+            rest = body[start : start + _ZLIB_STEP]
+            while rest:
+                yield decompressor.decompress(rest, _STEP)
+                rest = decompressor.unconsumed_tail
+            if decompressor.eof:
+                return
+        # What was held back for want of room in the last step.
+        while part := decompressor.decompress(b"", _STEP):
+            yield part
     except zlib.error as error:
         message = f"body is not zlib data: {error}"
         raise BodyError(message) from error
-    if len(plain) > limit:
-        raise _too_large(limit)
     if not decompressor.eof:
         message = "body ends in the middle of its zlib data"
         raise BodyError(message)
-    return plain
 
 
-def _decompress_lz4(body: bytes, limit: int) -> bytes:
+def _unpack_lz4(body: bytes) -> Iterator[bytes]:
     import lz4.frame
 
     decompressor = lz4.frame.LZ4FrameDecompressor()
-    parts: list[bytes] = []
-    size = 0
     rest: bytes = body
     try:
         while not decompressor.eof:
-            part = decompressor.decompress(rest, max_length=_LZ4_STEP)
+            part = decompressor.decompress(rest, max_length=_STEP)
             if not part and decompressor.needs_input and not decompressor.eof:
                 message = "body ends in the middle of its LZ4 frame"
                 raise BodyError(message)
             rest = b""
-            parts.append(part)
-            size += len(part)
-            if size > limit:
-                raise _too_large(limit)
+            yield part
     except (RuntimeError, EOFError) as error:
         message = f"body is not an LZ4 frame: {error}"
         raise BodyError(message) from error
-    return b"".join(parts)
 
 
-def _decompress_zstd(body: bytes, limit: int) -> bytes:
+def _unpack_zstd(body: bytes) -> Iterator[bytes]:
     import zstandard
 
     decompressor = zstandard.ZstdDecompressor().decompressobj()
-    parts: list[bytes] = []
-    size = 0
     try:
         for start in range(0, len(body), _ZSTD_STEP):
-            parts.append(decompressor.decompress(body[start : start + _ZSTD_STEP]))
-            size += len(parts[-1])
-            if size > limit:
-                raise _too_large(limit)
+            yield decompressor.decompress(body[start : start + _ZSTD_STEP])
             if decompressor.eof:
-                return b"".join(parts)
+                return
     except zstandard.ZstdError as error:
         message = f"body is not a Zstandard frame: {error}"
         raise BodyError(message) from error
     message = "body ends in the middle of its Zstandard frame"
     raise BodyError(message)
+
+
+_UNPACKERS: Final[dict[int, Callable[[bytes], Iterator[bytes]]]] = {
+    0: _unpack_zlib,
+    LZ4: _unpack_lz4,
+    ZSTD: _unpack_zstd,
+    ZLIB: _unpack_zlib,
+}
+"""Each gives a body in parts of some MiB at most."""
