@@ -20,7 +20,7 @@ import logging
 import os
 import ssl
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Literal
 
 from rocketlens import limits
@@ -218,16 +218,10 @@ class Producer(ClusterClient):
             route.write_queues
         )
         context = await self._context(request, route, chosen, "oneway")
-        self._before(context)
-        try:
+        with self._told(context):
             await self._cluster.tell(
                 context.broker_address, request.command, request.header(chosen), request.body
             )
-        except RocketLensError as error:
-            context.error = error
-            raise
-        finally:
-            self._after(context)
 
     async def write_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Give the queues that a topic's messages go to, in the order of broker name and id.
@@ -310,12 +304,10 @@ class Producer(ClusterClient):
         self, request: SendRequest, route: Route, queue: MessageQueue, left_s: float
     ) -> SendResult:
         context = await self._context(request, route, queue, "sync")
-        self._before(context)
-        begun_s = self._now_s()
         timeout_s = (
             left_s if self.attempt_timeout_s is None else min(left_s, self.attempt_timeout_s)
         )
-        try:
+        with self._told(context), self._timed(context):
             answer = await self._cluster.call(
                 context.broker_address,
                 request.command,
@@ -326,14 +318,29 @@ class Producer(ClusterClient):
             if answer.code not in STATUS_OF_CODE:
                 raise broker_error(context.broker_address, answer)
             context.result = result_of(request, queue, answer, self._short_topic(queue.topic))
+        return context.result
+
+    @contextlib.contextmanager
+    def _told(self, context: SendContext) -> Iterator[None]:
+        """Tell the hooks before and after an attempt."""
+        _tell([hook.before for hook in self.hooks], context)
+        try:
+            yield
         except RocketLensError as error:
             context.error = error
             raise
         finally:
+            _tell([hook.after for hook in self.hooks], context)
+
+    @contextlib.contextmanager
+    def _timed(self, context: SendContext) -> Iterator[None]:
+        """Remember how long a broker took, and whether it failed."""
+        begun_s = self._now_s()
+        try:
+            yield
+        finally:
             took_s = self._now_s() - begun_s
-            self._chooser.took(queue.broker_name, took_s, failed=context.result is None)
-            self._after(context)
-        return context.result
+            self._chooser.took(context.queue.broker_name, took_s, failed=context.result is None)
 
     async def _write_route(self, topic: str) -> Route:
         """Give a route with queues to write to; the default topic's where there is none yet."""
@@ -387,20 +394,6 @@ class Producer(ClusterClient):
     def _short_topic(self, topic: str) -> str:
         return without_namespace(self.namespace, topic)
 
-    def _before(self, context: SendContext) -> None:
-        for hook in self.hooks:
-            try:
-                hook.before(context)
-            except Exception:
-                logger.exception("a send hook failed")
-
-    def _after(self, context: SendContext) -> None:
-        for hook in self.hooks:
-            try:
-                hook.after(context)
-            except Exception:
-                logger.exception("a send hook failed")
-
     async def _beat(self) -> None:
         body = schema.write(
             HeartbeatData(
@@ -421,3 +414,11 @@ class Producer(ClusterClient):
                 # Not wait_for, which loses a cancellation that comes together with the event.
                 async with asyncio.timeout(limits.HEARTBEAT_S):
                     await self._new_route.wait()
+
+
+def _tell(listeners: Iterable[Callable[[SendContext], None]], context: SendContext) -> None:
+    for listener in listeners:
+        try:
+            listener(context)
+        except Exception:
+            logger.exception("a send hook failed")

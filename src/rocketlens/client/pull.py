@@ -10,6 +10,7 @@ from rocketlens.client.records import records_in
 from rocketlens.client.route import MessageQueue
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.offset import SEARCH_OFFSET_BY_TIMESTAMP, SearchOffsetRequest
 from rocketlens.wire.commands.pull import PULL_MESSAGE, SUBSCRIPTION_FLAG, PullMessageRequest
 
@@ -33,18 +34,18 @@ class Pulled:
     next_offset: int
 
 
-async def pull(
+async def pull_answer(
     cluster: Cluster,
     address: str,
     queue: MessageQueue,
     queue_offset: int,
     *,
-    damage: list[str],
     max_num: int = limits.PULL_MESSAGES,
-) -> Pulled:
-    """Read a queue from an offset on.
+    tags: str = "*",
+) -> RemotingCommand:
+    """Ask for a queue's messages from an offset on; ``tags`` as a consumer subscribes to them.
 
-    :raises BrokerError: when the broker will not.
+    :raises BrokerError: when the broker will not; that it has nothing there is an answer.
     :raises RemotingError: when there is no answer.
     """
     header = PullMessageRequest(
@@ -54,12 +55,26 @@ async def pull(
         queue_offset=queue_offset,
         max_message_nums=max_num,
         sys_flag=SUBSCRIPTION_FLAG,
-        subscription="*",
+        subscription=tags,
         expression_type="TAG",
     )
     answer = await cluster.call(address, PULL_MESSAGE, header)
     if answer.code not in NOTHING_HERE and answer.code != ResponseCode.SUCCESS:
         raise broker_error(address, answer)
+    return answer
+
+
+async def pull(
+    cluster: Cluster,
+    address: str,
+    queue: MessageQueue,
+    queue_offset: int,
+    *,
+    damage: list[str],
+    max_num: int = limits.PULL_MESSAGES,
+) -> Pulled:
+    """Read a queue from an offset on; errors as `pull_answer`."""
+    answer = await pull_answer(cluster, address, queue, queue_offset, max_num=max_num)
     next_offset = PULL_MESSAGE.response.decode(answer.ext_fields).next_begin_offset
     if answer.code == ResponseCode.PULL_NOT_FOUND:
         next_offset = queue_offset

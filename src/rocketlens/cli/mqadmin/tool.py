@@ -12,7 +12,7 @@ from rocketlens.cli.mqadmin.options import Given
 from rocketlens.client.admin import MQAdmin
 from rocketlens.client.cluster import Cluster, broker_error, failures
 from rocketlens.client.key_search import KeyQuestion
-from rocketlens.client.pull import NOTHING_HERE, TOOLS_GROUP
+from rocketlens.client.pull import pull_answer
 from rocketlens.client.records import records_in
 from rocketlens.client.route import Broker, MessageQueue, Route
 from rocketlens.errors import AnswerIncomplete, BodyError, BrokerError, TopicNotFound
@@ -30,7 +30,7 @@ from rocketlens.wire.commands.namesrv import (
     GET_ROUTEINFO_BY_TOPIC,
     GetRouteInfoRequest,
 )
-from rocketlens.wire.commands.pull import PULL_MESSAGE, SUBSCRIPTION_FLAG, PullMessageRequest
+from rocketlens.wire.commands.pull import PULL_MESSAGE
 from rocketlens.wire.commands.query import QUERY_MESSAGE, QueryMessageRequest
 
 A = TypeVar("A")
@@ -160,20 +160,9 @@ class Tool(MQAdmin):
         broker = route.brokers.get(queue.broker_name)
         if broker is None or not broker.addresses:
             raise TopicNotFound(f"topic {queue.topic}: not on broker {queue.broker_name}")
-        header = PullMessageRequest(
-            consumer_group=TOOLS_GROUP,
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            queue_offset=offset,
-            max_message_nums=max_num,
-            sys_flag=SUBSCRIPTION_FLAG,
-            subscription=tags,
-            expression_type="TAG",
+        answer = await pull_answer(
+            self.cluster, broker.in_order[0], queue, offset, max_num=max_num, tags=tags
         )
-        address = broker.in_order[0]
-        answer = await self.cluster.call(address, PULL_MESSAGE, header)
-        if answer.code not in NOTHING_HERE and answer.code != ResponseCode.SUCCESS:
-            raise broker_error(address, answer)
         fields = PULL_MESSAGE.response.decode(answer.ext_fields)
         accepted = {tag.strip() for tag in tags.split("||")} - {""}
         if tags == "*":

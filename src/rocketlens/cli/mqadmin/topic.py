@@ -5,8 +5,8 @@ from typing import Final
 from rocketlens.cli.mqadmin.form import NULL, map_text, padded
 from rocketlens.cli.mqadmin.layout import route_json, route_table, status_table
 from rocketlens.cli.mqadmin.tool import Call, incomplete
-from rocketlens.cli.mqadmin.track import RETRY_PREFIX, groups_of
-from rocketlens.client.message import check_topic
+from rocketlens.cli.mqadmin.track import groups_of
+from rocketlens.client.message import DEAD_LETTER_PREFIX, RETRY_PREFIX, check_topic
 from rocketlens.client.route import Broker
 from rocketlens.errors import BadInput, BrokerError, MessageNotFound, RocketLensError
 from rocketlens.wire.bodies import schema
@@ -33,7 +33,7 @@ from rocketlens.wire.commands.topic import (
 )
 
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
-_GROUP_TOPICS: Final = (RETRY_PREFIX, "%DLQ%")
+_GROUP_TOPICS: Final = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 _NO_GROUP: Final[tuple[str, ...]] = ("",)
 _MOST_QUEUES: Final = 2**31 - 1
 

@@ -6,6 +6,7 @@ from typing import Final
 from rocketlens.cli.mqadmin.form import host_of
 from rocketlens.cli.mqadmin.layout import Track
 from rocketlens.cli.mqadmin.tool import Tool, remark_of
+from rocketlens.client.message import RETRY_PREFIX
 from rocketlens.client.route import Broker
 from rocketlens.errors import BrokerError, RocketLensError
 from rocketlens.model.message import Message
@@ -23,7 +24,6 @@ from rocketlens.wire.commands.admin import (
     QueryTopicConsumeByWhoRequest,
 )
 
-RETRY_PREFIX: Final = "%RETRY%"
 NO_STATS: Final = (
     "Not found the consumer group consume stats, because return offset table is empty, maybe the "
     "consumer not consume any message"
