@@ -2,10 +2,18 @@
 
 import asyncio
 import importlib
+import sys
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
+
+SWITCH_INTERVAL_S: Final = 0.0002
+"""For how long another thread may keep a server's event loop from running Python.
+
+Python's own 5 ms are the time of a hundred requests, and the loop waits them out whenever it comes
+back from the network while a thread reads the log.
+"""
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
@@ -19,6 +27,10 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run ``main`` to its end in a new event loop, as ``asyncio.run`` does."""
+    """Run ``main`` to its end in a new event loop, as ``asyncio.run`` does; for a whole process.
+
+    From then on its threads take turns after :data:`SWITCH_INTERVAL_S`.
+    """
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(main)

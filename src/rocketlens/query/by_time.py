@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rocketlens import limits
 from rocketlens.errors import BodyError, RecordError
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.message import Message
 from rocketlens.query.source import StoreSource
 from rocketlens.query.verify import Wanted
-from rocketlens.store.scan import Chunk, LogWalk
+from rocketlens.store.scan import Chunk, LogWalk, interpreted_bytes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -80,7 +79,7 @@ class Scan:
                 self._errors.append(f"record at physical offset {physical_offset}: {error}")
 
     def _offsets(self) -> Iterator[int]:
-        switch_at = self._walk.position + limits.INTERPRETED_SCAN_BYTES
+        switch_at = self._walk.position + interpreted_bytes()
         for record in self._walk.records():
             self.last_timestamp_ms = max(self.last_timestamp_ms, record.store_timestamp_ms)
             if self._is_there(record) and self._wanted.matches(record):

@@ -47,7 +47,7 @@ from rocketlens.store.consumequeue import ConsumeQueues, is_topic_name
 from rocketlens.store.fs import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.queue_append import QueueWriter
-from rocketlens.store.scan import Chunk, Damage, LogWalk
+from rocketlens.store.scan import Chunk, Damage, LogWalk, interpreted_bytes
 from rocketlens.store.state import StoreState
 
 _QUEUED_TYPES: Final = (0, 0x8)
@@ -56,6 +56,8 @@ _CHECKED_FILES: Final = 2
 
 _CHECKED_BYTES: Final = 128 * 1024 * 1024
 """Consume queues of so many bytes together are looked through whole: some 0.2 s."""
+_INTERPRETED_BYTES: Final = 4 * 1024 * 1024
+"""Log up to this long is read without the kernels: it takes 0.3 s, and loading them up to 1 s."""
 _ALL: Final = 1 << 62
 _KEPT_BYTES: Final = 64 * 1024 * 1024
 
@@ -314,7 +316,7 @@ class Recovery:
         Bodies are checked from ``check_from`` on, all of them when that is None, and texts when
         the power may have gone.
         """
-        switch_at = walk.position + limits.INTERPRETED_SCAN_BYTES
+        switch_at = walk.position + interpreted_bytes(_INTERPRETED_BYTES)
         check_from = 0 if check_from is None else check_from
         for record in walk.records():
             is_checked = record.physical_offset >= check_from

@@ -9,7 +9,7 @@ Which place can be believed is decided in :mod:`rocketlens.store.resync`.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 CHUNK_ROWS: Final = 65_536
+_SHORT_BYTES: Final = 4096
+"""Log up to this long is read faster without the compiled kernels, though they are loaded."""
 
 
 class Damage(NamedTuple):
@@ -74,6 +76,9 @@ class LogWalk:
     met one. It can be taken by :meth:`records`, by :meth:`chunks`, or by one after the other.
     """
 
+    is_compiled: ClassVar[bool] = False
+    """Whether the compiled scan is loaded in this process."""
+
     def __init__(
         self,
         log: CommitLog,
@@ -119,6 +124,7 @@ class LogWalk:
             count, position, reason = kernels.scan_records(
                 content, segment.base_offset, start, stop, rows
             )
+            LogWalk.is_compiled = True
             self.position = segment.base_offset + position
             if count:
                 yield Chunk(content, segment.base_offset, rows[:count])
@@ -192,9 +198,21 @@ class LogWalk:
         )
 
 
+def interpreted_bytes(if_not_compiled: int | None = None) -> int:
+    """Give how much log to take by :meth:`LogWalk.records` before :meth:`LogWalk.chunks`.
+
+    Loading the kernels takes as long as reading ``if_not_compiled`` bytes without them
+    (:data:`rocketlens.limits.INTERPRETED_SCAN_BYTES`, unless told otherwise); once that is done,
+    they are faster for all but a handful of records.
+    """
+    if LogWalk.is_compiled:
+        return _SHORT_BYTES
+    return limits.INTERPRETED_SCAN_BYTES if if_not_compiled is None else if_not_compiled
+
+
 def exhaust(walk: LogWalk) -> None:
     """Take a walk for its findings alone, by the way that is cheaper for its length."""
-    if walk.stop - walk.position <= limits.INTERPRETED_SCAN_BYTES:
+    if walk.stop - walk.position <= interpreted_bytes():
         for _ in walk.records():
             pass
     else:

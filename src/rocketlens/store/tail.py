@@ -20,14 +20,12 @@ from rocketlens.store.commitlog import CommitLog, SegmentLost
 from rocketlens.store.entry_runs import EntryRuns
 from rocketlens.store.index import index_hashes
 from rocketlens.store.resync import Confirm
-from rocketlens.store.scan import Chunk, Damage, LogWalk
+from rocketlens.store.scan import Chunk, Damage, LogWalk, interpreted_bytes
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-_SHORT_BYTES: Final = 4096
-"""Log up to this long is read faster without the compiled kernels, though they are loaded."""
 _COMPILED_AT_ONCE_BYTES: Final = 2 * 1024 * 1024
 _INTERPRETED_AT_ONCE_BYTES: Final = 32 * 1024
 _MOST_IN_DICTIONARY: Final = 4096
@@ -199,7 +197,8 @@ class Tail:
     def _read(self, walk: LogWalk) -> None:
         limit = self._interpreted_left
         if Tail.is_compiled:
-            limit = _SHORT_BYTES if walk.stop - walk.position <= _SHORT_BYTES else 0
+            limit = interpreted_bytes()
+            limit = limit if walk.stop - walk.position <= limit else 0
         start = walk.position
         for record in walk.records() if limit > 0 else ():
             self._add_record(record)
