@@ -13,8 +13,10 @@ nothing: no messages yet, asked for 0        NO_MESSAGE_IN_QUEUE                
 nothing: no messages yet, asked for more     NO_MESSAGE_IN_QUEUE                   21    0
 ===========================================  ====================================  ====  ========
 
-Tags are compared by their hash codes, as the queue has them; the client compares the texts. Every
-answer comes at once. Source: ``PullMessageProcessor``, ``DefaultMessageStore.getMessage``.
+Tags are compared by their hash codes, as the queue has them; the client compares the texts. A
+message is given if its record is whole and has the place of its entry; one that is not is left out
+and logged, and the offset goes on behind it. Every answer comes at once. Source:
+``PullMessageProcessor``, ``DefaultMessageStore.getMessage``.
 """
 
 import logging
@@ -43,6 +45,8 @@ from rocketlens.wire.commands.pull import (
 _log: Final = logging.getLogger("rocketlens.broker")
 
 ALL_TAGS: Final = "*"
+LITE_PREFIX: Final = "%LMQ%"
+"""Topics of queues that messages of other topics are put in as well."""
 TAG_TYPES: Final = (None, "", "TAG")
 ENTRIES_LOOKED_AT: Final = 16_000
 """Entries that one pull looks at, at most, when their tags do not pass."""
@@ -219,11 +223,11 @@ class PullProcessor:
                 break
             for entry in entries:
                 if codes is None or _code_of(entry) in codes:
-                    if _is_full(entry, budget, len(records), total):
-                        return Got("FOUND", ResponseCode.SUCCESS, offset, tuple(records))
-                    record = self._record(entry)
+                    record = self._record(entry, queue, offset)
                     if record is None:
                         status = "MESSAGE_WAS_REMOVING"
+                    elif _is_full(entry, budget, len(records), total):
+                        return Got("FOUND", ResponseCode.SUCCESS, offset, tuple(records))
                     else:
                         records.append(record)
                         total += len(record)
@@ -234,20 +238,25 @@ class PullProcessor:
             return Got("OFFSET_FOUND_NULL", ResponseCode.PULL_NOT_FOUND, offset)
         return Got(status, ResponseCode.PULL_RETRY_IMMEDIATELY, offset)
 
-    def _record(self, entry: QueueEntry) -> memoryview | None:
-        """Give the record that an entry leads to; None when it is deleted or damaged."""
+    def _record(self, entry: QueueEntry, queue: QueueWriter, offset: int) -> memoryview | None:
+        """Give the record that an entry leads to; None when it is deleted, damaged or another's."""
         if entry.is_filler:
             return None
         content = self.core.store.record(entry.physical_offset, entry.store_size)
         if content is None:
             return None
-        if not _is_sound(content, entry):
-            try:
-                commitlog_record.decode(content, physical_offset=entry.physical_offset)
-            except RecordError as error:
-                _log.error("a pull leaves out a damaged message: %s", error)
-                return None
-        return content
+        if _is_sound(content, entry, queue, offset):
+            return content
+        try:
+            record = commitlog_record.decode(content, physical_offset=entry.physical_offset)
+        except RecordError as error:
+            _log.error("a pull leaves out a damaged message: %s", error)
+            return None
+        if record.total_size == len(content) and _is_of(record, queue, offset):
+            return content
+        place = f"{queue.topic}/{queue.queue_id}/{offset}"
+        _log.error("a pull leaves out %s: its entry leads to another message", place)
+        return None
 
     def _answer(self, asked: PullMessageRequest, got: Got) -> Response:
         store = self.core.store
@@ -286,21 +295,35 @@ def _is_full(entry: QueueEntry, budget: Budget, count: int, total: int) -> bool:
 _BODY_LENGTH_PLACE: Final = 84
 """With both hosts IPv4."""
 
+_V6: Final = commitlog_record.SYS_FLAG_BORN_HOST_V6 | commitlog_record.SYS_FLAG_STORE_HOST_V6
+_PROPERTIES_LENGTH_BYTES: Final = 2
 
-def _is_sound(content: memoryview, entry: QueueEntry) -> bool:
-    """Say whether a record is its entry's, and its body whole; False also where IPv6 is in it."""
-    head = commitlog_record.HEAD.unpack_from(content)
-    if (
-        head[0] != entry.store_size
-        or head[6] != entry.physical_offset
-        or head[1] not in (commitlog_record.MAGIC_V1, commitlog_record.MAGIC_V2)
-        or head[7]
-        & (commitlog_record.SYS_FLAG_BORN_HOST_V6 | commitlog_record.SYS_FLAG_STORE_HOST_V6)
-    ):
+
+def _is_sound(content: memoryview, entry: QueueEntry, queue: QueueWriter, offset: int) -> bool:
+    """Say whether a record is the one of its entry, and whole; what differs from ours is not."""
+    if len(content) < commitlog_record.SMALLEST_RECORD:
+        return False
+    size, magic, crc, queue_id, _, queue_offset, physical_offset, sys_flag, *_ = (
+        commitlog_record.HEAD.unpack_from(content)
+    )
+    found = (size, magic, queue_id, queue_offset, physical_offset)
+    wanted = (entry.store_size, queue.magic, queue.queue_id, offset, entry.physical_offset)
+    if found != wanted or sys_flag & _V6:
         return False
     start = _BODY_LENGTH_PLACE + 4
-    size = int.from_bytes(content[_BODY_LENGTH_PLACE:start], "big", signed=True)
-    if not 0 <= size <= len(content) - start:
+    stop = start + int.from_bytes(content[_BODY_LENGTH_PLACE:start], "big", signed=True)
+    topic_end = stop + len(queue.topic_part)
+    end = topic_end + _PROPERTIES_LENGTH_BYTES
+    if (
+        not start <= stop <= end <= len(content)
+        or content[stop:topic_end] != queue.topic_part
+        or end + int.from_bytes(content[topic_end:end], "big") != len(content)
+    ):
         return False
-    crc: int = head[2]
-    return not size or zlib.crc32(content[start : start + size]) & commitlog_record.CRC_MASK == crc
+    return start == stop or zlib.crc32(content[start:stop]) & commitlog_record.CRC_MASK == crc
+
+
+def _is_of(record: commitlog_record.Record, queue: QueueWriter, offset: int) -> bool:
+    """Say whether a record has its place in a queue; a lite queue has those of other topics."""
+    place = (record.topic, record.queue_id, record.queue_offset)
+    return place == (queue.topic, queue.queue_id, offset) or queue.topic.startswith(LITE_PREFIX)

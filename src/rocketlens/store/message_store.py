@@ -429,6 +429,10 @@ class MessageStore:
         files = queue.files()
         low = min(files[0][0] // ENTRY_BYTES if files else queue.next_offset, queue.next_offset)
         high = queue.next_offset
+        first = queue.entry(low)
+        if first is not None and not first.is_filler and first[0] >= self.min_offset:
+            # A damaged entry behind it must not be taken for one whose message is gone.
+            high = low
         while low < high:
             middle = (low + high) // 2
             entry = queue.entry(middle)

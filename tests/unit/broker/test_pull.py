@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from tests.unit.broker.broker_world import in_broker, properties_of, records_of
 
@@ -118,6 +119,55 @@ def test_a_damaged_message_costs_that_message_only(tmp_path, caplog):
         assert bodies(answer) == [b"first", b"third"]
         assert answer.ext_fields["nextBeginOffset"] == "3"
         assert "damaged" in caplog.text
+
+    in_broker(tmp_path, test)
+
+
+def set_entry(world, offset, physical_offset, size):
+    """Damage an entry of the first queue of ``Orders``."""
+    queue = world.core.store.queue("Orders", 0)
+    ENTRY.pack_into(queue.content, offset * ENTRY_BYTES, physical_offset, size, 0)
+
+
+@pytest.mark.parametrize(
+    ("moved", "size"),
+    [(0, 20), (0, 1), (0, -5), (0, 2**31 - 1), (0, 100), (7, 0), (7, 60), (10**9, 50), (-1, 0)],
+)
+def test_an_entry_that_leads_nowhere_costs_its_message_only(tmp_path, moved, size):
+    async def test(world):
+        await send_many(world, 3)
+        good = world.core.store.queue("Orders", 0).entry(1).physical_offset
+        set_entry(world, 1, good + moved, size)
+        answer = await world.pull()
+        assert (bodies(answer), place(answer)) == ([b"0", b"2"], (0, "FOUND", 3, 0, 3))
+        assert place(await world.pull(1, maxMsgNums=1)) == (0, "FOUND", 3, 0, 3)
+
+    in_broker(tmp_path, test)
+
+
+@pytest.mark.parametrize("changes", [{"topic": "Others"}, {"e": 1}, {}])
+def test_an_entry_that_leads_to_another_message_gives_none(tmp_path, caplog, changes):
+    async def test(world):
+        await world.send(body=b"other", **changes)
+        topic, queue_id = changes.get("topic", "Orders"), changes.get("e", 0)
+        other = world.core.store.queue(topic, queue_id).entry(0)
+        await send_many(world, 3)
+        offset = world.core.store.queue("Orders", 0).next_offset - 2
+        set_entry(world, offset, other.physical_offset, other.store_size)
+        answer = await world.pull(offset)
+        assert (bodies(answer), answer.ext_fields["nextBeginOffset"]) == ([b"2"], str(offset + 2))
+        assert "leads to another message" in caplog.text
+
+    in_broker(tmp_path, test)
+
+
+def test_a_queue_all_of_whose_entries_are_damaged_is_passed(tmp_path):
+    async def test(world):
+        await send_many(world, 3)
+        await world.pull()
+        for offset in range(3):
+            set_entry(world, offset, 1, 60)
+        assert place(await world.pull()) == (20, "MESSAGE_WAS_REMOVING", 3, 0, 3)
 
     in_broker(tmp_path, test)
 
