@@ -39,7 +39,7 @@ from rocketlens.model.message import Host
 from rocketlens.net.channel import Channel, Handler
 from rocketlens.net.server import RemotingServer
 from rocketlens.net.tls import ServerTls
-from rocketlens.store.fs import Disk
+from rocketlens.store.fs import Disk, allow_open_files
 from rocketlens.store.message_store import MessageStore, StoreOptions, system_clock
 
 _log: Final = logging.getLogger("rocketlens.broker")
@@ -107,6 +107,7 @@ class BrokerService:
         :raises OSError: when a port is taken, or the store cannot be used.
         :raises BadInput: when the store does not fit the configuration.
         """
+        allow_open_files()
         self._server = RemotingServer(self._handlers, tls=self._tls, on_close=self._closed)
         try:
             host = self._listen(self._server)

@@ -20,6 +20,7 @@ from rocketlens.namesrv.routes import RouteTable
 from rocketlens.net.channel import Channel, logger
 from rocketlens.net.server import RemotingServer
 from rocketlens.net.tls import ServerTls
+from rocketlens.store.fs import allow_open_files
 
 DEFAULT_PORT: Final = 9876
 SCAN_INTERVAL_S: Final = 5.0
@@ -111,6 +112,7 @@ class NameServer:
 
         :raises BadInput: when it cannot be bound.
         """
+        allow_open_files()
         host, port = self.config.host, self.config.port
         try:
             bound = self.server.listen(host, port)

@@ -8,6 +8,7 @@ import mmap
 import os
 import resource
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -223,10 +224,26 @@ class Disk:
         return used / max(used + status.f_bavail, 1)
 
 
+MOST_OPEN_FILES: Final = 65_536
+"""So many are made use of, however many are allowed: Linux maps about as many files at once."""
+
+
 def most_open_files() -> int:
-    """Give how many files this process may have open at once."""
+    """Give how many files this process may have open at once, up to 65,536."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return soft if soft > 0 else 1 << 20
+    return min(soft, MOST_OPEN_FILES) if soft >= 0 else MOST_OPEN_FILES
+
+
+def allow_open_files() -> int:
+    """Let this process have open as many files as it may; gives how many, as above.
+
+    Each connection of a server is one. Usual are 1,024, and leave to take many more.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Where it is refused, as on systems whose limit is not the whole truth, it stays as it is.
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return most_open_files()
 
 
 def process_number() -> int:

@@ -1,6 +1,7 @@
 """A broker as a whole: its start, its ports, its end, and what it refuses."""
 
 import asyncio
+import resource
 
 import pytest
 
@@ -30,6 +31,19 @@ def test_a_request_of_an_unknown_code_is_refused(tmp_path, code):
         assert (answer.code, answer.remark) == (3, f" request type {code} not supported")
 
     in_broker(tmp_path, test)
+
+
+def test_a_broker_may_have_as_many_files_open_as_the_system_lets_it(tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 500), hard))
+
+    async def test(_):
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+
+    try:
+        in_broker(tmp_path, test)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_second_broker_on_a_store_is_refused_and_touches_nothing(tmp_path):
