@@ -11,7 +11,7 @@ from rocketlens.cli.times import time_text
 from rocketlens.errors import BadInput
 from rocketlens.model.java import decode_utf8
 from rocketlens.model.message import Host, Message
-from rocketlens.model.properties import java_order
+from rocketlens.model.properties import TRANSACTION_PREPARED, java_order
 
 LAYOUTS: Final = ("4.9", "5.5")
 NULL: Final = "null"
@@ -99,7 +99,7 @@ def body_text(body: bytes, charset: str | None) -> str:
 def message_text(form: Form, broker_name: str, message: Message) -> str:
     """Give a message as ``MessageExt.toString`` does, the bytes of its body signed."""
     numbers = ", ".join(str(byte - 256 if byte > 127 else byte) for byte in message.body)
-    is_transaction = message.properties.get("TRAN_MSG", "").lower() == "true"
+    is_transaction = message.properties.get(TRANSACTION_PREPARED, "").lower() == "true"
     transaction = message.unique_key if is_transaction else None
     return (
         f"MessageExt [brokerName={broker_name}, queueId={message.queue_id}, "

@@ -6,6 +6,7 @@ from rocketlens import limits
 from rocketlens.cli.mqadmin.bodies import bodies_directory, write_body
 from rocketlens.cli.mqadmin.form import body_text, message_text
 from rocketlens.cli.mqadmin.layout import key_table, message_block, track_block
+from rocketlens.cli.mqadmin.send import resend
 from rocketlens.cli.mqadmin.tool import Call, KeyRequest, incomplete, set_order
 from rocketlens.cli.mqadmin.track import tracks_of
 from rocketlens.cli.output import note
@@ -26,20 +27,27 @@ _MOST_MESSAGES: Final = 2**31 - 1
 async def by_id(call: Call) -> None:
     """Print messages by id; without a topic the ids must be offset message ids.
 
+    With ``-s true`` they are sent again and not printed; ``-s`` with anything else does nothing.
+
     :raises MessageNotFound: when one is nowhere; those before it are printed.
     """
     given = call.given
-    _refuse_actions(call)
+    _refuse_consumer(call)
     ids = [each.strip() for each in given.required("i").split(",") if each.strip()]
     if not ids:
         raise BadInput("-i has no id in it")
     topic = given.text("t")
+    if "s" in given and not given.flag("s"):
+        return
     for msg_id in ids:
         if topic:
             message = await call.tool.view(topic, msg_id, _cluster_name(call, topic))
         else:
             message = await call.tool.view_message(msg_id)
-        await _print_with_offset_id(call, message)
+        if "s" in given:
+            await resend(call, msg_id, message)
+        else:
+            await _print_with_offset_id(call, message)
 
 
 async def by_key(call: Call) -> None:
@@ -81,7 +89,7 @@ async def by_unique_key(call: Call) -> None:
     :raises AnswerIncomplete: when a broker failed; what the others have is printed.
     """
     given = call.given
-    _refuse_actions(call)
+    _refuse_consumer(call)
     topic, msg_id = given.required("t"), given.required("i")
     cluster_name = _cluster_name(call, topic)
     if ("s" in given) != ("e" in given):
@@ -188,12 +196,10 @@ async def _print_tracks(call: Call, message: Message, *, with_line_ends: bool) -
     call.print(track_block(call.form, tracks, with_line_ends=with_line_ends))
 
 
-def _refuse_actions(call: Call) -> None:
+def _refuse_consumer(call: Call) -> None:
     """Refuse what would not only look: it must not seem to have been done."""
-    if "g" in call.given or "d" in call.given:
+    if "g" in call.given and "d" in call.given:
         raise BadInput("-g and -d, handing a message to a consumer, is not possible yet")
-    if "s" in call.given and call.given.flag("s"):
-        raise BadInput("-s, sending a message again, is not possible yet")
 
 
 def _cluster_name(call: Call, topic: str) -> str | None:

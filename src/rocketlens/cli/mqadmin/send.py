@@ -1,4 +1,4 @@
-"""sendMessage and checkMsgSendRT."""
+"""sendMessage, checkMsgSendRT, and what queryMsgById sends again."""
 
 import time
 from typing import Final
@@ -11,13 +11,34 @@ from rocketlens.client.message import Message
 from rocketlens.client.producer import Producer
 from rocketlens.client.route import MessageQueue
 from rocketlens.errors import BadInput, RocketLensError, SendFailed
+from rocketlens.model.message import Message as StoredMessage
+from rocketlens.model.properties import TRANSACTION_PREPARED
 
 GROUP: Final = "rocketlens_mqadmin"
+RESEND_GROUP: Final = "ReSendMsgById"
 
 
-def _producer(call: Call) -> Producer:
+def _producer(call: Call, group: str = GROUP) -> Producer:
     connection = call.connection
-    return Producer(connection.name_servers, group=GROUP, **connection.client_options)
+    return Producer(connection.name_servers, group=group, **connection.client_options)
+
+
+async def resend(call: Call, msg_id: str, found: StoredMessage) -> None:
+    """Send a message that was found once more, with all its properties, to its own topic.
+
+    :raises BadInput: when it was sent in a transaction, which nobody would end a second time.
+    """
+    if found.properties.get(TRANSACTION_PREPARED, "").lower() == "true":
+        raise BadInput(
+            f"{msg_id} was sent in a transaction: sent again it would stay half a message"
+        )
+    message = Message(found.topic, found.body, flag=found.flag)
+    for name, value in found.properties.items():
+        message.put(name, value)
+    call.print(f"prepare resend msg. originalMsgId={call.form.shown(msg_id)}")
+    async with _producer(call, RESEND_GROUP) as producer:
+        result = await producer.send(message)
+    call.print(call.form.shown(result.text(with_recall_handle=call.form.is_5)))
 
 
 async def send_message(call: Call) -> None:
