@@ -43,7 +43,7 @@ lock: ## Pin the newest allowed version of every dependency again (needs uv; not
 	@set -e; compile="$(UV) pip compile --quiet --upgrade --universal --python-version 3.11 \
 		--generate-hashes --no-header --no-emit-index-url --no-emit-find-links"; \
 	$$compile --group build -o requirements/build.lock; \
-	$$compile --group dev --extra spark pyproject.toml -o requirements/dev.lock
+	$$compile --group dev --extra spark --extra serve pyproject.toml -o requirements/dev.lock
 
 clean: ## Remove .venv and everything made while building and testing
 	rm -rf .venv build dist spark-warehouse metastore_db derby.log
