@@ -1,35 +1,36 @@
 """Sends and look-ups of a Java client, on our name server and broker and on the real ones.
 
-`python -m bench.broker` measures both in turn, several rounds, and shows the medians; CPU is that
-of the broker's process, in microseconds for each message sent, so it is comparable on a machine
-that others use, too.
+Both run all the while, and the client loads one and then the other, several rounds of each kind of
+load; figures are medians over the rounds. CPU is that of the broker's process for each message
+sent, so it can be compared on a machine that others use, too.
 """
 
-import argparse
 import os
-import sys
-import tempfile
+import statistics
 import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from statistics import median
 from typing import NamedTuple
 
-from bench.report import heading, machine_lines, ratio, table
 from tests.peer.our_servers import OurBroker, OurNameServer
-from tests.peer.rocketmq_peer import RocketMQPeer, reap
+from tests.peer.rocketmq_peer import PeerFailed, RocketMQPeer, reap
 
 PROGRAM = Path(__file__).parent / "java" / "BrokerLoad.java"
-VERSION = "5.5.0"
 TOPIC = "BenchTopic"
-COUNT = 40_000
-ROUNDS = 3
+METRICS = ("/s", "p50 us", "p99 us", "failed")
 KINDS = ("sync", "async", "batch", "queries")
 # Sent for the warm-up, too.
 SENT_IN_ALL = 1.25
 SEGMENT_BYTES = 1 << 30
+# What RocketMQ has unless told otherwise.
+SETTINGS = {
+    "mappedFileSizeCommitLog": SEGMENT_BYTES,
+    "mappedFileSizeConsumeQueue": 6_000_000,
+    "maxHashSlotNum": 5_000_000,
+    "maxIndexNum": 20_000_000,
+}
 
 
 class Running(NamedTuple):
@@ -41,16 +42,51 @@ class Running(NamedTuple):
     start_seconds: float
 
 
+class Figures:
+    """What was measured, by side and by ``load metric``, a value for each round."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.of: dict[str, dict[str, list[float]]] = {
+            side: defaultdict(list) for side in ("ours", "theirs")
+        }
+
+    def median(self, side: str, name: str) -> float:
+        """Give the median over the rounds."""
+        return statistics.median(self.of[side][name])
+
+    def better(self, name: str) -> float:
+        """Say how many times better ours is: faster, or less."""
+        ours, theirs = (self.median(side, name) for side in ("ours", "theirs"))
+        better, worse = (ours, theirs) if name.endswith("/s") else (theirs, ours)
+        return better / worse if worse else 0.0
+
+
+class Client(NamedTuple):
+    """The real client, of one version."""
+
+    peer: RocketMQPeer
+    version: str
+
+    def load(self, namesrv: str, count: int, *kinds: str) -> dict[str, list[float]]:
+        """Run loads; gives four figures for each: see `METRICS`."""
+        said = self.peer.java(self.version, PROGRAM, namesrv, TOPIC, str(count), *kinds)
+        lines = [line.split() for line in said.splitlines() if not line.startswith("#")]
+        return {
+            words[0]: [float(word) for word in words[1:]]
+            for words in lines
+            if len(words) == len(METRICS) + 1
+        }
+
+
 @contextmanager
-def ours(directory: Path) -> Iterator[Running]:
+def our_broker(directory: Path) -> Iterator[Running]:
     """Run our name server and broker."""
     with ExitStack() as stack:
-        began = time.monotonic()
         namesrv = OurNameServer()
         stack.callback(namesrv.close)
-        settings = {"mappedFileSizeCommitLog": SEGMENT_BYTES, "maxHashSlotNum": 5_000_000}
-        settings["maxIndexNum"] = 20_000_000
-        broker = OurBroker(directory, str(namesrv.address), **settings)
+        began = time.monotonic()
+        broker = OurBroker(directory, str(namesrv.address), **SETTINGS)
         stack.callback(reap, broker.process)
         seconds = time.monotonic() - began
         yield Running("ours", str(namesrv.address), broker.process.pid, seconds)
@@ -58,12 +94,78 @@ def ours(directory: Path) -> Iterator[Running]:
 
 
 @contextmanager
-def theirs(directory: Path, peer: RocketMQPeer) -> Iterator[Running]:
+def their_broker(directory: Path, client: Client) -> Iterator[Running]:
     """Run the real ones."""
     began = time.monotonic()
-    with peer.start(VERSION, directory) as broker:
+    with client.peer.start(client.version, directory) as broker:
         seconds = time.monotonic() - began
         yield Running("theirs", broker.namesrv_address, broker.broker.pid, seconds)
+
+
+def measure(client: Client, directory: Path, count: int, rounds: int) -> Figures:
+    """Run every load on both brokers, by turns."""
+    figures = Figures()
+    with ExitStack() as stack:
+        sides = [
+            stack.enter_context(our_broker(directory / "ours")),
+            stack.enter_context(their_broker(directory / "theirs", client)),
+        ]
+        for kind in KINDS:
+            for _ in range(rounds):
+                for running in sides:
+                    _load(client, running, kind, count, figures.of[running.side])
+        for running in sides:
+            figures.of[running.side]["start s"].append(running.start_seconds)
+            figures.of[running.side]["memory MiB"].append(anonymous_mib(running.process))
+    return figures
+
+
+def seconds_to_restart(directory: Path, rounds: int, *, is_killed: bool) -> float:
+    """Give the median time in which our broker serves the store of :func:`measure` again."""
+    taken = []
+    namesrv = OurNameServer()
+    try:
+        for _ in range(rounds):
+            began = time.monotonic()
+            broker = OurBroker(directory / "ours", str(namesrv.address), **SETTINGS)
+            taken.append(time.monotonic() - began)
+            if is_killed:
+                broker.kill()
+            else:
+                broker.stop()
+    finally:
+        namesrv.close()
+    return statistics.median(taken)
+
+
+def failures_at_once(client: Client, directory: Path, count: int) -> int:
+    """Look each message up by all three ids as soon as its send is answered; gives the failures.
+
+    :raises PeerFailed: when the load came to no end.
+    """
+    with our_broker(directory) as running:
+        figures = client.load(running.namesrv, count, "found")
+    if "found" not in figures:
+        raise PeerFailed("the load of look-ups came to no end")
+    return int(figures["found"][-1])
+
+
+def _load(
+    client: Client, running: Running, kind: str, count: int, into: dict[str, list[float]]
+) -> None:
+    """Run the load of one kind, and note what it says under ``kind metric``."""
+    before = cpu_seconds(running.process)
+    # Look-ups need messages to look for.
+    kinds = ("sync", "queries") if kind == "queries" else (kind,)
+    said = client.load(running.namesrv, count, *kinds)
+    used = cpu_seconds(running.process) - before
+    if kind == "queries":
+        del said["sync"]
+    else:
+        into[f"{kind} cpu us"].append(used * 1e6 / count / SENT_IN_ALL)
+    for name, values in said.items():
+        for metric, value in zip(METRICS, values, strict=True):
+            into[f"{name} {metric}"].append(value)
 
 
 def cpu_seconds(process: int) -> float:
@@ -73,71 +175,7 @@ def cpu_seconds(process: int) -> float:
 
 
 def anonymous_mib(process: int) -> float:
-    """Give the memory of a process that is not files."""
+    """Give the memory of a process that is not files, which holds its index in memory."""
     status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
     line = next(line for line in status.splitlines() if line.startswith("RssAnon"))
     return int(line.split()[1]) / 1024
-
-
-def measure(
-    peer: RocketMQPeer, running: Running, kind: str, count: int, into: dict[str, list[float]]
-) -> None:
-    """Run the load of one kind, and note what it says under ``kind metric``."""
-    before = cpu_seconds(running.process)
-    # Look-ups need messages to look for.
-    kinds = ("sync", "queries") if kind == "queries" else (kind,)
-    printed = peer.java(VERSION, PROGRAM, running.namesrv, TOPIC, str(count), *kinds)
-    used = cpu_seconds(running.process) - before
-    for line in printed.splitlines():
-        words = line.split()
-        if line.startswith("#") or len(words) != 5 or (kind == "queries" and words[0] == "sync"):
-            continue
-        for metric, value in zip(("/s", "p50", "p99", "failed"), words[1:], strict=True):
-            into[f"{words[0]} {metric}"].append(float(value))
-    if kind != "queries":
-        into[f"{kind} cpu"].append(used * 1e6 / count / SENT_IN_ALL)
-
-
-def rows(
-    figures: dict[str, dict[str, list[float]]], names: list[str]
-) -> Iterator[tuple[str, str, str, str]]:
-    """Give a line for each figure: ours, theirs, and how many times better ours is."""
-    for name in names:
-        mine, other = (median(figures[side][name]) for side in ("ours", "theirs"))
-        better = (mine, other) if name.endswith("/s") else (other, mine)
-        shown = ratio(*better) if better[1] else "-"
-        yield name, f"{mine:,.1f}", f"{other:,.1f}", shown
-
-
-def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=COUNT, help="messages of each kind")
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
-    options = parser.parse_args()
-    peer = RocketMQPeer()
-    figures: dict[str, dict[str, list[float]]] = {
-        side: defaultdict(list) for side in ("ours", "theirs")
-    }
-    print(*machine_lines(), sep="\n")
-    with tempfile.TemporaryDirectory() as scratch, ExitStack() as stack:
-        sides = [
-            stack.enter_context(ours(Path(scratch, "ours"))),
-            stack.enter_context(theirs(Path(scratch, "theirs"), peer)),
-        ]
-        for kind in options.kinds:
-            for _ in range(options.rounds):
-                for running in sides:
-                    measure(peer, running, kind, options.count, figures[running.side])
-                    print(".", end="", flush=True, file=sys.stderr)
-        for running in sides:
-            figures[running.side]["start s"].append(running.start_seconds)
-            figures[running.side]["memory MiB"].append(anonymous_mib(running.process))
-    print(heading(f"broker: a Java client of {VERSION}, {options.count:,} messages a kind"))
-    titles = ("", "ours", "theirs", "better")
-    print(*table(titles, rows(figures, list(figures["ours"]))), sep="\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -11,12 +11,14 @@ import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
 
 /**
  * A load on a broker: {@code BrokerLoad NAMESRV TOPIC COUNT KIND...}, each KIND one of sync (16
- * threads), async (1,000 under way), batch (of 100, 4 threads) and queries (by offset id, unique
- * key and key, one thread). Each kind is warmed up first. Prints a line for each: name, operations
- * in a second, median and 99th percentile in microseconds, failures.
+ * threads), async (1,000 under way), batch (of 100, 4 threads), queries (by offset id, unique
+ * key and key, one thread) and found (send, then look the message up by all three, 4 threads). Each
+ * kind is warmed up first, but for the last. Prints a line for each: name, operations in a second,
+ * median and 99th percentile in microseconds, failures.
  */
 public class BrokerLoad {
     static final int BODY_BYTES = 300;
@@ -62,6 +64,9 @@ public class BrokerLoad {
                 measure("warm", count / BATCH / 4, 4, BATCH, BrokerLoad::sendBatch);
                 measure(kind, count / BATCH, 4, BATCH, BrokerLoad::sendBatch);
                 break;
+            case "found":
+                measure(kind, count, 4, 1, BrokerLoad::sendAndLookUp);
+                break;
             default:
                 lookUp();
         }
@@ -76,6 +81,21 @@ public class BrokerLoad {
         if (OFFSET_IDS.size() < LOOK_UPS) {
             OFFSET_IDS.add(result.getOffsetMsgId());
             UNIQUE_KEYS.add(result.getMsgId());
+        }
+    }
+
+    static void sendAndLookUp(int number) throws Exception {
+        SendResult result = producer.send(message(number));
+        String[] ids = {result.getOffsetMsgId(), result.getMsgId()};
+        for (String id : ids) {
+            if (!result.getMsgId().equals(producer.viewMessage(topic, id).getMsgId())) {
+                throw new IllegalStateException(id + " is another message");
+            }
+        }
+        List<MessageExt> found = producer.queryMessage(
+            topic, "key-" + number, 32, 0, Long.MAX_VALUE).getMessageList();
+        if (found.size() != 1 || !result.getMsgId().equals(found.get(0).getMsgId())) {
+            throw new IllegalStateException("by its key " + found.size() + " are found");
         }
     }
 
