@@ -7,13 +7,15 @@ from typing import NamedTuple
 import pytest
 
 from rocketlens.client import Compression, Message, MessageQueue, MQAdmin, Producer
+from rocketlens.client.cluster import Credentials
 from rocketlens.client.message import encoded_properties
 from rocketlens.client.send_result import SendResult, SendStatus
 from rocketlens.client.unique_key import own_address
-from rocketlens.errors import MessageNotFound
+from rocketlens.errors import MessageNotFound, SendFailed
 from rocketlens.model import properties as props
 from rocketlens.model.java import string_hash
 from rocketlens.model.message_id import UniqueKey, pack_address
+from rocketlens.net.tls import client_context
 
 PROGRAM = Path(__file__).parent / "java" / "ClientJudge.java"
 OURS, JAVAS = "PythonTopic", "JavaTopic"
@@ -290,3 +292,77 @@ def judge_details(lines, version):
     assert len(shards) == 4
     for key, chosen in shards:
         assert abs(string_hash(text(key))) % 4 == int(chosen)
+
+
+ACL = """\
+globalWhiteRemoteAddresses:
+accounts:
+  - accessKey: administrator
+    secretKey: 12345678
+    whiteRemoteAddress:
+    admin: true
+  - accessKey: reader-1
+    secretKey: 87654321
+    whiteRemoteAddress:
+    admin: false
+    defaultTopicPerm: DENY
+    defaultGroupPerm: SUB
+    topicPerms:
+      - Guarded=SUB
+"""
+AUTH = "org.apache.rocketmq.auth.authentication.provider"
+WHO_ASKS = {
+    "4.9.7": {"aclEnable": True},
+    "5.5.0": {
+        "authenticationEnabled": True,
+        "authenticationProvider": f"{AUTH}.DefaultAuthenticationProvider",
+        "authenticationMetadataProvider": f"{AUTH}.LocalAuthenticationMetadataProvider",
+        "initAuthenticationUser": '{"username":"administrator","password":"12345678"}',
+        "innerClientAuthenticationCredentials": (
+            '{"accessKey":"administrator","secretKey":"12345678"}'
+        ),
+    },
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", VERSIONS)
+def test_real_brokers_that_ask_who_we_are_are_reached_with_keys_and_tls(
+    peer, certificate, tmp_path, monkeypatch, version
+):
+    file, key = certificate
+    conf = tmp_path / "home" / "conf"
+    conf.mkdir(parents=True)
+    (conf / "plain_acl.yml").write_text(ACL)
+    options = {"tls.test.mode.enable": "false", "tls.server.certPath": file}
+    options["tls.server.keyPath"] = key
+    java_options = " ".join(f"-D{name}={value}" for name, value in options.items())
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", java_options)
+
+    async def ask(broker):
+        reached = {"name_servers": broker.namesrv_address, "tls": client_context(ca=file)}
+        known = Credentials("administrator", "12345678")
+        async with Producer(**reached, credentials=known) as producer:
+            sent = await producer.send(Message("Guarded", "hello", keys="K"))
+            answer = await until_found(lambda: producer.query_message("Guarded", "K"))
+            by_id = await producer.view_message("Guarded", sent.msg_id)
+            by_offset = await producer.view_message(sent.offset_msg_id)
+        assert [m.msg_id for m in answer] == [by_id.msg_id] == [by_offset.msg_id] == [sent.msg_id]
+        for wrong in (None, Credentials("administrator", "1234567"), Credentials("nobody", "1")):
+            async with Producer(**reached, credentials=wrong, retries=0) as stranger:
+                with pytest.raises(SendFailed):
+                    await stranger.send(Message("Guarded", "hello"))
+                answer = await stranger.query_message("Guarded", "K")
+                assert (answer.complete, answer.messages) == (False, ())
+        if version == "4.9.7":
+            reader = Credentials("reader-1", "87654321")
+            async with Producer(**reached, credentials=reader, retries=0) as reading:
+                assert len(await reading.query_message("Guarded", "K")) == 1
+                with pytest.raises(SendFailed, match="permission"):
+                    await reading.send(Message("Guarded", "hello"))
+
+    settings = WHO_ASKS[version]
+    if version == "5.5.0":
+        settings = {**settings, "authConfigPath": tmp_path / "auth"}
+    with peer.start(version, tmp_path, **settings) as broker:
+        asyncio.run(ask(broker))

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -167,7 +168,9 @@ def test_the_help_of_a_command_is_that_of_the_real_tool(golden, version, name):
     assert usage_of(command_named(name.upper()), version[:3]) == f"{expected}\n"
 
 
-def test_every_command_has_help_in_both_layouts():
-    for command in COMMANDS:
-        for layout in ("4.9", "5.5"):
-            assert usage_of(command, layout).startswith(f"usage: mqadmin {command.name} ")
+@pytest.mark.parametrize("layout", ["4.9", "5.5"])
+def test_the_help_of_every_command_that_the_real_tools_know_is_theirs(layout):
+    texts = Path(__file__).with_name("printed").joinpath(f"help-{layout}.txt").read_text()
+    # They have the class of decodeMessageId, but no longer know its name.
+    known = [command for command in COMMANDS if command.name != "decodeMessageId"]
+    assert "".join(usage_of(command, layout) for command in known) == texts
