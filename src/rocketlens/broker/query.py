@@ -68,10 +68,8 @@ class QueryProcessor:
         return self._answer(await found)
 
     def _answer(self, found: Found) -> Response:
-        store = self.core.store
-        records = [store.record(offset, size) for offset, size in found.places]
-        body = b"".join([record for record in records if record is not None])
-        last = store.appender.last
+        body = b"".join(found.records)
+        last = self.core.store.appender.last
         if body and last is not None:
             return Response(
                 ext_fields={

@@ -51,9 +51,9 @@ _ALL_BYTES: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Physical offset and size of each record, ascending; and what could not be searched."""
+    """The records as they are stored, in the log's order; and what could not be searched."""
 
-    places: tuple[tuple[int, int], ...]
+    records: tuple[memoryview, ...]
     failures: tuple[str, ...] = ()
 
 
@@ -241,42 +241,50 @@ class LiveSearch:
         candidates: dict[int, Hit | None] = dict.fromkeys(tail.find(hashes))
         candidates.update((hit.physical_offset, hit) for hit in source.index.find(hashes))
         found = self._verified(query, candidates)
-        if not found.places:
+        if not found.records:
             source.index.count_slots()
         damage = tuple(map(str, tail.damage[: limits.DAMAGE_REPORTS]))
-        return Found(found.places, damage + found.failures)
+        return Found(found.records, damage + found.failures)
 
     def _verified(self, query: Query, candidates: dict[int, Hit | None]) -> Found:
-        """Give the newest of the candidates that are answers, with the sizes they have."""
-        places: list[tuple[int, int]] = []
+        """Give the newest of the candidates that are answers."""
+        records: list[memoryview] = []
         failures: list[str] = []
         left = LARGEST_ANSWER_BYTES
         sure = SureMatch(query.wanted)
+        view, begin, end = memoryview(b""), 0, 0
+        min_offset = self._store.min_offset
         for offset in sorted(candidates, reverse=True):
-            if len(places) == query.max_num or left <= 0:
+            if len(records) == query.max_num or left <= 0:
                 break
-            if offset < self._store.min_offset:
+            if offset < min_offset:
                 continue
-            size = self._sure_size(sure, offset)
+            if not begin <= offset < end:
+                view, begin = self._segment_at(offset)
+                end = begin + len(view)
+            size = sure.size_at(view, offset - begin, offset)
             if not size:
                 record = self._read(query.wanted, offset, candidates[offset], failures)
                 size = record.total_size if record else 0
             if size:
                 left -= size
-                if left >= 0 or not places:
-                    places.append((offset, size))
-        return Found(tuple(reversed(places)), tuple(failures))
+                if left >= 0 or not records:
+                    records.append(view[offset - begin : offset - begin + size])
+        return Found(tuple(reversed(records)), tuple(failures))
 
-    def _sure_size(self, sure: SureMatch, offset: int) -> int:
-        """Give the size of a record that surely is an answer; 0 when it must be looked at."""
-        segment = self._source.log.segment_of(offset)
+    def _segment_at(self, offset: int) -> tuple[memoryview, int]:
+        """Give the bytes of the segment that holds an offset, and where it begins.
+
+        Nothing where it cannot be had: then the record cannot be read, either.
+        """
+        log = self._source.log
+        segment = log.segment_of(offset)
         if segment is None:
-            return 0
+            return memoryview(b""), offset
         try:
-            view = self._source.log.map(segment).view
+            return log.map(segment).view, segment.base_offset
         except SegmentLost:
-            return 0
-        return sure.size_at(view, offset - segment.base_offset, offset)
+            return memoryview(b""), offset
 
     def _read(
         self, wanted: Wanted, offset: int, hit: Hit | None, failures: list[str]

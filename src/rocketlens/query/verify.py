@@ -3,7 +3,7 @@
 import struct
 import zlib
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from rocketlens import limits
 from rocketlens.formats.commitlog_record import (
@@ -68,14 +68,16 @@ class SureMatch:
     the ordinary are left to :func:`rocketlens.formats.commitlog_record.decode`.
     """
 
-    _HEAD: Final = struct.Struct(">iiiiiqqiq4siq4siiqi")
-    """total_size .. body length of a record over IPv4."""
+    _HEAD: Final = struct.Struct(">iii16xqi8x4xiq4xi12xi")
+    """Of a record over IPv4: total_size, magic, body_crc, physical_offset, sys_flag, born port,
+    store_timestamp_ms, store port, body length."""
     _CHECKSUM_NAME: Final = props.CRC32.encode()
     _LIST_NAME: Final = props.KEYS.encode() + b"\x01"
 
     def __init__(self, wanted: Wanted) -> None:
         """Prepare for one look-up; one without a topic and a key recognizes nothing."""
-        self._wanted = wanted
+        self._begin = wanted.begin if wanted.begin > 0 else -limits.MAX_TIMESTAMP_MS - 1
+        self._end = wanted.end
         topic = (wanted.topic or "").encode("utf-8", "replace")
         self._topic = bytes([len(topic)]) + topic if 0 < len(topic) <= LONGEST_TOPIC_V1 else b""
         named = ((props.KEYS, wanted.key), (props.UNIQUE_KEY, wanted.unique_key))
@@ -89,23 +91,23 @@ class SureMatch:
         """Give the size of the record at ``place`` of ``view`` if it is an answer; else 0."""
         if not self._topic or place + self._HEAD.size > len(view):
             return 0
-        head: tuple[Any, ...] = self._HEAD.unpack_from(view, place)
-        size, magic, body_crc, sys_flag, body_length = head[0], head[1], head[2], head[7], head[16]
+        head: tuple[int, ...] = self._HEAD.unpack_from(view, place)
+        size, magic, body_crc, claimed, sys_flag, born_port, stored_ms, port, body_length = head
         body_at = place + self._HEAD.size
         body_stop, stop = body_at + body_length, place + size
         if (
             magic != MAGIC_V1
-            or head[6] != physical_offset
+            or claimed != physical_offset
             or sys_flag & (SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6)
-            or not 0 <= head[10] <= _LARGEST_PORT
-            or not 0 <= head[13] <= _LARGEST_PORT
+            or not 0 <= born_port <= _LARGEST_PORT
+            or not 0 <= port <= _LARGEST_PORT
             or not body_at <= body_stop < stop <= len(view)
-            or not self._wanted.is_in_time(head[11])
+            or not self._begin <= stored_ms <= self._end
             or not self._is_wanted(bytes(view[body_stop:stop]))
             or (body_length and zlib.crc32(view[body_at:body_stop]) & CRC_MASK != body_crc)
         ):
             return 0
-        return int(size)
+        return size
 
     def _is_wanted(self, behind_body: bytes) -> bool:
         """Look at topic and properties, with their lengths, which must fill what is behind."""

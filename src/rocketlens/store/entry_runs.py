@@ -13,7 +13,7 @@ twice as long as the newer, up to a length: a merge is a matter of 10 ms, and a 
 million entries of some 15 runs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 WINDOW_BITS: Final = 32
+_PLACE_MASK: Final = (1 << WINDOW_BITS) - 1
 LONGEST_RUN: Final = 1 << 21
 """Entries of a run that merging makes, at most: 16 MiB."""
 _SORT_AFTER_LOOK_UPS: Final = 4
@@ -35,22 +36,26 @@ class _Run(NamedTuple):
     packed: "npt.NDArray[np.uint64]"
     is_sorted: bool = False
 
-    def find(self, wanted: "npt.NDArray[np.uint64]") -> Iterator[int]:
-        """Give the physical offsets of the entries that have one of the wanted hashes."""
+    def find(self, bounds: "npt.NDArray[np.uint64]") -> Iterator[int]:
+        """Give the physical offsets of the entries from ``bounds[2 * i]`` to below the next."""
+        packed = self.packed
+        if not self.is_sorted:
+            packed = self._candidates(bounds)
+        cuts = packed.searchsorted(bounds).tolist()
+        for begin, end in zip(cuts[::2], cuts[1::2], strict=True):
+            if begin < end:
+                base = self.window << WINDOW_BITS
+                for entry in packed[begin:end].tolist():
+                    yield base + (entry & _PLACE_MASK)
+
+    def _candidates(self, bounds: "npt.NDArray[np.uint64]") -> "npt.NDArray[np.uint64]":
+        """Give the entries that have one of the hashes of ``bounds``, sorted."""
         import numpy as np
 
-        shift, packed, base = np.uint64(WINDOW_BITS), self.packed, self.window << WINDOW_BITS
-        if self.is_sorted:
-            first = packed.searchsorted(wanted << shift).tolist()
-            last = packed.searchsorted((wanted + np.uint64(1)) << shift).tolist()
-            found = [
-                packed[begin:end] for begin, end in zip(first, last, strict=True) if end > begin
-            ]
-        else:
-            found = [packed[np.isin(packed >> shift, wanted)]]
-        for entries in found:
-            for place in entries.astype(np.uint32).tolist():
-                yield base + place
+        shift = np.uint64(WINDOW_BITS)
+        found = self.packed[np.isin(self.packed >> shift, bounds[::2] >> shift)]
+        found.sort()
+        return found
 
 
 class EntryRuns:
@@ -78,13 +83,17 @@ class EntryRuns:
             start = stop
         self.count += len(offsets)
 
-    def find(self, hashes: "npt.NDArray[np.uint64]") -> Iterator[int]:
+    def find(self, hashes: Collection[int]) -> Iterator[int]:
         """Give the offsets of all entries with one of the hashes, in no order."""
+        import numpy as np
+
         self._look_ups += 1
         if self._look_ups > _SORT_AFTER_LOOK_UPS:
             self.tidy()
+        steps = [(key_hash + end) << WINDOW_BITS for key_hash in sorted(hashes) for end in (0, 1)]
+        bounds = np.array(steps, dtype=np.uint64)
         for run in self._runs:
-            yield from run.find(hashes)
+            yield from run.find(bounds)
 
     def tidy(self) -> None:
         """Sort what is not, and merge short runs."""
@@ -109,7 +118,7 @@ class EntryRuns:
         import numpy as np
 
         window = physical_offset >> WINDOW_BITS
-        least = np.uint32(physical_offset & (1 << WINDOW_BITS) - 1)
+        least = np.uint32(physical_offset & _PLACE_MASK)
         kept = [run for run in self._runs if run.window >= window]
         for place, run in enumerate(kept):
             if run.window == window:

@@ -151,11 +151,12 @@ class Tail:
         They are candidates: other keys share a hash.
         """
         found = {offset for key_hash in hashes for offset in self._few.get(key_hash, ())}
-        if self._runs.count or self._read_again:
+        if self._runs.count:
+            found.update(self._runs.find(hashes))
+        if self._read_again:
             import numpy as np
 
-            wanted = np.array(sorted(hashes), dtype=np.uint64)
-            found.update(self._runs.find(wanted))
+            wanted = np.array(sorted(hashes), dtype=np.int32)
             for start, stop in self._read_again:
                 for chunk in LogWalk(self._log, start, stop, confirm=self._confirm).chunks():
                     key_hashes, offsets = _entries(chunk)

@@ -47,7 +47,7 @@ async def places(search, key):
     if asyncio.isfuture(found):
         found = await found
     assert not found.failures
-    return [offset for offset, _ in found.places]
+    return [int.from_bytes(record[28:36], "big") for record in found.records]
 
 
 async def assert_found(search, sent, step=1):

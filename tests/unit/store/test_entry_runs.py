@@ -27,7 +27,7 @@ def filled(parts):
 
 
 def found(runs, *hashes):
-    return sorted(runs.find(np.array(hashes, np.uint64)))
+    return sorted(runs.find(hashes))
 
 
 @given(PARTS, st.lists(HASHES, max_size=5, unique=True), st.integers(0, 9), st.booleans())
