@@ -13,13 +13,20 @@ where to look is named by              then it is
 
 import os
 import re
-from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
+from argparse import Namespace
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from rocketlens.cli.contexts import CONTEXT_VARIABLE, Context, default_context, named_context
+from rocketlens.cli.connection_options import (
+    ACCESS_KEY_VARIABLE,
+    NAME_SERVER_VARIABLES,
+    OPTIONS,
+    SECRET_KEY_VARIABLE,
+    STORE_VARIABLE,
+    SWITCHES,
+)
+from rocketlens.cli.contexts import Context, default_context, named_context
 from rocketlens.errors import BadInput
 
 if TYPE_CHECKING:
@@ -27,35 +34,6 @@ if TYPE_CHECKING:
     import ssl
 
     from rocketlens.client.cluster import Credentials
-
-STORE_VARIABLE: Final = "ROCKETLENS_STORE"
-NAME_SERVER_VARIABLES: Final = ("NAMESRV_ADDR", "ROCKETMQ_NAMESRV_ADDR")
-ACCESS_KEY_VARIABLE: Final = "ROCKETLENS_ACCESS_KEY"
-SECRET_KEY_VARIABLE: Final = "ROCKETLENS_SECRET_KEY"  # noqa: S105 - a variable's name
-
-OPTIONS: Final[Mapping[str, tuple[str, str]]] = {
-    "context": (
-        "NAME",
-        f"a named context of the configuration file (default: ${CONTEXT_VARIABLE})",
-    ),
-    "namespace": ("NS", "the namespace of topics and groups"),
-    "access-key": (
-        "KEY",
-        f"who asks, where brokers want to know (default: ${ACCESS_KEY_VARIABLE})",
-    ),
-    "secret-key-file": (
-        "FILE",
-        f"holds the secret key (default: the text in ${SECRET_KEY_VARIABLE})",
-    ),
-    "ca": ("FILE", "use TLS, with servers whose certificates this one signed (PEM)"),
-    "cert": ("FILE", "our own certificate, for servers that want one (PEM)"),
-    "cert-key": ("FILE", "the key of --cert, where it is in another file (PEM)"),
-}
-"""Options with a value: its name and what it is."""
-SWITCHES: Final[Mapping[str, str]] = {
-    "tls": "use TLS",
-    "insecure": "use TLS with whoever answers, as RocketMQ's own clients do",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +55,6 @@ class Connection:
         }
 
 
-def add_options(parser: ArgumentParser) -> None:
-    """Add the options of a connection, but for ``--namesrv``."""
-    group = parser.add_argument_group("the connection to a cluster")
-    for name, (metavar, purpose) in OPTIONS.items():
-        group.add_argument(f"--{name}", metavar=metavar, help=purpose)
-    for name, purpose in SWITCHES.items():
-        group.add_argument(f"--{name}", action="store_const", const=True, help=purpose)
-
-
 def chosen_context(
     arguments: Namespace, *, takes_store: bool, last: Context | None = None
 ) -> Context:
@@ -105,8 +74,13 @@ def chosen_context(
         named = options.over(environment)
         if not named.has_place:
             named = named.over(default_context())
-    if named.store is not None and not takes_store:
-        raise BadInput("this asks a cluster, but the context names a store")
+    if named.store is not None:
+        if not takes_store:
+            raise BadInput("this asks a cluster, but the context names a store")
+        for name in options.given.keys() - {"store"}:
+            raise BadInput(
+                f"--{name.replace('_', '-')} is for a cluster, and {named.store} a store"
+            )
     return named if last is None else named.over(last)
 
 
@@ -118,8 +92,8 @@ def connection_of(context: Context) -> Connection:
     """
     if context.namesrv is None:
         raise BadInput(
-            "no name server is given: give --namesrv ADDR, such as 127.0.0.1:9876 (several with "
-            f"semicolons between), or --context NAME, or set {NAME_SERVER_VARIABLES[0]}"
+            "no name server is given: give --namesrv ADDR (mqadmin: -n), such as 127.0.0.1:9876, "
+            f"or --context NAME; or set {NAME_SERVER_VARIABLES[0]}"
         )
     return Connection(
         context.namesrv,

@@ -26,11 +26,11 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from rocketlens.cli.connection_options import CONTEXT_VARIABLE
 from rocketlens.cli.output import note
 from rocketlens.errors import BadInput
 
 CONFIG_VARIABLE: Final = "ROCKETLENS_CONFIG"
-CONTEXT_VARIABLE: Final = "ROCKETLENS_CONTEXT"
 LARGEST_FILE_BYTES: Final = 1024 * 1024
 LARGEST_SECRET_BYTES: Final = 4096
 
@@ -67,11 +67,17 @@ class Context:
 
         Store and name servers are one question, and so are the three ways to give a secret.
         """
-        mine, others = _given(self), _given(other)
+        mine, others = self.given, other.given
         for names in (("store", "namesrv"), _SECRETS):
             if any(name in mine for name in names):
                 others = {name: value for name, value in others.items() if name not in names}
         return Context(**{**others, **mine})
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What it says, by name."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: value for name, value in values.items() if value not in (None, "")}
 
     @property
     def has_place(self) -> bool:
@@ -91,11 +97,6 @@ class Context:
                 raise BadInput(f"secret_key_env: {self.secret_key_env} is not set")
             return secret
         return self.secret_key
-
-
-def _given(context: Context) -> dict[str, Any]:
-    values = {each.name: getattr(context, each.name) for each in fields(context)}
-    return {name: value for name, value in values.items() if value not in (None, "")}
 
 
 _KINDS_OF_KEYS: Final = {

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from rocketlens import __version__
-from rocketlens.cli.connection import add_options
+from rocketlens.cli.connection_options import add_options
 from rocketlens.cli.output import note, printable
 from rocketlens.errors import AnswerIncomplete, MessageNotFound, NotAStore, RocketLensError
 

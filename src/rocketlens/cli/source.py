@@ -3,13 +3,8 @@
 from argparse import Namespace
 from typing import Any
 
-from rocketlens.cli.connection import (
-    NAME_SERVER_VARIABLES,
-    STORE_VARIABLE,
-    Connection,
-    chosen_context,
-    connection_of,
-)
+from rocketlens.cli.connection import Connection, chosen_context, connection_of
+from rocketlens.cli.connection_options import NAME_SERVER_VARIABLES, STORE_VARIABLE
 from rocketlens.cli.output import store_of
 from rocketlens.errors import BadInput
 from rocketlens.model.answer import Answer

@@ -223,6 +223,14 @@ def test_contradictions_are_refused(config, run):
     assert (done.code, "the context names a store" in done.err) == (2, True)
 
 
+def test_what_is_for_a_cluster_is_refused_for_a_store(config, run, monkeypatch):
+    for words in (("--store", "/s"), ("--context", "backup")):
+        done = run("find", "k", *words, "--tls")
+        assert (done.code, "--tls is for a cluster" in done.err) == (2, True)
+    monkeypatch.setenv("ROCKETLENS_STORE", "/s")
+    assert "--cert-key is for a cluster" in run("show", "k", "--cert-key", "x").err
+
+
 def test_a_context_of_a_store_is_read(config, run, write_store, tmp_path):
     store = write_store({"properties": {"KEYS": "k"}})
     config(f'[contexts.mine]\nstore = "{store}"')

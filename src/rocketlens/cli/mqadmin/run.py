@@ -6,7 +6,8 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Final
 
-from rocketlens.cli.connection import OPTIONS, SWITCHES, Connection, chosen_context, connection_of
+from rocketlens.cli.connection import Connection, chosen_context, connection_of
+from rocketlens.cli.connection_options import OPTIONS, SWITCHES
 from rocketlens.cli.mqadmin.commands import COMMANDS, Command
 from rocketlens.cli.mqadmin.form import LAYOUTS, Form, as_it_is
 from rocketlens.cli.mqadmin.options import (
