@@ -90,6 +90,11 @@ def shown(world):
         "brokerStatus": ["-b", world.broker.address],
         "consumerProgress": ["-g", "broker_client_consumers"],
         "consumerConnection": ["-g", "broker_client_consumers"],
+        "updateSubGroup": ["-c", "DefaultCluster", "-g", "made_group", "-r", "5"],
+        "brokerConsumeStats": ["-b", world.broker.address],
+        "producerConnection": ["-g", "broker_client", *topic],
+        "queryCq": [*topic, "-q", "0", "-i", "0", "-c", "2", "-b", world.broker.address],
+        "getBrokerConfig": ["-b", world.broker.address],
         "updateTopic": ["-t", "NewTopic", "-c", "DefaultCluster", "-r", "3", "-w", "3"],
         "deleteTopic": ["-t", "NewTopic", "-c", "DefaultCluster"],
         "sendMessage": ["-t", "OtherTopic", "-p", "text", "-k", "tool"],
@@ -158,6 +163,16 @@ def test_mqadmin_shows_how_far_a_group_came(shown):
     rows = re.findall(rf"^{TOPIC} +{BROKER_NAME} +\d+ +(\d+) +(\d+) ", progress, re.MULTILINE)
     assert len(rows) == 4
     assert all(broker == consumer for broker, consumer in rows)
+
+
+def test_mqadmin_makes_groups_and_looks_at_queues_and_configuration(world, shown):
+    assert "create subscription group to 127.0.0.1:" in shown["updateSubGroup"][0]
+    assert re.search(
+        rf"^{TOPIC} +broker_client_consumers ", shown["brokerConsumeStats"][0], re.MULTILINE
+    )
+    assert "the producer group[broker_client] not exist" in shown["producerConnection"][0]
+    assert re.search(r"ConsumeQueueData\{physicOffset=\d+", shown["queryCq"][0])
+    assert re.search(rf"^brokerName += +{BROKER_NAME}$", shown["getBrokerConfig"][0], re.MULTILINE)
 
 
 def test_mqadmin_makes_and_deletes_a_topic(shown):

@@ -77,7 +77,9 @@ def test_rocketmq_reads_every_header_that_we_write(peer, version):
 
 @versions
 def test_rocketmq_reads_every_body_that_we_write(peer, version):
-    written = bodies()
+    # 4.9.7 has no classes for the newest of them.
+    known = {words[0] for words in vectors_of(version, "body")}
+    written = [body for body in bodies() if schema.java_name_of(type(body)) in known]
     questions = [
         ["body", schema.java_name_of(type(body)), schema.write(body).hex()] for body in written
     ]

@@ -1,4 +1,6 @@
-"""Clients: heartbeat (34), unregister (35), and what tools ask about groups (38, 203, 208, 300).
+"""Clients: heartbeat (34), unregister (35), and what tools ask about them and how far they came.
+
+Members of groups (38, 203, 204, 328), offsets (208, 317), groups of a topic (300).
 
 A consumer's first heartbeat makes its group and its ``%RETRY%`` topic, and is answered when the
 name servers know that topic: tools find a group's brokers by its route. Sources:
@@ -15,15 +17,24 @@ from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.offset import store_time
 from rocketlens.broker.registry import RETRY_PREFIX, UNIT_SUB_FLAG, topic_problem
 from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.store.topics import TopicConfig
 from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.consumer import (
     ClientConnection,
     ConsumerConnection,
     ConsumerIdList,
     GroupList,
+    ProducerConnection,
+    ProducerInfo,
+    ProducerTable,
 )
 from rocketlens.wire.bodies.heartbeat import ConsumerData, HeartbeatData
-from rocketlens.wire.bodies.stats import ConsumeStats, MessageQueue, OffsetWrapper
+from rocketlens.wire.bodies.stats import (
+    ConsumeStats,
+    ConsumeStatsList,
+    MessageQueue,
+    OffsetWrapper,
+)
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import admin as admin_commands
@@ -49,7 +60,10 @@ class ClientProcessor:
             RequestCode.UNREGISTER_CLIENT: self.unregister,
             RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.consumer_ids,
             RequestCode.GET_CONSUMER_CONNECTION_LIST: self.connections,
+            RequestCode.GET_PRODUCER_CONNECTION_LIST: self.producer_connections,
+            RequestCode.GET_ALL_PRODUCER_INFO: self.producers,
             RequestCode.GET_CONSUME_STATS: self.consume_stats,
+            RequestCode.GET_BROKER_CONSUME_STATS: self.broker_consume_stats,
             RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self.groups_of_topic,
         }
 
@@ -112,17 +126,8 @@ class ClientProcessor:
         if group is None:
             words = f"the consumer group[{asked.consumer_group[:300]}] not online"
             return Response(ResponseCode.CONSUMER_NOT_ONLINE, remark=words)
-        members = tuple(
-            ClientConnection(
-                client_id=client.client_id,
-                client_addr=channel.address,
-                language=client.language.name,
-                version=client.version,
-            )
-            for channel, client in group.members.items()
-        )
         connection = ConsumerConnection(
-            connections=members,
+            connections=_connections(group.members),
             subscription_table=dict(group.subscriptions),
             consume_type=group.consume_type,
             message_model=group.message_model,
@@ -141,12 +146,76 @@ class ClientProcessor:
             config = self.core.topics.get(topic)
             if config is None or (online and topic not in online.subscriptions):
                 continue
-            for queue_id in range(config.read_queue_count):
-                queue = MessageQueue(
-                    topic=topic, broker_name=self.core.config.brokerName, queue_id=queue_id
-                )
-                table[queue] = self._progress(group, topic, queue_id)
+            table |= self._progress_in(group, config, config.read_queue_count)
         return Response(body=schema.write(ConsumeStats(offset_table=table, consume_tps=0.0)))
+
+    def broker_consume_stats(self, command: RemotingCommand, _: Channel) -> Response:
+        """Give how far every group came in every topic it has offsets in."""
+        asked = admin_commands.GET_BROKER_CONSUME_STATS.request.decode(command.ext_fields)
+        topics: dict[str, list[str]] = {group: [] for group in self.core.groups.table.groups}
+        for topic, group in self.core.offsets.pairs():
+            if group in topics:
+                topics[group].append(topic)
+        listed: list[dict[str, tuple[ConsumeStats, ...]]] = []
+        behind = 0
+        for group, names in topics.items():
+            online = self.core.clients.consumers.get(group)
+            stats: list[ConsumeStats] = []
+            for topic in names:
+                config = self.core.topics.get(topic)
+                is_left_out = asked.is_order and config is not None and not config.order
+                if (
+                    config is None
+                    or is_left_out
+                    or (online and online.subscriptions and topic not in online.subscriptions)
+                ):
+                    continue
+                table = self._progress_in(group, config, config.write_queue_count)
+                behind += sum(each.broker_offset - each.consumer_offset for each in table.values())
+                stats.append(ConsumeStats(offset_table=table))
+            listed.append({group: tuple(stats)})
+        answer = ConsumeStatsList(
+            consume_stats_list=tuple(listed), broker_addr=self.core.address, total_diff=behind
+        )
+        return Response(body=schema.write(answer))
+
+    def producer_connections(self, command: RemotingCommand, _: Channel) -> Response:
+        """Give the clients of a producer group."""
+        asked = admin_commands.GET_PRODUCER_CONNECTION_LIST.request.decode(command.ext_fields)
+        members = self.core.clients.producers.get(asked.producer_group)
+        if members is None:
+            words = f"the producer group[{asked.producer_group[:300]}] not exist"
+            return Response(ResponseCode.SYSTEM_ERROR, remark=words)
+        return Response(body=schema.write(ProducerConnection(connections=_connections(members))))
+
+    def producers(self, _: RemotingCommand, __: Channel) -> Response:
+        """Give the clients of all producer groups."""
+        now_ms = self.core.clock()
+        groups = {
+            group: tuple(
+                ProducerInfo(
+                    client_id=client.client_id,
+                    remote_ip=channel.address,
+                    language=client.language.name,
+                    version=client.version,
+                    last_update_timestamp_ms=now_ms,
+                )
+                for channel, client in members.items()
+            )
+            for group, members in self.core.clients.producers.items()
+        }
+        return Response(body=schema.write(ProducerTable(groups=groups)))
+
+    def _progress_in(
+        self, group: str, topic: TopicConfig, queue_count: int
+    ) -> dict[MessageQueue, OffsetWrapper]:
+        broker_name = self.core.config.brokerName
+        return {
+            MessageQueue(
+                topic=topic.topic, broker_name=broker_name, queue_id=queue_id
+            ): self._progress(group, topic.topic, queue_id)
+            for queue_id in range(queue_count)
+        }
 
     def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
         offset = max(self.core.offsets.get(group, topic, queue_id) or 0, 0)
@@ -163,6 +232,18 @@ class ClientProcessor:
         groups = dict.fromkeys(self.core.clients.groups_of(asked.topic))
         groups.update(dict.fromkeys(self.core.offsets.groups_of(asked.topic)))
         return Response(body=schema.write(GroupList(groups=tuple(groups))))
+
+
+def _connections(members: Mapping[Channel, Client]) -> tuple[ClientConnection, ...]:
+    return tuple(
+        ClientConnection(
+            client_id=client.client_id,
+            client_addr=channel.address,
+            language=client.language.name,
+            version=client.version,
+        )
+        for channel, client in members.items()
+    )
 
 
 async def _after(told: list[asyncio.Future[None]]) -> Response | None:

@@ -149,16 +149,20 @@ class Registrar:
 
 def registration_of(core: BrokerCore) -> RegisterBrokerBody:
     """Give what a name server is told about this broker."""
+    table = topic_table(core, core.config.brokerPermission)
+    return RegisterBrokerBody(topic_config_table=table)
+
+
+def topic_table(core: BrokerCore, broker_perm: int = 7) -> TopicConfigTable:
+    """Give all topics as commands have them, with no more permission than the broker has."""
     table = core.topics.table
-    perm = core.config.brokerPermission
     version = DataVersion(
         counter=table.data_version.counter,
         state_version=table.data_version.state_version,
         timestamp_ms=table.data_version.timestamp_ms,
     )
-    topics = {name: wire_topic(topic, perm) for name, topic in table.topics.items()}
-    wrapper = TopicConfigTable(data_version=version, topic_config_table=topics)
-    return RegisterBrokerBody(topic_config_table=wrapper)
+    topics = {name: wire_topic(topic, broker_perm) for name, topic in table.topics.items()}
+    return TopicConfigTable(data_version=version, topic_config_table=topics)
 
 
 def wire_topic(topic: StoredTopic, broker_perm: int = 7) -> TopicConfig:

@@ -101,9 +101,20 @@ def topic_problem(topic: str) -> str | None:
     return None
 
 
+def group_problem(group: str) -> str | None:
+    """Say in RocketMQ's words why a text can be no group; None when it can."""
+    if not group or group.isspace():
+        return "The specified group is blank."
+    if not _NAME.match(group):
+        return "The specified group contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+    if len(group) > LONGEST_GROUP:
+        return "The specified group is longer than group max length."
+    return None
+
+
 def is_group_name(group: str) -> bool:
     """Say whether a text can be a consumer group, and so part of a topic's name."""
-    return len(group) <= LONGEST_GROUP and _NAME.match(group) is not None
+    return group_problem(group) is None
 
 
 def is_system_topic(topic: str) -> bool:
@@ -257,6 +268,16 @@ class GroupRegistry:
             table.put(group, consumeBroadcastEnable=True)
         if missing:
             table.save()
+
+    def put(self, groups: Mapping[str, Mapping[str, Any]]) -> Ending:
+        """Make or change groups."""
+        for group, members in groups.items():
+            self.table.put(group, **members)
+        return self.save()
+
+    def remove(self, group: str) -> Ending:
+        """Forget a group."""
+        return self.save() if self.table.remove(group) else None
 
     def find(self, group: str) -> dict[str, Any] | None:
         """Give a group, made now if it may make itself; None when there is none.

@@ -24,7 +24,9 @@ from typing import Final, Self
 from rocketlens.broker.client import ClientProcessor
 from rocketlens.broker.config import VIP_DISTANCE, BrokerSettings
 from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.group import GroupProcessor
 from rocketlens.broker.index_process import IndexProcess
+from rocketlens.broker.inspection import InspectionProcessor
 from rocketlens.broker.offset import OffsetProcessor
 from rocketlens.broker.pull import PullProcessor
 from rocketlens.broker.query import QueryProcessor
@@ -202,6 +204,8 @@ class BrokerService:
             TopicProcessor(core),
             ClientProcessor(core),
             TransactionProcessor(core),
+            GroupProcessor(core),
+            InspectionProcessor(core),
             RuntimeProcessor(core),
         ):
             self._handlers.update(processor.handlers())

@@ -4,13 +4,17 @@ import zlib
 from collections.abc import Callable
 from typing import Final
 
-from rocketlens.namesrv import commands, register_body
+from rocketlens.namesrv import register_body
 from rocketlens.namesrv.kv import ORDER_TOPIC_CONFIG, KvConfig
 from rocketlens.namesrv.routes import RouteTable
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.key_value import KvTable
-from rocketlens.wire.bodies.route import TopicRouteData
+from rocketlens.wire.bodies.route import (
+    BrokerMemberGroup,
+    BrokerMemberGroupAnswer,
+    TopicRouteData,
+)
 from rocketlens.wire.bodies.topic import DataVersion
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
@@ -141,31 +145,31 @@ class Processors:
 
     def query_data_version(self, command: RemotingCommand, _: Channel) -> Response:
         """322: say whether a broker's topics changed since it registered."""
-        fields = commands.QUERY_DATA_VERSION.request.decode(command.ext_fields)
+        fields = namesrv.QUERY_DATA_VERSION.request.decode(command.ext_fields)
         known = self.routes.data_version(fields.cluster_name, fields.broker_addr)
         changed = known is None or known != schema.read(DataVersion, command.body)
         self.routes.heard_of(fields.cluster_name, fields.broker_addr, self._clock())
-        made = commands.QueryDataVersionResponse(changed=changed)
+        made = namesrv.QueryDataVersionResponse(changed=changed)
         return Response(
-            ext_fields=commands.QUERY_DATA_VERSION.response.encode(made),
+            ext_fields=namesrv.QUERY_DATA_VERSION.response.encode(made),
             body=b"" if known is None else schema.write(known),
         )
 
     def broker_heartbeat(self, command: RemotingCommand, _: Channel) -> Response:
         """904: note that a broker is alive."""
-        fields = commands.BROKER_HEARTBEAT.request.decode(command.ext_fields)
+        fields = namesrv.BROKER_HEARTBEAT.request.decode(command.ext_fields)
         self.routes.heard_of(fields.cluster_name, fields.broker_addr, self._clock())
         return SUCCESS
 
     def broker_member_group(self, command: RemotingCommand, _: Channel) -> Response:
         """901: give the brokers of one name."""
-        fields = commands.GET_BROKER_MEMBER_GROUP.request.decode(command.ext_fields)
-        group = commands.BrokerMemberGroup(
+        fields = namesrv.GET_BROKER_MEMBER_GROUP.request.decode(command.ext_fields)
+        group = BrokerMemberGroup(
             cluster=fields.cluster_name,
             broker_name=fields.broker_name,
             broker_addrs=self.routes.member_addrs(fields.broker_name),
         )
-        return _listed(commands.BrokerMemberGroupAnswer(broker_member_group=group))
+        return _listed(BrokerMemberGroupAnswer(broker_member_group=group))
 
     def route(self, command: RemotingCommand, _: Channel) -> Response:
         """105: say where a topic is."""
@@ -184,7 +188,7 @@ class Processors:
 
     def register_topic(self, command: RemotingCommand, _: Channel) -> Response:
         """217: take one topic's queues in."""
-        topic = commands.REGISTER_TOPIC_IN_NAMESRV.request.decode(command.ext_fields).topic
+        topic = namesrv.REGISTER_TOPIC_IN_NAMESRV.request.decode(command.ext_fields).topic
         self.routes.register_topic(topic, schema.read(TopicRouteData, command.body).queue_datas)
         return SUCCESS
 
@@ -196,17 +200,17 @@ class Processors:
 
     def wipe_write_permission(self, command: RemotingCommand, _: Channel) -> Response:
         """205: let no topic of a broker be written."""
-        fields = commands.WIPE_WRITE_PERM_OF_BROKER.request.decode(command.ext_fields)
+        fields = namesrv.WIPE_WRITE_PERM_OF_BROKER.request.decode(command.ext_fields)
         count = self.routes.wipe_write_permission(fields.broker_name)
-        made = commands.WipeWritePermissionResponse(wipe_topic_count=count)
-        return Response(ext_fields=commands.WIPE_WRITE_PERM_OF_BROKER.response.encode(made))
+        made = namesrv.WipeWritePermissionResponse(wipe_topic_count=count)
+        return Response(ext_fields=namesrv.WIPE_WRITE_PERM_OF_BROKER.response.encode(made))
 
     def add_write_permission(self, command: RemotingCommand, _: Channel) -> Response:
         """327: let all topics of a broker be read and written."""
-        fields = commands.ADD_WRITE_PERM_OF_BROKER.request.decode(command.ext_fields)
+        fields = namesrv.ADD_WRITE_PERM_OF_BROKER.request.decode(command.ext_fields)
         count = self.routes.add_write_permission(fields.broker_name)
-        made = commands.AddWritePermissionResponse(add_topic_count=count)
-        return Response(ext_fields=commands.ADD_WRITE_PERM_OF_BROKER.response.encode(made))
+        made = namesrv.AddWritePermissionResponse(add_topic_count=count)
+        return Response(ext_fields=namesrv.ADD_WRITE_PERM_OF_BROKER.response.encode(made))
 
     def get_configuration(self, _: RemotingCommand, __: Channel) -> Response:
         """319: give the configuration as a Java properties file."""

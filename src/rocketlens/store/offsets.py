@@ -52,15 +52,18 @@ class ConsumerOffsets:
         self.table.setdefault(f"{topic}{GROUP_SEPARATOR}{group}", {})[queue_id] = queue_offset
         self.is_changed = True
 
+    def pairs(self) -> list[tuple[str, str]]:
+        """List each topic and group with offsets."""
+        parts = (name.rpartition(GROUP_SEPARATOR) for name in self.table)
+        return [(topic, group) for topic, _, group in parts]
+
     def topics_of(self, group: str) -> list[str]:
         """List the topics in which a group has offsets."""
-        pairs = (name.rpartition(GROUP_SEPARATOR) for name in self.table)
-        return [topic for topic, _, found in pairs if found == group]
+        return [topic for topic, found in self.pairs() if found == group]
 
     def groups_of(self, topic: str) -> list[str]:
         """List the groups that have offsets in a topic."""
-        pairs = (name.rpartition(GROUP_SEPARATOR) for name in self.table)
-        return [group for found, _, group in pairs if found == topic]
+        return [group for found, group in self.pairs() if found == topic]
 
     def remove(self, group: str, topic: str | None = None) -> None:
         """Forget the offsets of a group, in one topic or in all."""

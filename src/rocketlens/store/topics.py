@@ -153,16 +153,20 @@ class GroupTable:
         self.data_version.next(self._clock())
         self.is_changed = True
 
+    def value(self) -> dict[str, Any]:
+        """Give all of it as RocketMQ writes it."""
+        return {
+            "dataVersion": self.data_version.encode(),
+            "forbiddenTable": self._forbidden,
+            "subscriptionGroupTable": dict(self.groups),
+        }
+
     def snapshot(self) -> Callable[[], None]:
         """Take the groups of now; what is given writes them, in any thread.
 
         That raises OSError when they cannot be written.
         """
-        value = {
-            "dataVersion": self.data_version.encode(),
-            "forbiddenTable": self._forbidden,
-            "subscriptionGroupTable": dict(self.groups),
-        }
+        value = self.value()
 
         def write() -> None:
             self._file.write(value)

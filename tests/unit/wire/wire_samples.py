@@ -94,6 +94,11 @@ def bodies():
             filter_server_table={"10.0.0.1:10911": ("f",)},
             order_topic_conf="b:4",
         ),
+        route.BrokerMemberGroupAnswer(
+            broker_member_group=route.BrokerMemberGroup(
+                cluster="c", broker_name="b", broker_addrs={0: "10.0.0.1:10911"}
+            )
+        ),
         route.ClusterInfo(broker_addr_table={"b": brokers}, cluster_addr_table={"c": ("b",)}),
         route.TopicList(topic_list=("t", "日本"), broker_addr="10.0.0.1:10911"),
         subscription,
@@ -110,6 +115,11 @@ def bodies():
             offset_table={queue: stats.OffsetWrapper(broker_offset=9, pull_offset=8)},
             consume_tps=0.25,
         ),
+        stats.ConsumeStatsList(
+            consume_stats_list=({"g": (stats.ConsumeStats(consume_tps=0.5),)},),
+            broker_addr="10.0.0.1:10911",
+            total_diff=5,
+        ),
         key_value.KvTable(table={"commitLogDiskRatio": "0.25"}),
         consumer.ConsumerConnection(
             connections=(
@@ -121,6 +131,23 @@ def bodies():
             consume_type=heartbeat.ConsumeType.CONSUME_ACTIVELY,
             message_model=heartbeat.MessageModel.BROADCASTING,
             consume_from_where=heartbeat.ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+        ),
+        consumer.ProducerConnection(
+            connections=(
+                consumer.ClientConnection(client_id="p", client_addr="10.0.0.9:6", language="CPP"),
+            )
+        ),
+        consumer.ProducerTable(
+            groups={"p": (consumer.ProducerInfo(client_id="c", remote_ip="/1", language="GO"),)}
+        ),
+        consumer.SubscriptionAnswer(subscription=subscription, group="g", topic="t"),
+        consumer.ConsumeQueueAnswer(
+            subscription=subscription,
+            filter_data="none",
+            entries=(
+                consumer.ConsumeQueueData(physical_offset=2**40, store_size=7, tags_code=-(2**50)),
+            ),
+            max_offset=9,
         ),
         consumer.ConsumerIdList(consumer_ids=("c", "d")),
         consumer.GroupList(groups=("g",)),

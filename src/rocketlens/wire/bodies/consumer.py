@@ -1,4 +1,7 @@
-"""Consumers: who they are (203, 38, 300), locks (41, 42), and what they answer (307, 309)."""
+"""Consumers: who they are (203, 38, 300), locks (41, 42), and what they answer (307, 309).
+
+And producers (204, 328), subscriptions (345), entries of queues (321).
+"""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -166,3 +169,69 @@ class ConsumeMessageDirectlyResult:
     )
     remark: str | None = member("remark", TEXT, default=None)
     spent_time_ms: int = member("spentTimeMills", I64, default=0)
+
+
+@body("ProducerConnection")
+class ProducerConnection:
+    """The clients of a producer group."""
+
+    connections: tuple[ClientConnection, ...] = member(
+        "connectionSet", array_of(object_of(ClientConnection)), default=()
+    )
+
+
+@body("ProducerInfo")
+class ProducerInfo:
+    """A producer, its address as the broker sees it, and what it runs."""
+
+    client_id: str = member("clientId", TEXT)
+    remote_ip: str = member("remoteIP", TEXT)
+    language: str | None = member("language", TEXT, default=None)
+    version: int = member("version", I32, default=0)
+    last_update_timestamp_ms: int = member("lastUpdateTimestamp", I64, default=0)
+
+
+@body("ProducerTableInfo")
+class ProducerTable:
+    """The producers of all groups."""
+
+    groups: Mapping[str, tuple[ProducerInfo, ...]] = member(
+        "data", map_of(TEXT, array_of(object_of(ProducerInfo))), default_factory=dict
+    )
+
+
+@body("QuerySubscriptionResponseBody")
+class SubscriptionAnswer:
+    """What a group wants of a topic, if any of its consumers is connected."""
+
+    subscription: SubscriptionData | None = member(
+        "subscriptionData", object_of(SubscriptionData), default=None
+    )
+    group: str = member("group", TEXT)
+    topic: str = member("topic", TEXT)
+
+
+@body("ConsumeQueueData")
+class ConsumeQueueData:
+    """An entry of a consume queue."""
+
+    physical_offset: int = member("physicOffset", I64, default=0)
+    store_size: int = member("physicSize", I32, default=0)
+    tags_code: int = member("tagsCode", I64, default=0)
+    is_passing: bool = member("eval", BOOLEAN, default=False)
+    """Whether a filter passes it; only told of filters that we have none of."""
+
+
+@body("QueryConsumeQueueResponseBody")
+class ConsumeQueueAnswer:
+    """Entries of a consume queue, and what a group wants of it."""
+
+    subscription: SubscriptionData | None = member(
+        "subscriptionData", object_of(SubscriptionData), default=None
+    )
+    filter_data: str | None = member("filterData", TEXT, default=None)
+    entries: tuple[ConsumeQueueData, ...] | None = member(
+        "queueData", array_of(object_of(ConsumeQueueData)), default=None
+    )
+    max_offset: int = member("maxQueueIndex", I64, default=0)
+    min_offset: int = member("minQueueIndex", I64, default=0)

@@ -70,3 +70,23 @@ class TopicList:
 
     topic_list: tuple[str, ...] = member("topicList", array_of(TEXT), default=())
     broker_addr: str | None = member("brokerAddr", TEXT, default=None)
+
+
+@body("BrokerMemberGroup")
+class BrokerMemberGroup:
+    """The brokers of one name: broker id to address."""
+
+    cluster: str | None = member("cluster", TEXT, default=None)
+    broker_name: str = member("brokerName", TEXT)
+    broker_addrs: Mapping[int, str] = member(
+        "brokerAddrs", map_of(INTEGER_KEY, TEXT), default_factory=dict
+    )
+
+
+@body("GetBrokerMemberGroupResponseBody")
+class BrokerMemberGroupAnswer:
+    """The body of the answer to 901."""
+
+    broker_member_group: BrokerMemberGroup = member(
+        "brokerMemberGroup", object_of(BrokerMemberGroup)
+    )

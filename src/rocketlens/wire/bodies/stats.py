@@ -1,4 +1,4 @@
-"""Offsets of many queues at once, by queue: of a topic (202) and of a group (208)."""
+"""Offsets of many queues at once, by queue: of a topic (202), of a group (208), of all (317)."""
 
 from collections.abc import Mapping
 
@@ -7,6 +7,7 @@ from rocketlens.wire.bodies.schema import (
     I64,
     REAL,
     TEXT,
+    array_of,
     body,
     map_of,
     member,
@@ -66,3 +67,17 @@ class ConsumeStats:
         default_factory=dict,
     )
     consume_tps: float = member("consumeTps", REAL, default=0.0)
+
+
+@body("ConsumeStatsList")
+class ConsumeStatsList:
+    """How far each group came on one broker: a map of one group for each."""
+
+    consume_stats_list: tuple[Mapping[str, tuple[ConsumeStats, ...]], ...] = member(
+        "consumeStatsList", array_of(map_of(TEXT, array_of(object_of(ConsumeStats)))), default=()
+    )
+    broker_addr: str | None = member("brokerAddr", TEXT, default=None)
+    total_diff: int = member("totalDiff", I64, default=0)
+    """Messages that the groups have not consumed."""
+    total_inflight_diff: int = member("totalInflightDiff", I64, default=0, since=V5_0_0)
+    """Messages that the groups have pulled and not consumed."""

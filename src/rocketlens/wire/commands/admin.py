@@ -1,10 +1,15 @@
-"""What tools ask a broker about groups: connections (203), consume stats (208), groups (300)."""
+"""What tools ask a broker about groups and queues.
+
+Groups: make or change (200, 225), all (201), one (352), delete (207), connections (203, 204, 328),
+how far they came (208, 317), their topics (343) and subscriptions (345), and those of a topic
+(300). Queues: their entries (321). Counts by name (315).
+"""
 
 from typing import Final
 
 from rocketlens.wire.codes import V5_0_0, RequestCode
 from rocketlens.wire.commands.command_table import Command, NoFields
-from rocketlens.wire.commands.header_table import header, text
+from rocketlens.wire.commands.header_table import boolean, header, i32, i64, text
 
 
 @header("GetConsumerConnectionListRequestHeader")
@@ -30,6 +35,69 @@ class QueryTopicConsumeByWhoRequest:
     topic: str = text("topic")
 
 
+@header("GetProducerConnectionListRequestHeader")
+class GetProducerConnectionListRequest:
+    """Ask who produces in a group; the body of the answer is a ProducerConnection."""
+
+    producer_group: str = text("producerGroup")
+
+
+@header("GetConsumeStatsInBrokerHeader")
+class GetBrokerConsumeStatsRequest:
+    """Ask how far all groups came, perhaps in ordered topics only; gives a ConsumeStatsList."""
+
+    is_order: bool = boolean("isOrder", default=False)
+
+
+@header("GetSubscriptionGroupConfigRequestHeader")
+class GetSubscriptionGroupConfigRequest:
+    """Ask for a group; the body of the answer is a SubscriptionGroupConfig."""
+
+    group: str = text("group")
+
+
+@header("DeleteSubscriptionGroupRequestHeader")
+class DeleteSubscriptionGroupRequest:
+    """Forget a group, and how far it came if that is asked; 4.9 has ``removeOffset`` for it."""
+
+    group_name: str = text("groupName")
+    clean_offset: bool | None = boolean("cleanOffset", default=None, since=V5_0_0)
+
+
+@header("QueryTopicsByConsumerRequestHeader")
+class QueryTopicsByConsumerRequest:
+    """Ask in which topics a group has offsets; the body of the answer is a TopicList."""
+
+    group: str = text("group")
+
+
+@header("QuerySubscriptionByConsumerRequestHeader")
+class QuerySubscriptionByConsumerRequest:
+    """Ask what a group wants of a topic; the answer's body is a QuerySubscriptionResponseBody."""
+
+    group: str = text("group")
+    topic: str = text("topic", default="")
+
+
+@header("QueryConsumeQueueRequestHeader")
+class QueryConsumeQueueRequest:
+    """Ask for entries of a queue; the body of the answer is a QueryConsumeQueueResponseBody."""
+
+    topic: str = text("topic", default="")
+    queue_id: int = i32("queueId", default=0)
+    index: int = i64("index", default=0)
+    count: int = i32("count", default=0)
+    consumer_group: str | None = text("consumerGroup", default=None)
+
+
+@header("ViewBrokerStatsDataRequestHeader")
+class ViewBrokerStatsDataRequest:
+    """Ask for a count of a broker's, by its name and what it is of."""
+
+    stats_name: str = text("statsName")
+    stats_key: str = text("statsKey")
+
+
 GET_CONSUMER_CONNECTION_LIST: Final = Command(
     RequestCode.GET_CONSUMER_CONNECTION_LIST, GetConsumerConnectionListRequest, NoFields
 )
@@ -37,7 +105,59 @@ GET_CONSUME_STATS: Final = Command(RequestCode.GET_CONSUME_STATS, GetConsumeStat
 QUERY_TOPIC_CONSUME_BY_WHO: Final = Command(
     RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, QueryTopicConsumeByWhoRequest, NoFields
 )
+GET_PRODUCER_CONNECTION_LIST: Final = Command(
+    RequestCode.GET_PRODUCER_CONNECTION_LIST, GetProducerConnectionListRequest, NoFields
+)
+GET_ALL_PRODUCER_INFO: Final = Command(RequestCode.GET_ALL_PRODUCER_INFO, NoFields, NoFields)
+GET_BROKER_CONSUME_STATS: Final = Command(
+    RequestCode.GET_BROKER_CONSUME_STATS, GetBrokerConsumeStatsRequest, NoFields
+)
+UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Final = Command(
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, NoFields, NoFields
+)
+UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: Final = Command(
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, NoFields, NoFields, since=V5_0_0
+)
+GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Final = Command(
+    RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, NoFields, NoFields
+)
+GET_SUBSCRIPTIONGROUP_CONFIG: Final = Command(
+    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
+    GetSubscriptionGroupConfigRequest,
+    NoFields,
+    since=V5_0_0,
+)
+DELETE_SUBSCRIPTIONGROUP: Final = Command(
+    RequestCode.DELETE_SUBSCRIPTIONGROUP, DeleteSubscriptionGroupRequest, NoFields
+)
+QUERY_TOPICS_BY_CONSUMER: Final = Command(
+    RequestCode.QUERY_TOPICS_BY_CONSUMER, QueryTopicsByConsumerRequest, NoFields, since=V5_0_0
+)
+QUERY_SUBSCRIPTION_BY_CONSUMER: Final = Command(
+    RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER,
+    QuerySubscriptionByConsumerRequest,
+    NoFields,
+    since=V5_0_0,
+)
+QUERY_CONSUME_QUEUE: Final = Command(
+    RequestCode.QUERY_CONSUME_QUEUE, QueryConsumeQueueRequest, NoFields
+)
+VIEW_BROKER_STATS_DATA: Final = Command(
+    RequestCode.VIEW_BROKER_STATS_DATA, ViewBrokerStatsDataRequest, NoFields
+)
 COMMANDS: Final = (
+    GET_PRODUCER_CONNECTION_LIST,
+    GET_ALL_PRODUCER_INFO,
+    GET_BROKER_CONSUME_STATS,
+    UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+    UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+    GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+    GET_SUBSCRIPTIONGROUP_CONFIG,
+    DELETE_SUBSCRIPTIONGROUP,
+    QUERY_TOPICS_BY_CONSUMER,
+    QUERY_SUBSCRIPTION_BY_CONSUMER,
+    QUERY_CONSUME_QUEUE,
+    VIEW_BROKER_STATS_DATA,
     GET_CONSUMER_CONNECTION_LIST,
     GET_CONSUME_STATS,
     QUERY_TOPIC_CONSUME_BY_WHO,

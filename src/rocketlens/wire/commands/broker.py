@@ -1,4 +1,4 @@
-"""What a broker tells about itself: runtime figures (28) and configuration (26)."""
+"""What a broker tells about itself: runtime figures (28) and configuration (26, changed by 25)."""
 
 from typing import Final
 
@@ -16,4 +16,5 @@ class GetBrokerConfigResponse:
 
 GET_BROKER_RUNTIME_INFO: Final = Command(RequestCode.GET_BROKER_RUNTIME_INFO, NoFields, NoFields)
 GET_BROKER_CONFIG: Final = Command(RequestCode.GET_BROKER_CONFIG, NoFields, GetBrokerConfigResponse)
-COMMANDS: Final = (GET_BROKER_RUNTIME_INFO, GET_BROKER_CONFIG)
+UPDATE_BROKER_CONFIG: Final = Command(RequestCode.UPDATE_BROKER_CONFIG, NoFields, NoFields)
+COMMANDS: Final = (GET_BROKER_RUNTIME_INFO, GET_BROKER_CONFIG, UPDATE_BROKER_CONFIG)

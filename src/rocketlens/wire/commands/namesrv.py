@@ -1,4 +1,9 @@
-"""The name server: brokers (103, 104), routes (105, 106), topics (206, 216, 224, 304), KV."""
+"""The name server: brokers (103, 104), routes (105, 106), topics (206, 216, 224, 304), KV.
+
+And what only brokers and operators send: the version of a broker's topics (322), heartbeats between
+registrations (904), brokers of one name (901), one topic's queues (217), write permission of a
+broker's topics (205, 327).
+"""
 
 from typing import Final
 
@@ -106,6 +111,74 @@ class GetKvListByNamespaceRequest:
     namespace: str = text("namespace", default="null")
 
 
+@header("QueryDataVersionRequestHeader")
+class QueryDataVersionRequest:
+    """A broker asks whether its topics are known; its body is its DataVersion."""
+
+    broker_name: str = text("brokerName", default="")
+    broker_addr: str = text("brokerAddr")
+    cluster_name: str = text("clusterName")
+    broker_id: int = i64("brokerId", default=0)
+
+
+@header("QueryDataVersionResponseHeader")
+class QueryDataVersionResponse:
+    """Whether they changed; the body is the DataVersion that is known, if one is."""
+
+    changed: bool = boolean("changed")
+
+
+@header("BrokerHeartbeatRequestHeader")
+class BrokerHeartbeatRequest:
+    """A broker says that it is alive; to a controller also how far its log goes."""
+
+    cluster_name: str = text("clusterName")
+    broker_addr: str = text("brokerAddr")
+    broker_name: str = text("brokerName", default="")
+    broker_id: int | None = i64("brokerId", default=None)
+    epoch: int | None = i32("epoch", default=None)
+    max_offset: int | None = i64("maxOffset", default=None)
+    confirm_offset: int | None = i64("confirmOffset", default=None)
+    heartbeat_timeout_ms: int | None = i64("heartbeatTimeoutMills", default=None)
+    election_priority: int | None = i32("electionPriority", default=None)
+
+
+@header("GetBrokerMemberGroupRequestHeader")
+class GetBrokerMemberGroupRequest:
+    """Ask for all brokers of one name."""
+
+    cluster_name: str = text("clusterName")
+    broker_name: str = text("brokerName")
+
+
+@header("RegisterTopicRequestHeader")
+class RegisterTopicRequest:
+    """A broker says which queues one topic has; the body is a TopicRouteData."""
+
+    topic: str = text("topic")
+
+
+@header("WipeWritePermOfBrokerRequestHeader")
+class WritePermissionRequest:
+    """Take write permission from all topics of a broker, or give it back."""
+
+    broker_name: str = text("brokerName")
+
+
+@header("WipeWritePermOfBrokerResponseHeader")
+class WipeWritePermissionResponse:
+    """How many topics."""
+
+    wipe_topic_count: int = i32("wipeTopicCount")
+
+
+@header("AddWritePermOfBrokerResponseHeader")
+class AddWritePermissionResponse:
+    """How many topics."""
+
+    add_topic_count: int = i32("addTopicCount")
+
+
 REGISTER_BROKER: Final = Command(
     RequestCode.REGISTER_BROKER, RegisterBrokerRequest, RegisterBrokerResponse
 )
@@ -132,6 +205,24 @@ DELETE_KV_CONFIG: Final = Command(RequestCode.DELETE_KV_CONFIG, DeleteKvConfigRe
 GET_KVLIST_BY_NAMESPACE: Final = Command(
     RequestCode.GET_KVLIST_BY_NAMESPACE, GetKvListByNamespaceRequest, NoFields
 )
+QUERY_DATA_VERSION: Final = Command(
+    RequestCode.QUERY_DATA_VERSION, QueryDataVersionRequest, QueryDataVersionResponse
+)
+BROKER_HEARTBEAT: Final = Command(
+    RequestCode.BROKER_HEARTBEAT, BrokerHeartbeatRequest, NoFields, since=V5_0_0
+)
+GET_BROKER_MEMBER_GROUP: Final = Command(
+    RequestCode.GET_BROKER_MEMBER_GROUP, GetBrokerMemberGroupRequest, NoFields, since=V5_0_0
+)
+REGISTER_TOPIC_IN_NAMESRV: Final = Command(
+    RequestCode.REGISTER_TOPIC_IN_NAMESRV, RegisterTopicRequest, NoFields, since=V5_0_0
+)
+WIPE_WRITE_PERM_OF_BROKER: Final = Command(
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER, WritePermissionRequest, WipeWritePermissionResponse
+)
+ADD_WRITE_PERM_OF_BROKER: Final = Command(
+    RequestCode.ADD_WRITE_PERM_OF_BROKER, WritePermissionRequest, AddWritePermissionResponse
+)
 COMMANDS: Final = (
     REGISTER_BROKER,
     UNREGISTER_BROKER,
@@ -145,4 +236,10 @@ COMMANDS: Final = (
     GET_KV_CONFIG,
     DELETE_KV_CONFIG,
     GET_KVLIST_BY_NAMESPACE,
+    QUERY_DATA_VERSION,
+    BROKER_HEARTBEAT,
+    GET_BROKER_MEMBER_GROUP,
+    REGISTER_TOPIC_IN_NAMESRV,
+    WIPE_WRITE_PERM_OF_BROKER,
+    ADD_WRITE_PERM_OF_BROKER,
 )

@@ -1,0 +1,157 @@
+"""Consumer groups as operators and tools meet them.
+
+Make or change one (200) or many (225), all (201), one (352), delete (207), the topics in which one
+has offsets (343), what its consumers want of a topic (345). A group is changed as a whole: members
+that a request does not have get RocketMQ's defaults. Answered when it is written. Source:
+``AdminBrokerProcessor``.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import Any, Final
+
+from rocketlens import limits
+from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.registry import MOST_GROUPS, group_problem
+from rocketlens.errors import CommandBodyError
+from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.store.topics import default_group
+from rocketlens.wire import json_text
+from rocketlens.wire.bodies import schema
+from rocketlens.wire.bodies.consumer import SubscriptionAnswer
+from rocketlens.wire.bodies.route import TopicList
+from rocketlens.wire.codes import RequestCode, ResponseCode
+from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.commands import admin as commands
+
+Pending = Response | Awaitable[Response | None]
+
+_LARGEST: Final = {
+    "brokerId": 2**63 - 1,
+    "consumeTimeoutMinute": 2**31 - 1,
+    "groupSysFlag": 2**31 - 1,
+    "retryMaxTimes": 2**31 - 1,
+    "retryQueueNums": 65_536,
+    "whichBrokerWhenConsumeSlowly": 2**63 - 1,
+}
+"""Of each member that is a number the largest value; the least is 0, and -1 for retryMaxTimes."""
+
+
+class GroupProcessor:
+    """Keeps groups for operators and tools."""
+
+    def __init__(self, core: BrokerCore) -> None:
+        self.core: Final = core
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """Give the handler of each code."""
+        return {
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update,
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: self.update_many,
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.all_groups,
+            RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self.configuration,
+            RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete,
+            RequestCode.QUERY_TOPICS_BY_CONSUMER: self.topics,
+            RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: self.subscription,
+        }
+
+    def update(self, command: RemotingCommand, _: Channel) -> Pending:
+        """Make a group, or change it."""
+        return self._update([_read(command.body)] if command.body else [])
+
+    def update_many(self, command: RemotingCommand, _: Channel) -> Pending:
+        """Make or change groups: all of them, or none."""
+        wanted = _object(_read(command.body)).get("groupConfigList")
+        return self._update(wanted if isinstance(wanted, list) else [])
+
+    def _update(self, wanted: list[Any]) -> Pending:
+        groups = self.core.groups
+        checked: dict[str, dict[str, Any]] = {}
+        for each in wanted:
+            members = _checked(_object(each))
+            problem = group_problem(members["groupName"])
+            if problem is not None:
+                return Response(ResponseCode.INVALID_PARAMETER, remark=problem)
+            checked[members["groupName"]] = members
+        if len(groups.table.groups.keys() | checked.keys()) > MOST_GROUPS:
+            words = f"{MOST_GROUPS} groups are allowed"
+            return Response(ResponseCode.SYSTEM_ERROR, remark=words)
+        return _when_saved(groups.put(checked)) if checked else Response()
+
+    def all_groups(self, _: RemotingCommand, __: Channel) -> Response:
+        """Give all groups, and the version of the table."""
+        return Response(body=json_text.dumps(self.core.groups.table.value()).encode())
+
+    def configuration(self, command: RemotingCommand, _: Channel) -> Response:
+        """Give a group; it is made now if it may make itself."""
+        asked = commands.GET_SUBSCRIPTIONGROUP_CONFIG.request.decode(command.ext_fields)
+        group = self.core.groups.find(asked.group)
+        if group is None:
+            words = "No group in this broker"
+            return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=words)
+        return Response(body=json_text.dumps(group).encode())
+
+    def delete(self, command: RemotingCommand, _: Channel) -> Pending:
+        """Forget a group, and how far it came if that is asked."""
+        asked = commands.DELETE_SUBSCRIPTIONGROUP.request.decode(command.ext_fields)
+        old_name = command.ext_fields.get("removeOffset", "")
+        if asked.clean_offset or old_name.lower() == "true":
+            self.core.offsets.remove(asked.group_name)
+        return _when_saved(self.core.groups.remove(asked.group_name))
+
+    def topics(self, command: RemotingCommand, _: Channel) -> Response:
+        """Give the topics in which a group has offsets."""
+        asked = commands.QUERY_TOPICS_BY_CONSUMER.request.decode(command.ext_fields)
+        topics = tuple(self.core.offsets.topics_of(asked.group))
+        return Response(
+            body=schema.write(TopicList(topic_list=topics, broker_addr=self.core.address))
+        )
+
+    def subscription(self, command: RemotingCommand, _: Channel) -> Response:
+        """Give what the connected consumers of a group want of a topic."""
+        asked = commands.QUERY_SUBSCRIPTION_BY_CONSUMER.request.decode(command.ext_fields)
+        group = self.core.clients.consumers.get(asked.group)
+        wanted = group.subscriptions.get(asked.topic) if group else None
+        answer = SubscriptionAnswer(subscription=wanted, group=asked.group, topic=asked.topic)
+        return Response(body=schema.write(answer))
+
+
+def _read(body: bytes) -> Any:
+    if len(body) > limits.CLIENT_JSON_BODY_BYTES:
+        raise CommandBodyError(f"{len(body)} bytes, {limits.CLIENT_JSON_BODY_BYTES} allowed")
+    return json_text.loads(body, CommandBodyError)
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise CommandBodyError("not a SubscriptionGroupConfig: no object")
+    return value
+
+
+def _checked(given: dict[str, Any]) -> dict[str, Any]:
+    """Give all members of a group; what is not known here stays as it is.
+
+    :raises CommandBodyError: when one is of another type or out of range.
+    """
+    name = given.get("groupName")
+    members = {**default_group(str(name or "")), "groupName": str(name or "")}
+    for key, value in given.items():
+        if value is None or key in ("groupName", "attributes"):
+            continue
+        known = members.get(key)
+        least = -1 if key == "retryMaxTimes" else 0
+        if known is not None and type(value) is not type(known):
+            raise CommandBodyError(f"{key} {value!r:.60}: give {known!r:.60} or its like")
+        if key in _LARGEST and not least <= value <= _LARGEST[key]:
+            raise CommandBodyError(f"{key} {value}: give {least} to {_LARGEST[key]}")
+        members[key] = value
+    return members
+
+
+def _when_saved(saved: "asyncio.Future[Any] | None") -> Pending:
+    return Response() if saved is None else _after(saved)
+
+
+async def _after(saved: asyncio.Future[Any]) -> Response | None:
+    await asyncio.shield(saved)
+    return Response()

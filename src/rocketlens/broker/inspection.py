@@ -1,0 +1,136 @@
+"""What tools look at: topics of all kinds, entries of a queue, the configuration.
+
+All topics (21), RocketMQ's own (305), entries of a consume queue (321), the configuration (26). A
+change of it (25) is refused: it would let anyone who can connect decide where files are written.
+What is expired can be cleaned away now (306).
+Counts by name (315) are kept for none, which RocketMQ answers in the same words where a topic had
+no message for long. Source: ``AdminBrokerProcessor``.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Final
+
+from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.registration import topic_table
+from rocketlens.broker.registry import SYSTEM_TOPICS
+from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.store.config_table import DataVersion
+from rocketlens.store.queue_append import QueueWriter
+from rocketlens.wire import json_text
+from rocketlens.wire.bodies import schema
+from rocketlens.wire.bodies.consumer import ConsumeQueueAnswer, ConsumeQueueData
+from rocketlens.wire.bodies.route import TopicList
+from rocketlens.wire.codes import RequestCode, ResponseCode
+from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.commands import admin as commands
+from rocketlens.wire.commands import broker as broker_commands
+from rocketlens.wire.commands.broker import GetBrokerConfigResponse
+
+MOST_ENTRIES: Final = 10_000
+"""Entries of a queue in one answer. RocketMQ: no limit."""
+
+
+class InspectionProcessor:
+    """Tells what is there."""
+
+    def __init__(self, core: BrokerCore) -> None:
+        self.core: Final = core
+        self._version: Final = DataVersion(core.clock())
+
+    def handlers(self) -> Mapping[int, Handler]:
+        """Give the handler of each code."""
+        return {
+            RequestCode.GET_ALL_TOPIC_CONFIG: self.topics,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.system_topics,
+            RequestCode.QUERY_CONSUME_QUEUE: self.queue,
+            RequestCode.GET_BROKER_CONFIG: self.configuration,
+            RequestCode.UPDATE_BROKER_CONFIG: self.update_configuration,
+            RequestCode.VIEW_BROKER_STATS_DATA: self.count,
+            RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: self.clean,
+        }
+
+    def topics(self, _: RemotingCommand, __: Channel) -> Response:
+        """Give the configuration of all topics, and the version of the table."""
+        return Response(body=schema.write(topic_table(self.core)))
+
+    def system_topics(self, _: RemotingCommand, __: Channel) -> Response:
+        """Give the topics that nobody may make, change or delete."""
+        config = self.core.config
+        names = SYSTEM_TOPICS | {config.brokerName, config.brokerClusterName}
+        return Response(body=schema.write(TopicList(topic_list=tuple(sorted(names)))))
+
+    def configuration(self, _: RemotingCommand, __: Channel) -> Response:
+        """Give the configuration, a line for each key."""
+        settings = self.core.settings
+        lines = [
+            f"{field.name}={_text(getattr(config, field.name))}"
+            for config in (settings.broker, settings.store)
+            for field in fields(config)
+        ]
+        version = GetBrokerConfigResponse(version=json_text.dumps(self._version.encode()))
+        return Response(
+            ext_fields=broker_commands.GET_BROKER_CONFIG.response.encode(version),
+            body="".join(f"{line}\n" for line in lines).encode(),
+        )
+
+    def update_configuration(self, _: RemotingCommand, __: Channel) -> Response:
+        """Refuse."""
+        words = "the configuration cannot be updated from afar: change the broker's file"
+        return Response(ResponseCode.NO_PERMISSION, remark=words)
+
+    def count(self, command: RemotingCommand, _: Channel) -> Response:
+        """Say that a count is not kept."""
+        asked = commands.VIEW_BROKER_STATS_DATA.request.decode(command.ext_fields)
+        words = f"The stats <{asked.stats_name[:300]}> <{asked.stats_key[:300]}> not exist"
+        return Response(ResponseCode.SYSTEM_ERROR, remark=words)
+
+    def clean(self, _: RemotingCommand, __: Channel) -> Response:
+        """Delete what is expired now, not at the next round; queue files without messages go."""
+        if self.core.store.clean():
+            self.core.search.segments_changed()
+        return Response()
+
+    def queue(self, command: RemotingCommand, _: Channel) -> Response:
+        """Give entries of a queue, and what a group wants of its topic."""
+        asked = commands.QUERY_CONSUME_QUEUE.request.decode(command.ext_fields)
+        store, place = self.core.store, f"{asked.queue_id}@{asked.topic[:300]}"
+        queue = store.queue(asked.topic, asked.queue_id)
+        if queue is None:
+            return Response(ResponseCode.SYSTEM_ERROR, remark=f"{place} is not exist!")
+        low = store.min_queue_offset(asked.topic, asked.queue_id)
+        if not low <= asked.index < queue.next_offset:
+            return Response(remark=f"Index {asked.index} of {place} is not exist!")
+        wanted, missing = None, None
+        if asked.consumer_group is not None:
+            group = self.core.clients.consumers.get(asked.consumer_group)
+            wanted = group.subscriptions.get(asked.topic) if group else None
+            if wanted is None:
+                missing = f"{asked.consumer_group[:300]}@{asked.topic} is not online!"
+        answer = ConsumeQueueAnswer(
+            subscription=wanted,
+            filter_data=missing,
+            entries=tuple(_entries(queue, asked.index, min(asked.count, MOST_ENTRIES))),
+            max_offset=queue.next_offset,
+            min_offset=low,
+        )
+        return Response(body=schema.write(answer))
+
+
+def _entries(queue: QueueWriter, offset: int, count: int) -> Iterator[ConsumeQueueData]:
+    stop = offset + count
+    while offset < stop:
+        entries = queue.read(offset, stop - offset)
+        if not entries:
+            return
+        for entry in entries:
+            yield ConsumeQueueData(
+                physical_offset=entry.physical_offset,
+                store_size=entry.store_size,
+                tags_code=entry.tags_code,
+            )
+        offset += len(entries)
+
+
+def _text(value: object) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)

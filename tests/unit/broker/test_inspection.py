@@ -1,0 +1,99 @@
+"""What tools look at."""
+
+import json
+
+import pytest
+
+from rocketlens.wire.codes import RequestCode
+from tests.unit.broker.broker_world import in_broker, properties_of
+
+
+def test_all_topics_are_told_with_their_version(tmp_path):
+    async def test(world):
+        await world.send()
+        answer = json.loads((await world.call(RequestCode.GET_ALL_TOPIC_CONFIG)).body)
+        assert answer["topicConfigTable"].keys() == world.core.topics.topics.keys()
+        assert answer["topicConfigTable"]["Orders"]["writeQueueNums"] == 4
+        assert answer["topicConfigTable"]["TBW102"]["perm"] == 7
+        version = world.core.topics.table.data_version
+        assert answer["dataVersion"] == version.encode()
+
+    in_broker(tmp_path, test)
+
+
+def test_rocketmqs_own_topics_are_told(tmp_path):
+    async def test(world):
+        answer = await world.call(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)
+        topics = json.loads(answer.body)["topicList"]
+        assert {"TBW102", "SCHEDULE_TOPIC_XXXX", "broker-a", "DefaultCluster"} < set(topics)
+
+    in_broker(tmp_path, test)
+
+
+def test_the_configuration_is_told_and_never_changed_from_afar(tmp_path):
+    async def test(world):
+        code = RequestCode.UPDATE_BROKER_CONFIG
+        answer = await world.call(code, b"flushDiskType=SYNC_FLUSH\nbrokerName=x\n")
+        assert (answer.code, "cannot be updated from afar" in answer.remark) == (16, True)
+        told = await world.call(RequestCode.GET_BROKER_CONFIG)
+        lines = told.body.decode().splitlines()
+        assert {"brokerName=broker-a", "flushDiskType=ASYNC_FLUSH", "traceOn=true"} <= set(lines)
+        assert json.loads(told.ext_fields["version"])["counter"] == 0
+
+    in_broker(tmp_path, test)
+
+
+def test_a_count_that_is_not_kept_is_refused_in_rocketmqs_words(tmp_path):
+    async def test(world):
+        fields = {"statsName": "TOPIC_PUT_NUMS", "statsKey": "Orders"}
+        answer = await world.call(RequestCode.VIEW_BROKER_STATS_DATA, **fields)
+        expected = (1, "The stats <TOPIC_PUT_NUMS> <Orders> not exist")
+        assert (answer.code, answer.remark) == expected
+
+    in_broker(tmp_path, test)
+
+
+@pytest.mark.parametrize(("index", "count", "given"), [(0, 3, 3), (3, 100, 5), (7, 1, 1)])
+def test_entries_of_a_queue_are_given_as_they_are(tmp_path, index, count, given):
+    async def test(world):
+        for _ in range(8):
+            await world.send(properties=properties_of(TAGS="A"))
+        fields = {"topic": "Orders", "queueId": 0, "index": index, "count": count}
+        answer = await world.call(RequestCode.QUERY_CONSUME_QUEUE, **fields, consumerGroup="g")
+        body = json.loads(answer.body)
+        assert (body["minQueueIndex"], body["maxQueueIndex"]) == (0, 8)
+        assert body["filterData"] == "g@Orders is not online!"
+        entry = world.core.store.queue("Orders", 0).entry(index)
+        first = body["queueData"][0]
+        assert (len(body["queueData"]), first["tagsCode"]) == (given, ord("A"))
+        assert (first["physicOffset"], first["physicSize"]) == entry[:2]
+
+    in_broker(tmp_path, test)
+
+
+def test_expired_queue_files_go_when_that_is_asked(tmp_path):
+    async def test(world):
+        for _ in range(200):
+            await world.send(body=bytes(500))
+        queue = world.core.store.queue("Orders", 0)
+        before = len(queue.files())
+        world.clock.now_ms += 1000 * 3_600_000 * 100
+        assert (await world.call(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)).code == 0
+        assert len(queue.files()) < before
+        assert (await world.pull(199)).code == 0
+
+    hours = ";".join(f"{hour:02}" for hour in range(24))
+    in_broker(tmp_path, test, mappedFileSizeCommitLog=16_384, deleteWhen=hours)
+
+
+def test_entries_that_are_not_there_are_refused(tmp_path):
+    async def test(world):
+        code = RequestCode.QUERY_CONSUME_QUEUE
+        fields = {"topic": "Orders", "queueId": 0, "index": 1, "count": 1}
+        answer = await world.call(code, **fields)
+        assert (answer.code, answer.remark) == (1, "0@Orders is not exist!")
+        await world.send()
+        answer = await world.call(code, **fields)
+        assert (answer.code, answer.remark) == (0, "Index 1 of 0@Orders is not exist!")
+
+    in_broker(tmp_path, test)
