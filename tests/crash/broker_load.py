@@ -132,8 +132,8 @@ async def undisturbed(tasks, seconds):
 
 
 @asynccontextmanager
-async def clients_of(name_server, timeout_s=5.0) -> AsyncIterator[tuple[Producer, MQAdmin]]:
-    """A producer that sends each message once, and an admin."""
+async def clients_of(name_server, timeout_s=60.0) -> AsyncIterator[tuple[Producer, MQAdmin]]:
+    """A producer that sends each message once, and an admin. How quick answers are is no matter."""
     async with (
         Producer(name_server, retries=0, send_timeout_s=timeout_s) as producer,
         MQAdmin(name_server, timeout_s=timeout_s) as admin,
