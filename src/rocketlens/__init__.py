@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rocketlens.client.admin import MQAdmin
+    from rocketlens.client.message import Message
     from rocketlens.client.producer import Producer
+    from rocketlens.client.route import MessageQueue
+    from rocketlens.client.send_result import SendResult, SendStatus
+    from rocketlens.client.sync import SyncMQAdmin, SyncProducer
     from rocketlens.errors import (
         AnswerIncomplete,
         BadInput,
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
         StoreLocked,
     )
     from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
-    from rocketlens.model.message import Host, Message
+    from rocketlens.model.message import Host, MessageExt
     from rocketlens.query.offline import Store, open_store
 
 __version__ = "0.1.0"
@@ -38,15 +42,21 @@ __all__ = [
     "Host",
     "MQAdmin",
     "Message",
+    "MessageExt",
     "MessageNotFound",
+    "MessageQueue",
     "NotAStore",
     "Producer",
     "RocketLensError",
+    "SendResult",
+    "SendStatus",
     "SourceKind",
     "SourceState",
     "SparkUnavailable",
     "Store",
     "StoreLocked",
+    "SyncMQAdmin",
+    "SyncProducer",
     "open_store",
 ]
 
@@ -54,7 +64,13 @@ __all__ = [
 # package for other parts of it.
 _HOMES = {
     "MQAdmin": "rocketlens.client.admin",
+    "Message": "rocketlens.client.message",
+    "MessageQueue": "rocketlens.client.route",
     "Producer": "rocketlens.client.producer",
+    "SendResult": "rocketlens.client.send_result",
+    "SendStatus": "rocketlens.client.send_result",
+    "SyncMQAdmin": "rocketlens.client.sync",
+    "SyncProducer": "rocketlens.client.sync",
     "AnswerIncomplete": "rocketlens.errors",
     "BadInput": "rocketlens.errors",
     "MessageNotFound": "rocketlens.errors",
@@ -67,7 +83,7 @@ _HOMES = {
     "SourceKind": "rocketlens.model.answer",
     "SourceState": "rocketlens.model.answer",
     "Host": "rocketlens.model.message",
-    "Message": "rocketlens.model.message",
+    "MessageExt": "rocketlens.model.message",
     "Store": "rocketlens.query.offline",
     "open_store": "rocketlens.query.offline",
 }

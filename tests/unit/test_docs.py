@@ -11,6 +11,7 @@ import pytest
 import rocketlens
 from rocketlens.cli.as_json import answer_fields, message_fields
 from rocketlens.cli.main import build_parser
+from rocketlens.testing import cluster
 
 REPOSITORY = Path(__file__).parents[2]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
@@ -121,8 +122,16 @@ def test_the_python_in_the_readme_runs(golden, capsys):
     assert "PayTopic" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_the_python_for_a_cluster_in_the_readme_runs(number, capsys):
+    with cluster() as running:
+        code = blocks(README, "python")[number].replace("127.0.0.1:9876", running.name_server)
+        exec(compile(code, "README.md", "exec"), {})
+    assert "SEND_OK" in capsys.readouterr().out
+
+
 def test_the_spark_in_the_readme_runs(golden, spark, capsys):
-    code = blocks(README, "python")[1].replace(STORE_IN_README, str(golden("5.5.0").store))
+    code = blocks(README, "python")[3].replace(STORE_IN_README, str(golden("5.5.0").store))
     exec(compile(code, "README.md", "exec"), {"spark": spark})
     assert "store_timestamp_ms" in capsys.readouterr().out
 

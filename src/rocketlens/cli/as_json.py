@@ -8,10 +8,10 @@ from typing import Any
 
 from rocketlens.cli.output import safe_json
 from rocketlens.model.answer import Answer, Coverage
-from rocketlens.model.message import Message
+from rocketlens.model.message import MessageExt
 
 
-def message_fields(message: Message) -> dict[str, Any]:
+def message_fields(message: MessageExt) -> dict[str, Any]:
     """Give a message as JSON values: hosts as ``ip:port``, the body in base64."""
     return {
         "topic": message.topic,

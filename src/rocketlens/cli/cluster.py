@@ -21,7 +21,7 @@ from rocketlens.client.route import Broker, MessageQueue
 from rocketlens.client.view import brokers_named, view_on
 from rocketlens.errors import BadInput, TopicNotFound
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
-from rocketlens.model.message import Message
+from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.net.event_loop import run
 from rocketlens.query.verify import Wanted
@@ -75,13 +75,13 @@ class Gathered:
 
     query: str
     max_num: int | None
-    messages: dict[str, Message] = field(default_factory=dict)
+    messages: dict[str, MessageExt] = field(default_factory=dict)
     """By offset message id: two brokers may use one physical offset."""
     coverage: dict[tuple[str, SourceState, str | None], Coverage] = field(default_factory=dict)
     truncated: bool = False
     indexed_to_ms: int = 0
 
-    def take(self, messages: Iterable[Message], coverage: Iterable[Coverage]) -> None:
+    def take(self, messages: Iterable[MessageExt], coverage: Iterable[Coverage]) -> None:
         """Add what was found, and where was looked."""
         for message in messages:
             self.messages.setdefault(message.offset_msg_id, message)
@@ -110,7 +110,7 @@ class Gathered:
             index_last_update_timestamp_ms=self.indexed_to_ms,
         )
 
-    def _in_order(self) -> list[Message]:
+    def _in_order(self) -> list[MessageExt]:
         return sorted(
             self.messages.values(), key=lambda each: (each.store_timestamp_ms, each.physical_offset)
         )

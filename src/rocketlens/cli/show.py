@@ -12,7 +12,7 @@ from rocketlens.cli.output import BOLD, coloured, note, printable
 from rocketlens.cli.source import choose_source, find_in
 from rocketlens.cli.times import iso_text
 from rocketlens.errors import BadInput
-from rocketlens.model.message import Message
+from rocketlens.model.message import MessageExt
 
 _LABEL_WIDTH: Final = 18
 _TRANSACTION: Final = {0x4: "prepared", 0x8: "committed", 0xC: "rolled back"}
@@ -43,16 +43,16 @@ def run(arguments: Namespace) -> int:
     return exit_code(answer)
 
 
-def _waits(message: Message) -> bool:
+def _waits(message: MessageExt) -> bool:
     """Say whether this is a copy that the broker keeps until a transaction or a delay ends."""
     return message.topic == "SCHEDULE_TOPIC_XXXX" or message.topic.lower().startswith("rmq_sys_")
 
 
-def _place(message: Message) -> str:
+def _place(message: MessageExt) -> str:
     return f"{message.topic}/{message.queue_id}/{message.queue_offset}"
 
 
-def field_lines(message: Message) -> Iterator[str]:
+def field_lines(message: MessageExt) -> Iterator[str]:
     """Give all of a message but its body, a field a line, safe to print."""
     yield _field("Topic", message.topic)
     yield _field("Tags", message.tags or "-")
@@ -81,7 +81,7 @@ def _when(epoch_ms: int, host: str) -> str:
     return f"{iso_text(epoch_ms)} ({epoch_ms}) by {host}"
 
 
-def _flags(message: Message) -> str:
+def _flags(message: MessageExt) -> str:
     words = [f"sys_flag {message.sys_flag:#x}"]
     if message.sys_flag & 0x1:
         words.append(f"stored compressed ({_COMPRESSION.get(message.sys_flag & 0x700, '?')})")

@@ -8,7 +8,7 @@ from typing import Final
 
 from rocketlens.cli.output import BOLD, DIM, coloured, printable
 from rocketlens.cli.times import iso_text, time_text, zone_text
-from rocketlens.model.message import Message
+from rocketlens.model.message import MessageExt
 
 PREVIEW_BYTES: Final = 240
 _PIPED_COLUMNS: Final = ("time", "topic", "tags", "keys", "id", "position", "size", "body")
@@ -18,7 +18,7 @@ _GAP: Final = 2
 _LEAST_BODY: Final = 24
 
 
-def print_messages(messages: Sequence[Message]) -> None:
+def print_messages(messages: Sequence[MessageExt]) -> None:
     """Print messages on stdout, a row each; nothing at all when there are none."""
     if not messages:
         return
@@ -32,7 +32,7 @@ def print_messages(messages: Sequence[Message]) -> None:
             print("\t".join(_piped_row(message)))
 
 
-def _piped_row(message: Message) -> Iterable[str]:
+def _piped_row(message: MessageExt) -> Iterable[str]:
     yield iso_text(message.store_timestamp_ms)
     yield printable(message.topic)
     yield printable(message.tags or "")
@@ -43,7 +43,7 @@ def _piped_row(message: Message) -> Iterable[str]:
     yield preview(message.body)
 
 
-def terminal_lines(messages: Sequence[Message], columns: int) -> Iterable[str]:
+def terminal_lines(messages: Sequence[MessageExt], columns: int) -> Iterable[str]:
     """Give the lines of a table for a terminal of some width.
 
     Where a row does not fit, the id and the start of the body stand below it.
@@ -80,7 +80,7 @@ def terminal_lines(messages: Sequence[Message], columns: int) -> Iterable[str]:
             yield coloured(f"  {fit(text, id_width)}{start}", DIM, sys.stdout)
 
 
-def _row(message: Message, *, with_zone: bool) -> list[str]:
+def _row(message: MessageExt, *, with_zone: bool) -> list[str]:
     moment = message.store_timestamp_ms
     return [
         time_text(moment) + (f" {zone_text(moment)}" if with_zone else ""),

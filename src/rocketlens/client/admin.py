@@ -19,7 +19,7 @@ from rocketlens.client.route import Broker, MessageQueue
 from rocketlens.client.view import brokers_named, offset_id_of, view_on
 from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, TopicNotFound
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
-from rocketlens.model.message import Message
+from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.query.verify import Wanted
 from rocketlens.wire.bodies.topic import TopicFilterType
@@ -72,10 +72,10 @@ class ClusterClient:
         )
 
     @overload
-    async def view_message(self, msg_id: str, /) -> Message: ...
+    async def view_message(self, msg_id: str, /) -> MessageExt: ...
     @overload
-    async def view_message(self, topic: str, msg_id: str, /) -> Message: ...
-    async def view_message(self, first: str, second: str | None = None, /) -> Message:
+    async def view_message(self, topic: str, msg_id: str, /) -> MessageExt: ...
+    async def view_message(self, first: str, second: str | None = None, /) -> MessageExt:
         """Give one message: by its offset message id, or by either id of a topic.
 
         With a topic the id is taken as an offset message id first, then as a unique key; of
@@ -256,7 +256,7 @@ class ClusterClient:
         answers = await self._cluster.ask_brokers(brokers, ask)
         return _merged(question, answers)
 
-    async def _view_by_offset_id(self, msg_id: str) -> Message:
+    async def _view_by_offset_id(self, msg_id: str) -> MessageExt:
         asked = OffsetMessageId.decode(msg_id)
         brokers = await self._cluster.all_brokers()
         named = brokers_named(asked, brokers) or list(brokers.values())
@@ -264,10 +264,10 @@ class ClusterClient:
 
     async def _view_in_topic(
         self, topic: str, msg_id: str, cluster_name: str | None = None
-    ) -> Message:
+    ) -> MessageExt:
         asked = offset_id_of(msg_id)
         route = await self._cluster.route(topic)
-        answers: list[BrokerAnswer[list[Message]]] = []
+        answers: list[BrokerAnswer[list[MessageExt]]] = []
         if asked is not None:
             named = brokers_named(asked, dict(route.brokers))
             if not named:
@@ -329,7 +329,7 @@ def _check_question(question: KeyQuestion) -> None:
 
 
 def _merged(question: KeyQuestion, answers: list[BrokerAnswer[Found]]) -> Answer:
-    messages: list[Message] = []
+    messages: list[MessageExt] = []
     coverage: list[Coverage] = []
     truncated = False
     indexed_to_ms = 0
@@ -358,7 +358,7 @@ def _merged(question: KeyQuestion, answers: list[BrokerAnswer[Found]]) -> Answer
     )
 
 
-def _newest(messages: list[Message], most: int) -> list[Message]:
+def _newest(messages: list[MessageExt], most: int) -> list[MessageExt]:
     return messages[max(0, len(messages) - most) :]
 
 
@@ -368,9 +368,9 @@ def _with_time(coverage: Coverage, indexed_to_ms: int | None) -> Coverage:
 
 def _one_of(
     msg_id: str,
-    answers: list[BrokerAnswer[list[Message]]],
+    answers: list[BrokerAnswer[list[MessageExt]]],
     also: tuple[Coverage, ...] = (),
-) -> Message:
+) -> MessageExt:
     """Give the message that was found.
 
     :raises MessageNotFound: when none was, and everyone was asked.

@@ -24,7 +24,7 @@ from rocketlens.client.records import Verified, records_in
 from rocketlens.client.route import MessageQueue
 from rocketlens.errors import ConnectionLost
 from rocketlens.formats.commitlog_record import Record
-from rocketlens.model.message import Message
+from rocketlens.model.message import MessageExt
 from rocketlens.query.verify import Wanted
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
@@ -57,7 +57,7 @@ class KeyQuestion:
 class Found:
     """What one broker has: messages by physical offset, the newest if there were too many."""
 
-    messages: tuple[Message, ...]
+    messages: tuple[MessageExt, ...]
     truncated: bool
     damage: tuple[str, ...]
     indexed_to_ms: int

@@ -15,7 +15,7 @@ from rocketlens.formats.commitlog_record import (
     decode,
     message_of,
 )
-from rocketlens.model.message import Message
+from rocketlens.model.message import MessageExt
 from rocketlens.query.verify import Wanted
 
 
@@ -23,7 +23,7 @@ from rocketlens.query.verify import Wanted
 class Verified:
     """What came out of answers so far."""
 
-    messages: dict[int, Message] = field(default_factory=dict)
+    messages: dict[int, MessageExt] = field(default_factory=dict)
     """By physical offset, so each once; a record with a repeated key comes twice."""
     damage: list[str] = field(default_factory=list)
     """What was wanted, and could not be read."""

@@ -15,7 +15,7 @@ from rocketlens.client.message import Message
 from rocketlens.client.route import MessageQueue
 from rocketlens.client.send_result import SendResult
 from rocketlens.model.answer import Answer
-from rocketlens.model.message import Message as StoredMessage
+from rocketlens.model.message import MessageExt
 from rocketlens.net.sync import LoopThread
 
 C = TypeVar("C", bound=ClusterClient)
@@ -35,10 +35,10 @@ class _Sync(Generic[C]):
             raise
 
     @overload
-    def view_message(self, msg_id: str, /) -> StoredMessage: ...
+    def view_message(self, msg_id: str, /) -> MessageExt: ...
     @overload
-    def view_message(self, topic: str, msg_id: str, /) -> StoredMessage: ...
-    def view_message(self, first: str, second: str | None = None, /) -> StoredMessage:
+    def view_message(self, topic: str, msg_id: str, /) -> MessageExt: ...
+    def view_message(self, first: str, second: str | None = None, /) -> MessageExt:
         """Give one message: by its offset message id, or by either id of a topic."""
         if second is None:
             return self._thread.run(self._client.view_message(first))

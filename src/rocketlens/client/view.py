@@ -12,7 +12,7 @@ from rocketlens.client.pull import pull
 from rocketlens.client.route import Broker, MessageQueue
 from rocketlens.errors import BadInput, RecordError, RocketLensError
 from rocketlens.formats.commitlog_record import Reason, Record, decode, message_of
-from rocketlens.model.message import Message
+from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId, pack_address
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.query import VIEW_MESSAGE_BY_ID, ViewMessageRequest
@@ -37,10 +37,10 @@ def brokers_named(asked: OffsetMessageId, brokers: dict[str, Broker]) -> list[Br
 
 async def view_on(
     cluster: Cluster, brokers: list[Broker], asked: OffsetMessageId, topic: str | None
-) -> list[BrokerAnswer[list[Message]]]:
+) -> list[BrokerAnswer[list[MessageExt]]]:
     """Ask brokers for the record; a value is the message in a list, or an empty list."""
 
-    async def ask(broker: Broker, address: str) -> list[Message]:
+    async def ask(broker: Broker, address: str) -> list[MessageExt]:
         record = await _record_at(cluster, address, asked, topic)
         if record is None or (topic is not None and record.topic != topic):
             return []

@@ -50,7 +50,7 @@ from rocketlens.errors import RecordError
 from rocketlens.formats.body_compression import decompress
 from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8
-from rocketlens.model.message import Host, Message
+from rocketlens.model.message import Host, MessageExt
 from rocketlens.model.message_id import OffsetMessageId, address_text, pack_address
 
 MAGIC_V1: Final = -626843481
@@ -332,7 +332,7 @@ def encode_blank(bytes_left: int) -> bytes:
     return SIZE_AND_MAGIC.pack(bytes_left, MAGIC_BLANK)
 
 
-def message_of(record: Record, *, body_limit: int = limits.BODY_BYTES) -> Message:
+def message_of(record: Record, *, body_limit: int = limits.BODY_BYTES) -> MessageExt:
     """Give the message in a record: body decompressed, properties and keys taken apart.
 
     :raises BodyError: when the body cannot be decompressed within ``body_limit`` bytes.
@@ -340,7 +340,7 @@ def message_of(record: Record, *, body_limit: int = limits.BODY_BYTES) -> Messag
     properties = props.parse(decode_utf8(record.properties))
     unique_key = properties.get(props.UNIQUE_KEY)
     offset_msg_id = record.offset_msg_id
-    return Message(
+    return MessageExt(
         topic=record.topic,
         tags=properties.get(props.TAGS),
         keys=props.split_keys(properties.get(props.KEYS)),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rocketlens.model.message import Message
+from rocketlens.model.message import MessageExt
 
 
 class SourceState(StrEnum):
@@ -64,13 +64,13 @@ class Answer:
     """
 
     query: str
-    messages: tuple[Message, ...]
+    messages: tuple[MessageExt, ...]
     complete: bool
     coverage: tuple[Coverage, ...] = ()
     truncated: bool = False
     index_last_update_timestamp_ms: int = 0
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[MessageExt]:
         """Iterate over the messages."""
         return iter(self.messages)
 

@@ -18,8 +18,8 @@ class Host(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """One stored message.
+class MessageExt:
+    """One stored message: RocketMQ's clients call it so, and ``Message`` what is sent.
 
     ``body`` is decompressed; ``store_size`` counts the bytes of the record as stored, header
     included. ``msg_id`` is what RocketMQ's clients call so: the unique key if the message has one,

@@ -1,7 +1,8 @@
 """Messages as Arrow record batches, built from rows and the log's bytes without a loop over rows.
 
 A message has the columns of :data:`COLUMNS`, which are the fields of
-:class:`rocketlens.model.message.Message`. Text is what Java makes of it: malformed UTF-8 is U+FFFD.
+:class:`rocketlens.model.message.MessageExt`. Text is what Java makes of it: malformed UTF-8 is
+U+FFFD.
 """
 
 from collections.abc import Iterator

@@ -3,12 +3,12 @@
 from rocketlens.errors import AnswerIncomplete, BodyError, MessageNotFound, RecordError
 from rocketlens.formats.commitlog_record import Reason, Record, message_of
 from rocketlens.model.answer import Answer
-from rocketlens.model.message import Message
+from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId, pack_address
 from rocketlens.query.source import StoreSource
 
 
-def view_by_offset_id(source: StoreSource, offset_msg_id: str) -> Message:
+def view_by_offset_id(source: StoreSource, offset_msg_id: str) -> MessageExt:
     """Give the message that the broker gave this id to.
 
     The bytes there must be a whole record that belongs at this offset, really begins there (bytes

@@ -7,7 +7,7 @@ from rocketlens.errors import BadInput, BodyError, IndexFileError, RecordError
 from rocketlens.formats.commitlog_record import Reason, message_of
 from rocketlens.model.answer import Answer, SourceState
 from rocketlens.model.java import index_hash
-from rocketlens.model.message import Message
+from rocketlens.model.message import MessageExt
 from rocketlens.query.source import StoreSource
 from rocketlens.query.verify import Wanted
 from rocketlens.store.index_files import Hit, Rejected
@@ -96,8 +96,8 @@ class _Search:
         found.update((hit.physical_offset, hit) for hit in self._source.index.find(hashes))
         return found
 
-    def _messages(self, candidates: dict[int, _Evidence]) -> list[Message]:
-        messages: list[Message] = []
+    def _messages(self, candidates: dict[int, _Evidence]) -> list[MessageExt]:
+        messages: list[MessageExt] = []
         body_bytes = 0
         for offset in sorted(candidates, reverse=True):
             if offset < self._source.log.min_offset:
@@ -112,7 +112,7 @@ class _Search:
             messages.append(message)
         return messages
 
-    def _read(self, offset: int, evidence: _Evidence) -> Message | None:
+    def _read(self, offset: int, evidence: _Evidence) -> MessageExt | None:
         """Give the message at an offset if it is wanted; account for one that is damaged."""
         try:
             record = self._source.log.record_at(offset)

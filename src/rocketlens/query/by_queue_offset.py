@@ -22,7 +22,7 @@ from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.java import decode_utf8
-from rocketlens.model.message import Message
+from rocketlens.model.message import MessageExt
 from rocketlens.query.by_time import QueuePlace, Scan
 from rocketlens.query.source import CONSUME_QUEUE, StoreSource, torn_coverage
 from rocketlens.query.verify import Wanted
@@ -66,7 +66,7 @@ def query_by_queue_offset(
     return _read_log(source, query, state, QueuePlace(queue_id, queue_offset))
 
 
-def message_of_answer(answer: Answer) -> Message:
+def message_of_answer(answer: Answer) -> MessageExt:
     """Give the one message of an answer.
 
     :raises MessageNotFound: when there is none, and everything was searched.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rocketlens.errors import BodyError, RecordError
 from rocketlens.formats.commitlog_record import Record, message_of
-from rocketlens.model.message import Message
+from rocketlens.model.message import MessageExt
 from rocketlens.query.source import StoreSource
 from rocketlens.query.verify import Wanted
 from rocketlens.store.scan import Chunk, LogWalk, interpreted_bytes
@@ -70,7 +70,7 @@ class Scan:
         """The physical offset where a torn tail begins, if the scan met one."""
         return self._walk.torn_at
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[MessageExt]:
         """Give the wanted messages in the order of the log."""
         for physical_offset in self._offsets():
             try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, Self, get_args, overload
 from rocketlens import limits
 from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
-from rocketlens.model.message import Message
+from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.query.by_id import view_by_offset_id
 from rocketlens.query.by_key import query_by_key
@@ -57,11 +57,11 @@ class Store:
         return self._source.path
 
     @overload
-    def view_message(self, msg_id: str, /) -> Message: ...
+    def view_message(self, msg_id: str, /) -> MessageExt: ...
     @overload
-    def view_message(self, topic: str, msg_id: str, /) -> Message: ...
+    def view_message(self, topic: str, msg_id: str, /) -> MessageExt: ...
 
-    def view_message(self, first: str, second: str | None = None, /) -> Message:
+    def view_message(self, first: str, second: str | None = None, /) -> MessageExt:
         """Give one message by its id of either kind, of one topic or of any.
 
         The id is taken as an offset message id first, then as a unique key. Several records can
@@ -95,7 +95,7 @@ class Store:
         wanted = Wanted(topic=topic, key=key, unique_key=key, begin=begin, end=end)
         return query_by_key(self._source, key, wanted, max_num)
 
-    def query_by_queue_offset(self, topic: str, queue_id: int, queue_offset: int) -> Message:
+    def query_by_queue_offset(self, topic: str, queue_id: int, queue_offset: int) -> MessageExt:
         """Give the message at one offset of one queue.
 
         :raises MessageNotFound: when the store has none.
@@ -173,7 +173,7 @@ class Store:
 
     def _in_time(self, topic: str | None, begin: int, end: int, max_num: int | None) -> Answer:
         scan = Scan(self._source, Wanted(topic=topic, begin=begin, end=end))
-        messages: list[Message] = []
+        messages: list[MessageExt] = []
         body_bytes, truncated = 0, False
         for message in scan:
             messages.append(message)
@@ -196,7 +196,7 @@ class Store:
             index_last_update_timestamp_ms=scan.last_timestamp_ms,
         )
 
-    def _by_offset_id(self, topic: str | None, msg_id: str) -> Message | None:
+    def _by_offset_id(self, topic: str | None, msg_id: str) -> MessageExt | None:
         """Give the message with this offset message id; None when it has none or is no such id."""
         try:
             OffsetMessageId.decode(msg_id)
@@ -209,7 +209,7 @@ class Store:
         return message if topic is None or message.topic == topic else None
 
     def _offset_id_answer(self, topic: str | None, text: str, kind: Kind) -> list[Answer]:
-        def view() -> Message:
+        def view() -> MessageExt:
             message = view_by_offset_id(self._source, text)
             if topic is not None and message.topic != topic:
                 detail = f"{text} is a message of topic {message.topic}"
@@ -249,7 +249,7 @@ class Store:
         self.close()
 
 
-def _answer_of(query: str, view: Callable[[], Message]) -> Answer:
+def _answer_of(query: str, view: Callable[[], MessageExt]) -> Answer:
     """Turn a view, which raises, into an answer, which says."""
     try:
         message = view()

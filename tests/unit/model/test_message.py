@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
-from rocketlens.model.message import Host, Message
+from rocketlens.model.message import Host, MessageExt
 
 
 def test_a_host_is_written_with_brackets_round_ipv6():
@@ -13,7 +13,7 @@ def test_a_host_is_written_with_brackets_round_ipv6():
     assert str(Host("::1", 10911)) == "[::1]:10911"
 
 
-@pytest.mark.parametrize("kind", [Answer, Coverage, Message])
+@pytest.mark.parametrize("kind", [Answer, Coverage, MessageExt])
 def test_values_cannot_be_changed(kind):
     assert dataclasses.fields(kind)
     assert kind.__dataclass_params__.frozen

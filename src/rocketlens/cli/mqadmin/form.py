@@ -10,7 +10,7 @@ from typing import Final
 from rocketlens.cli.times import time_text
 from rocketlens.errors import BadInput
 from rocketlens.model.java import decode_utf8
-from rocketlens.model.message import Host, Message
+from rocketlens.model.message import Host, MessageExt
 from rocketlens.model.properties import TRANSACTION_PREPARED, java_order
 
 LAYOUTS: Final = ("4.9", "5.5")
@@ -30,11 +30,11 @@ class Form:
     is_5: bool = True
     shown: Callable[[str], str] = as_it_is
 
-    def sys_flag(self, message: Message) -> int:
+    def sys_flag(self, message: MessageExt) -> int:
         """Give the flags as a client has them: since RocketMQ 5 a body taken apart is plain."""
         return message.sys_flag & ~COMPRESSED if self.is_5 else message.sys_flag
 
-    def properties(self, message: Message) -> str:
+    def properties(self, message: MessageExt) -> str:
         """Give properties as Java's ``HashMap`` prints them."""
         # RocketMQ 5.1 made the map large at once, which changes the order of what is in it.
         return self.shown(map_text(java_order(message.properties, 128 if self.is_5 else 16)))
@@ -96,7 +96,7 @@ def body_text(body: bytes, charset: str | None) -> str:
         raise BadInput(f"{charset[:40]!r} is no charset: give UTF-8, GBK or another") from error
 
 
-def message_text(form: Form, broker_name: str, message: Message) -> str:
+def message_text(form: Form, broker_name: str, message: MessageExt) -> str:
     """Give a message as ``MessageExt.toString`` does, the bytes of its body signed."""
     numbers = ", ".join(str(byte - 256 if byte > 127 else byte) for byte in message.body)
     is_transaction = message.properties.get(TRANSACTION_PREPARED, "").lower() == "true"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from rocketlens.cli.mqadmin.form import NULL, Form, host_of, padded, time_of
-from rocketlens.model.message import Message
+from rocketlens.model.message import MessageExt
 from rocketlens.wire.bodies.route import TopicRouteData
 from rocketlens.wire.bodies.stats import MessageQueue, TopicOffset
 from rocketlens.wire.json_text import quote
@@ -32,7 +32,7 @@ class Track(NamedTuple):
 
 def message_block(
     form: Form,
-    message: Message,
+    message: MessageExt,
     body_path: str,
     *,
     with_offset_id: bool = True,
@@ -74,7 +74,7 @@ def track_block(form: Form, tracks: Sequence[Track], *, with_line_ends: bool) ->
 
 
 def key_table(
-    form: Form, messages: Iterable[Message], topic: str, key: str, index_type: str
+    form: Form, messages: Iterable[MessageExt], topic: str, key: str, index_type: str
 ) -> str:
     """Give the rows of queryMsgByKey, the last column (for ``-l``) since RocketMQ 5.5."""
     head = f"{'#Message ID':<50} {'#QID':>4} {'#Offset':>40}"

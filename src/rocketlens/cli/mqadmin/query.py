@@ -15,7 +15,7 @@ from rocketlens.client.cluster import failures
 from rocketlens.client.route import MessageQueue, Route
 from rocketlens.client.view import offset_id_of
 from rocketlens.errors import BadInput, MessageNotFound, RocketLensError
-from rocketlens.model.message import Message
+from rocketlens.model.message import MessageExt
 
 SHOWN_OF_UNIQUE_KEY: Final = 32
 LIGHT_PREFIX: Final = "%LMQ%"
@@ -179,7 +179,7 @@ async def _print_queue(call: Call, route: Route, queue: MessageQueue) -> None:
             raise BadInput(f"{queue}: the broker goes on at {offset}, where it was")
 
 
-async def _print_with_offset_id(call: Call, message: Message) -> None:
+async def _print_with_offset_id(call: Call, message: MessageExt) -> None:
     charset = call.given.text("f")
     body = None if charset is None else body_text(message.body, charset)
     path = write_body(bodies_directory(), message.msg_id, message.body)
@@ -187,7 +187,7 @@ async def _print_with_offset_id(call: Call, message: Message) -> None:
     await _print_tracks(call, message, with_line_ends=call.form.is_5)
 
 
-async def _print_tracks(call: Call, message: Message, *, with_line_ends: bool) -> None:
+async def _print_tracks(call: Call, message: MessageExt, *, with_line_ends: bool) -> None:
     try:
         tracks = await tracks_of(call.tool, message)
     except RocketLensError as error:

@@ -11,7 +11,7 @@ from rocketlens.client.message import Message
 from rocketlens.client.producer import Producer
 from rocketlens.client.route import MessageQueue
 from rocketlens.errors import BadInput, RocketLensError, SendFailed
-from rocketlens.model.message import Message as StoredMessage
+from rocketlens.model.message import MessageExt
 from rocketlens.model.properties import TRANSACTION_PREPARED
 
 GROUP: Final = "rocketlens_mqadmin"
@@ -23,7 +23,7 @@ def _producer(call: Call, group: str = GROUP) -> Producer:
     return Producer(connection.name_servers, group=group, **connection.client_options)
 
 
-async def resend(call: Call, msg_id: str, found: StoredMessage) -> None:
+async def resend(call: Call, msg_id: str, found: MessageExt) -> None:
     """Send a message that was found once more, with all its properties, to its own topic.
 
     :raises BadInput: when it was sent in a transaction, which nobody would end a second time.

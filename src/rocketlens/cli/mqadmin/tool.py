@@ -19,7 +19,7 @@ from rocketlens.errors import AnswerIncomplete, BodyError, BrokerError, TopicNot
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Answer
 from rocketlens.model.java import string_hash
-from rocketlens.model.message import Message
+from rocketlens.model.message import MessageExt
 from rocketlens.query.verify import Wanted
 from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.route import ClusterInfo, TopicRouteData
@@ -48,7 +48,7 @@ class PulledMessages:
     """An answer to a pull: its status, its messages, and where to go on."""
 
     status: str
-    messages: tuple[Message, ...]
+    messages: tuple[MessageExt, ...]
     next_offset: int
 
 
@@ -98,7 +98,7 @@ class Tool(MQAdmin):
         values = [each.value for each in answers if each.value is not None]
         return values, failures([each.coverage for each in answers])
 
-    async def view(self, topic: str, msg_id: str, cluster_name: str | None) -> Message:
+    async def view(self, topic: str, msg_id: str, cluster_name: str | None) -> MessageExt:
         """Give a message as `view_message` does; a unique key is looked for in one cluster."""
         return await self._view_in_topic(topic, msg_id, cluster_name)
 
@@ -112,7 +112,7 @@ class Tool(MQAdmin):
         wanted = Wanted(topic=topic, unique_key=unique_key, begin=begin, end=end)
         return await self._query(KeyQuestion(topic, unique_key, wanted, None), cluster_name)
 
-    async def messages_of_key(self, request: KeyRequest) -> tuple[list[Message], str]:
+    async def messages_of_key(self, request: KeyRequest) -> tuple[list[MessageExt], str]:
         """Give what brokers give at once for a key, and in one line what failed.
 
         A message that the index has several times under one hash comes as often, as the real
@@ -137,7 +137,7 @@ class Tool(MQAdmin):
             last_key=request.last_key,
         )
 
-        async def ask(_: Broker, address: str) -> list[Message]:
+        async def ask(_: Broker, address: str) -> list[MessageExt]:
             answer = await self.cluster.call(
                 address, QUERY_MESSAGE, header, timeout_s=limits.ADMIN_TIMEOUT_S
             )
@@ -217,7 +217,7 @@ def set_order(queues: Sequence[MessageQueue]) -> list[MessageQueue]:
     return sorted(queues, key=bucket)
 
 
-def _messages(body: bytes, matches: Callable[[Record], bool]) -> list[Message]:
+def _messages(body: bytes, matches: Callable[[Record], bool]) -> list[MessageExt]:
     """Give the messages in an answer.
 
     :raises BodyError: when a record is damaged: it must not look as if it were not there.
@@ -229,5 +229,5 @@ def _messages(body: bytes, matches: Callable[[Record], bool]) -> list[Message]:
     return messages
 
 
-def _with_properties(message: Message, more: dict[str, str]) -> Message:
+def _with_properties(message: MessageExt, more: dict[str, str]) -> MessageExt:
     return replace(message, properties={**message.properties, **more})

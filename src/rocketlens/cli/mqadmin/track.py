@@ -9,7 +9,7 @@ from rocketlens.cli.mqadmin.tool import Tool, remark_of
 from rocketlens.client.message import RETRY_PREFIX
 from rocketlens.client.route import Broker
 from rocketlens.errors import BrokerError, RocketLensError
-from rocketlens.model.message import Message
+from rocketlens.model.message import MessageExt
 from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.consumer import ConsumerConnection, GroupList
 from rocketlens.wire.bodies.heartbeat import ConsumeType, MessageModel
@@ -44,7 +44,7 @@ async def groups_of(tool: Tool, topic: str) -> tuple[str, ...]:
     return ()
 
 
-async def tracks_of(tool: Tool, message: Message) -> list[Track]:
+async def tracks_of(tool: Tool, message: MessageExt) -> list[Track]:
     """Give a line for each consumer group of the message's topic; what fails for one is in it.
 
     :raises RocketLensError: when the groups are not known.
@@ -52,7 +52,7 @@ async def tracks_of(tool: Tool, message: Message) -> list[Track]:
     return [await _track(tool, message, group) for group in await groups_of(tool, message.topic)]
 
 
-async def _track(tool: Tool, message: Message, group: str) -> Track:
+async def _track(tool: Tool, message: MessageExt, group: str) -> Track:
     try:
         return await _asked(tool, message, group)
     except BrokerError as error:
@@ -65,7 +65,7 @@ async def _track(tool: Tool, message: Message, group: str) -> Track:
         return Track(group, "UNKNOWN", str(error))
 
 
-async def _asked(tool: Tool, message: Message, group: str) -> Track:
+async def _asked(tool: Tool, message: MessageExt, group: str) -> Track:
     route = await tool.cluster.route(RETRY_PREFIX + group)
     # As RocketMQ: each broker knows all consumers, so that any will do.
     broker = random.choice(list(route.brokers.values()))  # noqa: S311 - nothing secret
@@ -90,7 +90,7 @@ async def _asked(tool: Tool, message: Message, group: str) -> Track:
 
 
 async def _is_consumed(
-    tool: Tool, message: Message, group: str, brokers: list[Broker]
+    tool: Tool, message: MessageExt, group: str, brokers: list[Broker]
 ) -> bool | None:
     """Say whether a group is past a message; None when no broker has offsets of the group."""
     masters = await tool.cluster.all_brokers()
