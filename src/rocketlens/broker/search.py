@@ -42,6 +42,8 @@ READ_INTERVAL_S: Final = 0.25
 """Seconds from one round of steps to the next."""
 REOPEN_ENTRIES: Final = 1_000_000
 """With so many entries in memory, index files are opened anew once they cover half of them."""
+LARGEST_GAP_BYTES: Final = 16 * 1024 * 1024
+"""Log between index files that is read again when they are opened anew, at most: 20 ms."""
 LARGEST_ANSWER_BYTES: Final = limits.FRAME_BYTES - 64 * 1024
 """Records of one answer together: they must fit a frame."""
 THREAD_NAME: Final = "rocketlens-search"
@@ -92,8 +94,7 @@ class LiveSearch:
             try:
                 return self._by_key_once(query)
             except Rejected as rejected:
-                self._source.reject_index_file(rejected)
-                self._open_files()
+                self._reject(rejected)
         return self._aside(lambda: self._by_key(query))
 
     def by_tag(self, query: Query) -> "asyncio.Future[Found]":
@@ -175,9 +176,23 @@ class LiveSearch:
             self._open_at = min(store.min_offset, self._read_to)
             tail.drop_below(self._open_at)
         if tail.entry_count > REOPEN_ENTRIES and store.indexed_offset >= self._reopen_at:
-            self._source.close()
-            self._source = StoreSource(store.layout.root)
-            self._open_files()
+            self._reopen()
+
+    def _reopen(self) -> None:
+        """Open the index files as they are now, unless they answer for less than before.
+
+        So it is for a moment while a builder writes to them, and when one of them is damaged.
+        """
+        source = StoreSource(self._store.layout.root)
+        left_out = source.index.uncovered()
+        more_bytes = _gap_bytes(left_out) - _gap_bytes(self._source.index.uncovered())
+        if left_out[-1][0] < self._open_at or more_bytes > LARGEST_GAP_BYTES:
+            source.close()
+            self._reopen_at += max(self._read_to - self._open_at, 0) // 2
+            return
+        self._source.close()
+        self._source = source
+        self._open_files()
 
     def _open_files(self) -> Tail:
         """Find what index files leave out; what was read of it is taken over."""
@@ -226,8 +241,14 @@ class LiveSearch:
             try:
                 return self._by_key_once(query)
             except Rejected as rejected:
-                self._source.reject_index_file(rejected)
-                self._open_files()
+                self._reject(rejected)
+
+    def _reject(self, rejected: Rejected) -> None:
+        """Use a damaged index file no more; its log is read again, so believe it again but late."""
+        self._source.reject_index_file(rejected)
+        self._open_files()
+        begin = min((start for start, _ in self._unread), default=self._open_at)
+        self._reopen_at = self._store.indexed_offset + self._read_to - begin
 
     def _by_key_once(self, query: Query) -> Found:
         """Read all that is new, and search.
@@ -351,3 +372,8 @@ class LiveSearch:
                 if tags_code == code:
                     yield physical_offset
             stop = start
+
+
+def _gap_bytes(uncovered: list[tuple[int, int | None]]) -> int:
+    """Add up the stretches of log that have an end."""
+    return sum(stop - start for start, stop in uncovered if stop is not None)

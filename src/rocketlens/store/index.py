@@ -135,9 +135,9 @@ class IndexFile:
         if number == 0:
             self._check_empty_slot(slot)
             return
-        above = max(self.header.next_entry, SLOT.unpack_from(self._view, _NEXT_ENTRY_POSITION)[0])
-        # A broker that is writing puts the slot before it counts the entry.
-        above += 1
+        counted = max(self.header.next_entry, SLOT.unpack_from(self._view, _NEXT_ENTRY_POSITION)[0])
+        # A builder that is writing counts entries once they hang on their slots: one, or many.
+        above = max(counted, number + 1)
         offset_above = -1
         while number != 0:
             if not 0 < number < above:
@@ -147,9 +147,8 @@ class IndexFile:
             if entry.key_hash < 0 or entry.key_hash % slot_count != slot:
                 message = f"{self.path.name}: entry {number} hangs on slot {slot}, not its own"
                 raise IndexFileError(message)
-            if not self.header.begin_offset <= entry.physical_offset or (
-                0 <= offset_above < entry.physical_offset
-            ):
+            least = self.header.end_offset if number >= counted else self.header.begin_offset
+            if not least <= entry.physical_offset or (0 <= offset_above < entry.physical_offset):
                 message = f"{self.path.name}: entry {number} is out of the log's order"
                 raise IndexFileError(message)
             yield number, entry

@@ -77,6 +77,9 @@ def entry_columns(file: "IndexFile") -> "npt.NDArray[np.void]":
 def check_slots(file: "IndexFile") -> None:
     """Count the used slots and compare with the header. Reads the slot table once.
 
+    A file with entries on slots that the header does not count yet is being written to: of that
+    nothing can be said.
+
     :raises IndexFileError: when they differ: slots were lost or made up.
     """
     import numpy as np
@@ -85,7 +88,10 @@ def check_slots(file: "IndexFile") -> None:
         return
     slots = file.array()[HEADER_BYTES : file.geometry.entry_position(0)].view(np.int32)
     used = int(np.count_nonzero(slots))
-    if used != file.header.used_slot_count:
+    is_written_to = used > file.header.used_slot_count and bool(
+        (slots.byteswap() >= file.header.next_entry).any()
+    )
+    if used != file.header.used_slot_count and not is_written_to:
         message = (
             f"{file.path.name}: {used} slots are used, its header says "
             f"{file.header.used_slot_count}"

@@ -206,3 +206,32 @@ def test_the_background_reads_and_loads_what_it_needs_for_that(tmp_path, monkeyp
 
     asyncio.run(test())
     assert Tail.is_compiled
+
+
+def test_a_damaged_index_file_is_not_believed_again_when_they_are_opened_anew(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(module, "REOPEN_ENTRIES", 100)
+    monkeypatch.setattr(module, "LARGEST_GAP_BYTES", 1000)
+
+    async def test():
+        async with searching(tmp_path) as (store, search):
+            sent = send_many(store, 200)
+            await read_all(search)
+            store.flush()
+            while not store.build_index():
+                pass
+            await read_all(search)
+            await assert_found(search, sent, 20)
+            names = sorted(path.name for path in (tmp_path / "index").iterdir())
+            for name in names[1:]:
+                (tmp_path / "index" / name).write_bytes(b"")
+            before = search._source
+            assert search._open_at > 0
+            for _ in range(3):
+                sent += send_many(store, 60, first=len(sent))
+                await read_all(search)
+                await assert_found(search, sent, 7)
+            assert search._source is before
+
+    asyncio.run(test())

@@ -1,6 +1,7 @@
 """How logs, queues and index files are opened, mapped and walked."""
 
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ import rocketlens
 from rocketlens import limits
 from rocketlens.errors import IndexFileError, RecordError
 from rocketlens.formats.commitlog_record import Reason
+from rocketlens.formats.index_file import HEADER_BYTES
+from rocketlens.model.java import index_hash
 from rocketlens.store import fs, mapped, tail
 from rocketlens.store.commitlog import CommitLog, SegmentLost
 from rocketlens.store.consumequeue import ConsumeQueue, ConsumeQueues, is_topic_name
@@ -19,6 +22,7 @@ from rocketlens.store.scan import LogWalk, exhaust
 from rocketlens.store.starts import RecordStarts
 from tests.crash import made_stores
 from tests.crash.made_stores import flip, make_store, overwrite, some_messages
+from tests.unit.store import written_stores
 
 
 def knows_nothing(_record):
@@ -272,3 +276,27 @@ def test_a_long_chain_is_searched_as_a_short_one_is(tmp_path, monkeypatch):
             errors += 1
     assert errors
     log.close()
+
+
+def test_an_index_file_that_a_builder_is_writing_to_is_no_damage(tmp_path):
+    # A builder puts entries on their slots, and counts all of them in the header afterwards.
+    config = replace(written_stores.SMALL, maxHashSlotNum=400_000)
+    with written_stores.open_small(tmp_path, config=config) as store:
+        sent = written_stores.send_many(store, 8)
+        store.flush()
+        assert store.build_index()
+        (path,) = (tmp_path / "index").iterdir()
+        log = CommitLog(tmp_path / "commitlog")
+        opened = IndexFile(path)
+        counted = path.read_bytes()[:HEADER_BYTES]
+        sent += written_stores.send_many(store, 8, first=8)
+        store.flush()
+        assert store.build_index()
+        with path.open("r+b") as file:
+            file.write(counted)
+        opened.count_slots()
+        for number, one in enumerate(sent):
+            found = [offset for _, offset in opened.find(index_hash(f"Orders#k{number}"), log)]
+            assert found == [one.physical_offset]
+        opened.close()
+        log.close()
