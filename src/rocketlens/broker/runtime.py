@@ -16,8 +16,18 @@ from rocketlens.wire.bodies.key_value import KvTable
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import OUR_VERSION, RemotingCommand
 
-_QUEUES: Final = ("send", "pull", "litePull", "query")
+_QUEUES: Final = ("send", "pull", "litePull", "query", "ack")
 """RocketMQ has a thread pool for each; here nothing waits in one."""
+_NOT_MEASURED: Final = {
+    "getMessageEntireTimeMax": "0",
+    "putLatency99": "0.00",
+    "putLatency999": "0.00",
+    "putMessageDistributeTime": "null",
+    "putMessageEntireTimeMax": "0",
+    "putMessageFailedTimes": "0",
+    "remainTransientStoreBufferNumbs": "2147483647",
+}
+"""What a broker of RocketMQ says that has measured nothing."""
 _NONE: Final = ("timerReadBehind", "timerOffsetBehind", "timerCongestNum")
 _NO_RATE: Final = ("timerEnqueueTps", "timerDequeueTps")
 
@@ -60,6 +70,7 @@ class RuntimeProcessor:
             table[f"{name}ThreadPoolQueueSize"] = "0"
             table[f"{name}ThreadPoolQueueCapacity"] = "10000"
             table[f"{name}ThreadPoolQueueHeadWaitTimeMills"] = "0"
+        table.update(_NOT_MEASURED)
         table.update(dict.fromkeys(_NONE, "0"))
         table.update(dict.fromkeys(_NO_RATE, "0.0"))
         return table
@@ -87,7 +98,13 @@ class RuntimeProcessor:
         store = self.core.store
         first = store.record(store.min_offset, 0)
         ratio = str(self.core.disk.used_ratio(store.layout.root))
+        space = self.core.disk.space(store.layout.root)
+        written = store.end_offset - store.recovered.end_offset
         return {
+            "commitLogDirCapacity": f"Total : {_size_1024(space.total)}, "
+            f"Free : {_size_1024(space.free)}.",
+            "putMessageSizeTotal": str(written),
+            "putMessageAverageSize": str(written / max(self.core.figures.put, 1)),
             "commitLogMinOffset": str(store.min_offset),
             "commitLogMaxOffset": str(store.end_offset),
             "earliestMessageTimeStamp": str(-1 if first is None else store_timestamp_of(first)),
@@ -135,11 +152,20 @@ def _duration(passed_ms: int) -> str:
 
 def _size(size: int) -> str:
     """Write a size as RocketMQ does, in decimal units: ``1.5 MB``."""
-    if size < 1000:
+    return _in_units(size, 1000, ("kB", "MB", "GB", "TB", "PB"))
+
+
+def _size_1024(size: int) -> str:
+    """Write a size as RocketMQ does, in binary units: ``1.5 MiB``."""
+    return _in_units(size, 1024, ("KiB", "MiB", "GiB", "TiB", "PiB"))
+
+
+def _in_units(size: int, step: int, units: tuple[str, ...]) -> str:
+    if size < step:
         return f"{size} B"
     value = float(size)
-    for unit in ("kB", "MB", "GB", "TB"):
-        value /= 1000
-        if value < 1000:
-            return f"{value:.1f} {unit}"
-    return f"{value:.1f} PB"
+    for unit in units:
+        value /= step
+        if value < step:
+            break
+    return f"{value:.1f} {unit}"

@@ -10,7 +10,7 @@ import resource
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 if TYPE_CHECKING:
     import numpy as np
@@ -163,6 +163,13 @@ class WritableFile:
             pass
 
 
+class Space(NamedTuple):
+    """Bytes of a file system, and how many of them may be written yet."""
+
+    total: int
+    free: int
+
+
 class Disk:
     """What a store that is written asks of the file system; a test gives one that fails."""
 
@@ -216,6 +223,11 @@ class Disk:
         """Name the current start of the machine; always another where that cannot be known."""
         content = read_bytes(_BOOT, 64)
         return content.decode("ascii", "replace").strip() if content else os.urandom(8).hex()
+
+    def space(self, path: Path) -> Space:
+        """Give how large the file system of ``path`` is, and how much may be written to it."""
+        status = os.statvfs(path)
+        return Space(status.f_frsize * status.f_blocks, status.f_frsize * status.f_bavail)
 
     def used_ratio(self, path: Path) -> float:
         """Give how full the file system of ``path`` is, 0 to 1, as ``df`` counts."""

@@ -1,11 +1,12 @@
 """What a broker tells of itself."""
 
 import json
+import re
 
 import pytest
 
 from rocketlens.broker.figures import Figures
-from rocketlens.broker.runtime import _size
+from rocketlens.broker.runtime import _size, _size_1024
 from rocketlens.wire.codes import RequestCode
 from tests.unit.broker.broker_world import NOW_MS, Clock, in_broker, properties_of
 
@@ -31,6 +32,11 @@ def test_everything_that_tools_read_is_there(tmp_path):
         assert table["msgGetTotalTodayNow"] == "1"
         assert table["earliestMessageTimeStamp"] == str(NOW_MS)
         assert table["commitLogMaxOffset"] == str(world.core.store.end_offset)
+        assert table["putMessageSizeTotal"] == str(world.core.store.end_offset)
+        assert table["putMessageAverageSize"] == str(world.core.store.end_offset / 2)
+        assert re.fullmatch(
+            r"Total : \d+\.\d [TG]iB, Free : \d+\.\d [TGM]iB\.", table["commitLogDirCapacity"]
+        )
         assert table["scheduleMessageOffset_2"] == "0,1"
         assert table["runtime"] == "[ 0 days, 0 hours, 0 minutes, 0 seconds ]"
 
@@ -63,3 +69,10 @@ def test_at_midnight_the_counts_of_the_day_are_kept():
 )
 def test_sizes_read_as_rocketmqs(size, text):
     assert _size(size) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(1023, "1023 B"), (1536, "1.5 KiB"), (252 << 30, "252.0 GiB")]
+)
+def test_binary_sizes_read_as_rocketmqs(size, text):
+    assert _size_1024(size) == text
