@@ -163,9 +163,7 @@ def _size_1024(size: int) -> str:
 def _in_units(size: int, step: int, units: tuple[str, ...]) -> str:
     if size < step:
         return f"{size} B"
-    value = float(size)
-    for unit in units:
-        value /= step
-        if value < step:
-            break
-    return f"{value:.1f} {unit}"
+    value, place = size / step, 0
+    while value >= step and place < len(units) - 1:
+        value, place = value / step, place + 1
+    return f"{value:.1f} {units[place]}"
