@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from rocketlens.broker.config import BrokerConfig
+from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
 from rocketlens.store.topics import (
     PERM_INHERIT,
     PERM_READ,
@@ -23,7 +24,6 @@ from rocketlens.store.topics import (
 )
 
 DEFAULT_TOPIC: Final = "TBW102"
-SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"

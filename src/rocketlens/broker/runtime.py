@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from rocketlens.broker.core import BrokerCore
-from rocketlens.broker.registry import SCHEDULE_QUEUES, SCHEDULE_TOPIC
+from rocketlens.broker.registry import SCHEDULE_QUEUES
+from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.store.message_store import store_timestamp_of
 from rocketlens.wire.bodies import schema

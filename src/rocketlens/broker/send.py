@@ -35,7 +35,6 @@ from rocketlens.broker.registry import (
     HALF_TOPIC,
     NOT_ALLOWED_SEND,
     RETRY_PREFIX,
-    SCHEDULE_TOPIC,
     UNIT_FLAG,
     UNIT_SUB_FLAG,
     topic_problem,
@@ -44,6 +43,7 @@ from rocketlens.broker.registry import (
 from rocketlens.errors import FormatError, MessageIllegal
 from rocketlens.formats import batch_body
 from rocketlens.formats.commitlog_record import SYS_FLAG_TRANSACTION_MASK
+from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
 from rocketlens.model import properties as props
 from rocketlens.model.message_id import UniqueKey
 from rocketlens.net.channel import Channel, Handler, Response

@@ -15,7 +15,6 @@ registration            at the start, every 30 s, and when a topic changes
 import asyncio
 import logging
 import random
-import signal
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -39,6 +38,7 @@ from rocketlens.broker.transaction import TransactionProcessor
 from rocketlens.errors import RocketLensError
 from rocketlens.model.message import Host
 from rocketlens.net.channel import Channel, Handler
+from rocketlens.net.event_loop import end_on_signals
 from rocketlens.net.server import RemotingServer
 from rocketlens.net.tls import ServerTls
 from rocketlens.store.fs import Disk, allow_open_files
@@ -264,13 +264,8 @@ async def run(
 
     Raises what :meth:`BrokerService.start` does.
     """
-    ended = stop or asyncio.Event()
+    ended = end_on_signals(stop)
     service = BrokerService(settings, build_index=build_index, index_command=index_command)
-    loop = asyncio.get_running_loop()
-    # Outside the main thread there are no signals to handle.
-    with suppress(ValueError, RuntimeError, NotImplementedError):
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, ended.set)
     await service.start()
     try:
         if ready is not None:

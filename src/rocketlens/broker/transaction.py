@@ -11,10 +11,11 @@ from typing import Final
 
 from rocketlens.broker.core import BrokerCore, packed_host
 from rocketlens.broker.properties import TRANSACTION_ID
-from rocketlens.broker.registry import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC
+from rocketlens.broker.registry import HALF_TOPIC, OP_HALF_TOPIC
 from rocketlens.errors import RecordError
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.commitlog_record import SYS_FLAG_COMMIT, SYS_FLAG_TRANSACTION_MASK, Record
+from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
 from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8
 from rocketlens.net.channel import Channel, Handler, Response

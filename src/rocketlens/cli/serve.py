@@ -8,10 +8,11 @@ from typing import Final
 from rocketlens.broker.config import VIP_DISTANCE, BrokerSettings, parse_settings
 from rocketlens.broker.service import BrokerService
 from rocketlens.cli.output import printable
-from rocketlens.cli.servers import configuration_text, end_on_signals, index_command, log_to_stderr
+from rocketlens.cli.servers import configuration_text, index_command, log_to_stderr
 from rocketlens.errors import BadInput
 from rocketlens.model.message import Host
 from rocketlens.namesrv.service import DEFAULT_PORT, NameServer, NameServerConfig
+from rocketlens.net.event_loop import end_on_signals
 from rocketlens.net.event_loop import run as run_loop
 
 _DONE: Final = 0

@@ -1,11 +1,8 @@
 """What the commands that run servers share: their configuration, their log, their end."""
 
-import asyncio
 import logging
-import signal
 import sys
 from argparse import Namespace
-from contextlib import suppress
 from pathlib import Path
 
 from rocketlens.broker.config import BrokerSettings
@@ -65,14 +62,3 @@ def log_to_stderr() -> None:
     logging.basicConfig(
         level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-
-
-def end_on_signals() -> asyncio.Event:
-    """Give an event that SIGTERM and SIGINT set, from now on, in the running event loop."""
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    # Outside the main thread there are no signals to handle.
-    with suppress(ValueError, RuntimeError, NotImplementedError):
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, ended.set)
-    return ended

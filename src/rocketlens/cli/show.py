@@ -12,6 +12,7 @@ from rocketlens.cli.output import BOLD, coloured, note, printable
 from rocketlens.cli.source import choose_source, find_in
 from rocketlens.cli.times import iso_text
 from rocketlens.errors import BadInput
+from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
 from rocketlens.model.message import MessageExt
 
 _LABEL_WIDTH: Final = 18
@@ -45,7 +46,7 @@ def run(arguments: Namespace) -> int:
 
 def _waits(message: MessageExt) -> bool:
     """Say whether this is a copy that the broker keeps until a transaction or a delay ends."""
-    return message.topic == "SCHEDULE_TOPIC_XXXX" or message.topic.lower().startswith("rmq_sys_")
+    return message.topic == SCHEDULE_TOPIC or message.topic.lower().startswith("rmq_sys_")
 
 
 def _place(message: MessageExt) -> str:

@@ -20,6 +20,7 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, MessageIllegal
+from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
 from rocketlens.model import properties as props
 
 WAIT: Final = "WAIT"
@@ -38,7 +39,7 @@ _LEGAL_TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 NOT_TO_BE_SENT_TO: Final = frozenset(
     {
-        "SCHEDULE_TOPIC_XXXX",
+        SCHEDULE_TOPIC,
         "RMQ_SYS_TRANS_HALF_TOPIC",
         "RMQ_SYS_TRANS_OP_HALF_TOPIC",
         "TRANS_CHECK_MAX_TIME_TOPIC",

@@ -4,10 +4,8 @@ Several may run at once and know nothing of each other: every broker registers w
 """
 
 import asyncio
-import signal
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -18,6 +16,7 @@ from rocketlens.namesrv.kv import KvConfig
 from rocketlens.namesrv.processors import Processors
 from rocketlens.namesrv.routes import RouteTable
 from rocketlens.net.channel import Channel, logger
+from rocketlens.net.event_loop import end_on_signals
 from rocketlens.net.server import RemotingServer
 from rocketlens.net.tls import ServerTls
 from rocketlens.store.fs import allow_open_files
@@ -154,14 +153,9 @@ async def run(
     :raises BadInput: when it cannot listen.
     :raises ConfigError: when the file of values cannot be understood.
     """
-    ended = stop or asyncio.Event()
+    ended = end_on_signals(stop)
     server = NameServer(config)
     bound = server.start()
-    loop = asyncio.get_running_loop()
-    # Outside the main thread there are no signals to handle.
-    with suppress(ValueError, RuntimeError, NotImplementedError):
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, ended.set)
     try:
         if ready is not None:
             ready(bound)

@@ -2,8 +2,10 @@
 
 import asyncio
 import importlib
+import signal
 import sys
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
@@ -24,6 +26,19 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
         return asyncio.new_event_loop()
     made: asyncio.AbstractEventLoop = uvloop.new_event_loop()
     return made
+
+
+def end_on_signals(ended: asyncio.Event | None = None) -> asyncio.Event:
+    """Give an event that SIGTERM and SIGINT set, from now on, in the running event loop.
+
+    Outside the main thread there are no signals to handle: there it is the caller's alone.
+    """
+    event = ended or asyncio.Event()
+    loop = asyncio.get_running_loop()
+    with suppress(ValueError, RuntimeError, NotImplementedError):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, event.set)
+    return event
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

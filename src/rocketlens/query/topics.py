@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketlens import limits
 from rocketlens.errors import ConfigError, RecordError
 from rocketlens.formats import config_json
+from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.store import fs
 from rocketlens.store.scan import LogWalk
@@ -32,7 +33,7 @@ _SYSTEM_TOPICS: Final = frozenset(
         "RMQ_SYS_TRACE_TOPIC",
         "RMQ_SYS_TRANS_HALF_TOPIC",
         "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "SCHEDULE_TOPIC_XXXX",
+        SCHEDULE_TOPIC,
         "TRANS_CHECK_MAX_TIME_TOPIC",
         "rmq_sys_wheel_timer",
     }

@@ -419,7 +419,7 @@ def test_running_out_of_file_descriptors_turns_some_away_and_stops_nothing(loop)
                     break
                 except (ConnectFailed, ConnectionLost):
                     # It has yet to notice that the others are gone.
-                    await asyncio.sleep(0.01)
+                    await asyncio.sleep(0)
             assert answer.code == 0
 
     try:
