@@ -1,4 +1,4 @@
-"""The event loop: uvloop where it is installed, which takes half of what asyncio's own does."""
+"""The event loop: uvloop where it is installed, asyncio's own elsewhere."""
 
 import asyncio
 import importlib
