@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-from rocketlens import limits
 from rocketlens.formats.commitlog_record import (
     SYS_FLAG_ROLLBACK,
     SYS_FLAG_TRANSACTION_MASK,
@@ -12,7 +11,7 @@ from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8, index_hash
 from rocketlens.store.index_state import IndexPlace
 from rocketlens.store.index_writer import IndexWriter
-from rocketlens.store.scan import LogWalk
+from rocketlens.store.scan import LogWalk, interpreted_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +53,7 @@ class IndexBuilder(IndexWriter):
         walk = LogWalk(self._log, before, min(up_to, before + at_most_bytes))
         if walk.position > before:
             self.place = IndexPlace(walk.position, 0)
-        switch_at = walk.position + limits.INTERPRETED_SCAN_BYTES
+        switch_at = walk.position + interpreted_bytes()
         try:
             for record in walk.records():
                 self._put_record(record)
