@@ -16,10 +16,11 @@ A size word above it is damage, not a message. RocketMQ: maxMessageSize (default
 but brokers are configured far above that, and the segment's own end bounds it again.
 """
 
-BODY_BYTES: Final = 512 * 1024 * 1024
+BODY_BYTES: Final = 64 * 1024 * 1024
 """Largest body after decompression, in bytes; more is an error, not memory.
 
-RocketMQ does not bound it (zlib alone expands 1,028 times).
+Four times what a frame carries. RocketMQ does not bound it (zlib alone expands 1,028 times); its
+clients send no body of over 4 MiB before compression, unless they are configured to.
 """
 
 PROPERTIES_BYTES: Final = 32_767
