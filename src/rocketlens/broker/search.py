@@ -82,10 +82,17 @@ class LiveSearch:
         self._threads: Final = ThreadPoolExecutor(1, THREAD_NAME)
         self._in_thread = 0
         self._reader: asyncio.Task[None] | None = None
+        self._loads_at: float | None = None
 
-    async def open(self) -> None:
-        """Open the index files, and begin to read the log that they lack."""
+    async def open(self, *, load_after_s: float | None = None) -> None:
+        """Open the index files, and begin to read the log that they lack.
+
+        The kernels are loaded ``load_after_s`` seconds from now, or else when there is much to
+        read, by which time look-ups may have to wait for that.
+        """
         await self._aside(self._open_files)
+        if load_after_s is not None:
+            self._loads_at = asyncio.get_running_loop().time() + load_after_s
         self._reader = asyncio.create_task(self._keep_reading())
 
     def by_key(self, query: Query) -> "Found | asyncio.Future[Found]":
@@ -150,13 +157,19 @@ class LiveSearch:
         """Read what is appended, in steps between which look-ups have their turn."""
         while True:
             try:
-                if self._tail is not None and self._tail.should_load:
+                if self._is_time_to_load():
                     await asyncio.to_thread(load_kernels)
                 while await self._aside(self._step):
                     pass
             except (OSError, RocketLensError) as error:
                 _log.warning("the log could not be read for look-ups: %s", error)
             await asyncio.sleep(READ_INTERVAL_S)
+
+    def _is_time_to_load(self) -> bool:
+        if self._loads_at is not None and asyncio.get_running_loop().time() >= self._loads_at:
+            self._loads_at = None
+            return True
+        return self._tail is not None and self._tail.should_load
 
     def _step(self) -> bool:
         """Read a little, and drop what index files cover; says whether there is more to read."""

@@ -50,6 +50,8 @@ SAMPLE_INTERVAL_S: Final = 1.0
 SCHEDULE_INTERVAL_S: Final = 0.1
 DELAY_SAVE_INTERVAL_S: Final = 1.0
 """Between two saves of delay offsets; ``flushDelayOffsetInterval`` where that is less."""
+LOAD_KERNELS_AFTER_S: Final = 1.0
+"""In a process of its own a broker does that before it must, but not while its clients connect."""
 PORT_TRIES: Final = 20
 
 
@@ -66,6 +68,7 @@ class BrokerService:
         tls: ServerTls | None = None,
         build_index: bool = True,
         index_command: Sequence[str] = (),
+        load_kernels_after_s: float | None = None,
         clock: Callable[[], int] = system_clock,
         chance: random.Random | None = None,
         disk: Disk | None = None,
@@ -73,12 +76,14 @@ class BrokerService:
         """Prepare; nothing is opened yet.
 
         ``build_index`` False leaves index files to others; ``index_command`` is a program that
-        builds them instead, see :mod:`rocketlens.broker.index_process`. ``disk``: what tables are
-        written to.
+        builds them instead, see :mod:`rocketlens.broker.index_process`. The compiled kernels are
+        loaded when there is much log to read, or ``load_kernels_after_s`` seconds after the start.
+        ``disk``: what tables are written to.
         """
         self.settings: Final = settings
         self._build_index: Final = build_index and not index_command
         self._index: Final = IndexProcess(index_command) if index_command else None
+        self._load_kernels_after_s: Final = load_kernels_after_s
         self._clock: Final = clock
         self._chance: Final = chance or random.Random()  # noqa: S311 - chooses queues
         self._handlers: Final[dict[int, Handler]] = {}
@@ -115,7 +120,7 @@ class BrokerService:
             host = self._listen(self._server)
             # Nobody is served before the next turn of the loop, by when there are handlers.
             self._open(host)
-            await self.core.search.open()
+            await self.core.search.open(load_after_s=self._load_kernels_after_s)
             self._registrar = Registrar(self.core)
             await self._registrar.start()
         except BaseException:
@@ -265,7 +270,12 @@ async def run(
     Raises what :meth:`BrokerService.start` does.
     """
     ended = end_on_signals(stop)
-    service = BrokerService(settings, build_index=build_index, index_command=index_command)
+    service = BrokerService(
+        settings,
+        build_index=build_index,
+        index_command=index_command,
+        load_kernels_after_s=LOAD_KERNELS_AFTER_S,
+    )
     await service.start()
     try:
         if ready is not None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketlens.broker.config import VIP_DISTANCE, BrokerSettings, parse_settings
-from rocketlens.broker.service import BrokerService
+from rocketlens.broker.service import LOAD_KERNELS_AFTER_S, BrokerService
 from rocketlens.cli.output import printable
 from rocketlens.cli.servers import configuration_text, index_command, log_to_stderr
 from rocketlens.errors import BadInput
@@ -53,7 +53,10 @@ async def _serve(
         others = settings.broker.namesrv_addresses
         registered = ";".join(dict.fromkeys((str(bound), *others)))
         settings = settings.with_broker(namesrvAddr=registered)
-        async with BrokerService(settings, index_command=index_builder) as broker:
+        service = BrokerService(
+            settings, index_command=index_builder, load_kernels_after_s=LOAD_KERNELS_AFTER_S
+        )
+        async with service as broker:
             _say_ready(bound, broker.core.store.options.store_host, settings)
             await ended.wait()
     finally:

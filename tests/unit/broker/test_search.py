@@ -177,6 +177,22 @@ def test_messages_that_the_cleaner_took_leave_memory_too(tmp_path):
     asyncio.run(test())
 
 
+def test_kernels_are_loaded_after_a_time_however_little_there_is_to_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "READ_INTERVAL_S", 0)
+
+    async def test():
+        loop, loaded = asyncio.get_running_loop(), asyncio.Event()
+        store = open_small(tmp_path, config=LARGE, options=NO_BUILDER)
+        search = LiveSearch(store, store._clock)
+        monkeypatch.setattr(module, "load_kernels", lambda: loop.call_soon_threadsafe(loaded.set))
+        await search.open(load_after_s=0.01)
+        await asyncio.wait_for(loaded.wait(), 60)
+        search.close()
+        store.abandon()
+
+    asyncio.run(test())
+
+
 def test_the_background_reads_and_loads_what_it_needs_for_that(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "READ_INTERVAL_S", 0)
     monkeypatch.setattr(Tail, "is_compiled", False)
