@@ -24,7 +24,7 @@ BROKER_MAIN = "org.apache.rocketmq.broker.BrokerStartup"
 MQADMIN_MAIN = "org.apache.rocketmq.tools.command.MQAdminStartup"
 BROKER_NAME = "broker-a"
 
-START_SECONDS = 60
+START_SECONDS = 180
 STOP_SECONDS = 30
 POLL_SECONDS = 0.05
 
