@@ -44,6 +44,8 @@ SCHEDULE_QUEUES: Final = 18
 LONGEST_TOPIC: Final = 127
 LONGEST_RETRY_TOPIC: Final = 255
 LONGEST_GROUP: Final = 255
+LONGEST_MADE_GROUP: Final = 120
+"""Of a group that operators make; one that makes itself may be longer, as in RocketMQ."""
 MOST_QUEUES: Final = 65_536
 """Queues of one topic, at most. RocketMQ: no limit."""
 MOST_TOPICS: Final = 100_000
@@ -51,6 +53,9 @@ MOST_GROUPS: Final = 100_000
 """Topics, and groups, that make themselves. RocketMQ: no limit."""
 
 _NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
+_ILLEGAL: Final = "contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+_SHOWN: Final = 300
+"""Characters of a name in a remark."""
 
 SYSTEM_TOPICS: Final = frozenset(
     {
@@ -92,29 +97,34 @@ def topic_problem(topic: str) -> str | None:
     if not topic or topic.isspace():
         return "The specified topic is blank."
     if not _NAME.match(topic):
-        return "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
-    longest = LONGEST_TOPIC
+        return f"The specified topic: {topic[:_SHOWN]}, {_ILLEGAL}"
     if topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
-        longest = LONGEST_RETRY_TOPIC
-    if len(topic) > longest:
-        return "The specified topic is longer than topic max length."
+        if len(topic) > LONGEST_RETRY_TOPIC:
+            return (
+                f"The specified topic is DLQ or Retry topic: {topic[:_SHOWN]}, "
+                f"and it's longer than topic max length: {LONGEST_RETRY_TOPIC}"
+            )
+    elif len(topic) > LONGEST_TOPIC:
+        words = f"is longer than topic max length: {LONGEST_TOPIC}"
+        return f"The specified topic: {topic[:_SHOWN]}, {words}"
     return None
 
 
 def group_problem(group: str) -> str | None:
-    """Say in RocketMQ's words why a text can be no group; None when it can."""
+    """Say in RocketMQ's words why operators can make no group of this name; None when they can."""
     if not group or group.isspace():
         return "The specified group is blank."
     if not _NAME.match(group):
-        return "The specified group contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
-    if len(group) > LONGEST_GROUP:
-        return "The specified group is longer than group max length."
+        return f"The specified group: {group[:_SHOWN]}, {_ILLEGAL}"
+    if len(group) > LONGEST_MADE_GROUP:
+        words = f"is longer than group max length: {LONGEST_MADE_GROUP}"
+        return f"The specified group: {group[:_SHOWN]}, {words}"
     return None
 
 
 def is_group_name(group: str) -> bool:
     """Say whether a text can be a consumer group, and so part of a topic's name."""
-    return group_problem(group) is None
+    return len(group) <= LONGEST_GROUP and _NAME.match(group) is not None
 
 
 def is_system_topic(topic: str) -> bool:

@@ -12,6 +12,7 @@ from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.offset import store_time
 from rocketlens.broker.registration import wire_topic
 from rocketlens.broker.registry import MOST_QUEUES, is_system_topic, topic_problem
+from rocketlens.broker.topic_attributes import change
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.store.topics import TopicConfig
 from rocketlens.wire.bodies import schema
@@ -47,10 +48,7 @@ class TopicProcessor:
         if problem is not None:
             return Response(ResponseCode.INVALID_PARAMETER, remark=problem)
         known = self.core.topics.get(asked.topic)
-        attributes = dict(known.attributes) if known else {}
-        if not _change_attributes(attributes, asked.attributes or ""):
-            words = f"attributes {asked.attributes!r:.200}: write +name=value,-name"
-            return Response(ResponseCode.INVALID_PARAMETER, remark=words)
+        attributes = change(known.attributes if known else None, asked.attributes or "")
         made = TopicConfig(
             asked.topic,
             asked.read_queue_nums,
@@ -152,19 +150,6 @@ def _problem(asked: CreateTopicRequest) -> str | None:
     if asked.topic_filter_type not in TopicFilterType.__members__:
         return f"topicFilterType {asked.topic_filter_type[:60]!r}: SINGLE_TAG or MULTI_TAG"
     return None
-
-
-def _change_attributes(attributes: dict[str, str], text: str) -> bool:
-    """Apply ``+name=value,-name`` to attributes; False when it is written otherwise."""
-    for part in filter(None, (each.strip() for each in text.split(","))):
-        name, equals, value = part[1:].partition("=")
-        if part[0] == "+" and name and equals:
-            attributes[name] = value
-        elif part[0] == "-" and name and not equals:
-            attributes.pop(name, None)
-        else:
-            return False
-    return True
 
 
 def _when_told(told: asyncio.Future[None] | None) -> Pending:

@@ -136,10 +136,22 @@ def test_a_one_way_message_is_stored_and_not_answered(tmp_path):
     ("changes", "code", "words"),
     [
         ({"b": ""}, 29, "The specified topic is blank."),
-        ({"b": "../../etc"}, 29, "The specified topic contains illegal characters, allowing only"),
-        ({"b": "a\n"}, 29, "The specified topic contains illegal characters, allowing only"),
-        ({"b": "T" * 128}, 29, "The specified topic is longer than topic max length."),
-        ({"b": "%RETRY%" + "g" * 249}, 29, "The specified topic is longer than topic max length."),
+        (
+            {"b": "../../etc"},
+            29,
+            "The specified topic: ../../etc, contains illegal characters, allow",
+        ),
+        ({"b": "a\n"}, 29, "The specified topic: a\n, contains illegal characters, allowing only"),
+        (
+            {"b": "T" * 128},
+            29,
+            f"The specified topic: {'T' * 128}, is longer than topic max length: 127",
+        ),
+        (
+            {"b": "%RETRY%" + "g" * 249},
+            29,
+            f"The specified topic is DLQ or Retry topic: %RETRY%{'g' * 249}, and it's longer",
+        ),
         (
             {"b": "SCHEDULE_TOPIC_XXXX"},
             16,

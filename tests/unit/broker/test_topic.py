@@ -34,11 +34,12 @@ async def create(world, **changes):
 
 def test_a_topic_is_made_changed_shown_and_deleted(tmp_path):
     async def test(world):
-        assert (await create(world, attributes="+a=1,+b=2")).code == 0
-        assert (await create(world, perm=4, order=True, attributes="-a,+b=3")).code == 0
+        assert (await create(world, attributes="+message.type=FIFO,+reserve.time=2")).code == 0
+        changes = "-message.type,+reserve.time=3"
+        assert (await create(world, perm=4, order=True, attributes=changes)).code == 0
         shown = await world.call(RequestCode.GET_TOPIC_CONFIG, topic="New")
         assert json.loads(shown.body) == {
-            "attributes": {"b": "3"},
+            "attributes": {"reserve.time": "3"},
             "order": True,
             "perm": 4,
             "readQueueNums": 3,
@@ -112,14 +113,13 @@ def test_a_topic_whose_deletion_cannot_be_written_down_is_not_deleted(tmp_path):
     ("changes", "words"),
     [
         ({"topic": " "}, "The specified topic is blank."),
-        ({"topic": "../x"}, "The specified topic contains illegal characters"),
+        ({"topic": "../x"}, "The specified topic: ../x, contains illegal characters, allowing"),
         ({"topic": "TBW102"}, "The topic[TBW102] is conflict with system topic."),
         ({"topic": "rmq_sys_x"}, "The topic[rmq_sys_x] is conflict with system topic."),
         ({"readQueueNums": -1}, "readQueueNums -1: give 0 to 65536"),
         ({"writeQueueNums": 2**31 - 1}, "writeQueueNums 2147483647: give 0 to 65536"),
         ({"perm": 8}, "perm 8: give 0 to 7"),
         ({"topicFilterType": "ANY"}, "topicFilterType 'ANY': SINGLE_TAG or MULTI_TAG"),
-        ({"attributes": "a=1"}, "write +name=value,-name"),
     ],
 )
 def test_a_topic_that_cannot_be_is_not_made(tmp_path, changes, words):
@@ -129,6 +129,78 @@ def test_a_topic_that_cannot_be_is_not_made(tmp_path, changes, words):
         assert answer.code == 29
         assert words in answer.remark
         assert world.core.topics.topics == before
+
+    in_broker(tmp_path, test)
+
+
+TYPES = "UNSPECIFIED, MIXED, TRANSACTION, PRIORITY, FIFO, DELAY, LITE, NORMAL"
+
+
+@pytest.mark.parametrize(
+    ("made_with", "changes", "words"),
+    [
+        (None, "-message.type", "only add attribute is supported while creating topic. key: mess"),
+        (None, "+bogus=1", "unsupported key: bogus"),
+        (None, "+queue.type=BatchCQ", "value is not in set: [SimpleCQ]"),
+        ("", "a=1", "add/alter attribute format is wrong: a"),
+        ("", "-a=1", "add/alter attribute format is wrong: -a"),
+        ("", "==x", "add/alter attribute format is wrong: "),
+        ("", "+a", "delete attribute format is wrong: +a"),
+        ("", " ", "delete attribute format is wrong:  "),
+        ("", "+reserve.time=1,,-b", "delete attribute format is wrong: "),
+        ("", "-b", "attempt to delete a nonexistent key: b"),
+        ("", "+=x", "kv string format wrong."),
+        ("", "-", "kv string format wrong."),
+        ("", "message.type+=NORMAL", "kv string format wrong."),
+        ("", " +message.type=DELAY", "kv string format wrong."),
+        ("", "=", "Index 0 out of bounds for length 0"),
+        ("", "+reserve.time=", "Index 1 out of bounds for length 1"),
+        ("", "+message.type=FIFO,+message.type=DELAY", "key duplication: +message.type"),
+        ("", "+message.type=X", f"value is not in set: [{TYPES}]"),
+        ("", "+reserve.time=-2", "value is not in range(-1, 9223372036854775807)"),
+        ("", "+lite.topic.expiration=43201", "value is not in range(-1, 43200)"),
+        ("", "+reserve.time= 5", 'For input string: " 5"'),
+        ("", "+reserve.time=" + "9" * 20, f'For input string: "{"9" * 20}"'),
+        ("", "+queue.type=SimpleCQ", "attempt to update an unchangeable attribute. key: queue.ty"),
+        (
+            "+cleanup.policy=DELETE",
+            "-cleanup.policy",
+            "attempt to update an unchangeable attribute. key: cleanup.policy",
+        ),
+    ],
+)
+def test_attributes_that_cannot_be_are_refused_in_rocketmqs_words(
+    tmp_path, made_with, changes, words
+):
+    """What 5.5.0 answered to the same; ``made_with`` None: the topic is not there yet."""
+
+    async def test(world):
+        if made_with is not None:
+            assert (await create(world, attributes=made_with)).code == 0
+        before = dict(world.core.topics.topics)
+        answer = await create(world, attributes=changes)
+        assert (answer.code, answer.remark[: len(words)]) == (1, words)
+        assert world.core.topics.topics == before
+
+    in_broker(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    ("changes", "attributes"),
+    [
+        ("+message.type=NORMAL=x", {"message.type": "NORMAL"}),
+        ("+reserve.time=+7,", {"reserve.time": "+7"}),
+        (
+            "+queue.type=SimpleCQ,+message.type=LITE",
+            {"queue.type": "SimpleCQ", "message.type": "LITE"},
+        ),
+        (",", {}),
+    ],
+)
+def test_attributes_are_read_as_rocketmq_reads_them(tmp_path, changes, attributes):
+    async def test(world):
+        assert (await create(world, attributes=changes)).code == 0
+        assert world.core.topics.get("New").attributes == attributes
 
     in_broker(tmp_path, test)
 
