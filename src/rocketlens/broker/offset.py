@@ -86,7 +86,7 @@ class OffsetProcessor:
         if self.core.topics.get(asked.topic) is None:
             words = f"Topic {asked.topic[:300]} not exist!"
             return Response(ResponseCode.TOPIC_NOT_EXIST, remark=words)
-        if self.core.groups.find(asked.consumer_group) is None:
+        if asked.consumer_group not in self.core.groups.table.groups:
             words = f"Group {asked.consumer_group[:300]} not exist!"
             return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=words)
         self.core.offsets.put(

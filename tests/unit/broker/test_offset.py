@@ -56,6 +56,7 @@ def test_a_groups_offset_is_kept_over_a_restart(tmp_path):
     async def main():
         async with running(tmp_path) as world:
             await world.send()
+            world.core.groups.find("readers")
             answer = await world.call(RequestCode.UPDATE_CONSUMER_OFFSET, commitOffset=1, **GROUP)
             assert answer.code == 0
         async with running(tmp_path) as world:
@@ -103,5 +104,20 @@ def test_an_offset_of_no_topic_or_group_is_not_kept(tmp_path):
         answer = await world.call(code, commitOffset=1, **(GROUP | {"consumerGroup": "a@b"}))
         assert (answer.code, answer.remark) == (26, "Group a@b not exist!")
         assert world.core.offsets.table == {}
+
+    in_broker(tmp_path, test)
+
+
+def test_an_offset_makes_no_group_but_reading_does(tmp_path):
+    """What 5.5.0 answered to the same steps of a group that nobody knew."""
+
+    async def test(world):
+        await world.send()
+        code = RequestCode.UPDATE_CONSUMER_OFFSET
+        answer = await world.call(code, commitOffset=0, **GROUP)
+        assert (answer.code, answer.remark) == (26, "Group readers not exist!")
+        assert "readers" not in world.core.groups.table.groups
+        await world.pull(0, consumerGroup="readers")
+        assert (await world.call(code, commitOffset=0, **GROUP)).code == 0
 
     in_broker(tmp_path, test)
