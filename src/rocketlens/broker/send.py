@@ -288,15 +288,18 @@ class SendProcessor:
         )
         core.figures.put += len(appended)
         prefix = core.id_prefix
-        response = Response(
-            ext_fields={
-                "msgId": ",".join([f"{prefix}{each.physical_offset:016X}" for each in appended]),
-                "queueId": str(queue_id),
-                "queueOffset": str(appended[0].queue_offset),
-                **self._reply,
-            }
-        )
-        if self._is_sync and props.parse(text or "").get(WAIT, "true").lower() == "true":
+        ext_fields = {
+            "msgId": ",".join([f"{prefix}{each.physical_offset:016X}" for each in appended]),
+            "queueId": str(queue_id),
+            "queueOffset": str(appended[0].queue_offset),
+            **self._reply,
+        }
+        properties = props.parse(text or "")
+        if props.UNIQUE_KEY in properties:
+            # Producers of 5.x give the batch itself a key, too.
+            ext_fields["transactionId"] = properties[props.UNIQUE_KEY]
+        response = Response(ext_fields=ext_fields)
+        if self._is_sync and properties.get(WAIT, "true").lower() == "true":
             return self._when_durable(appended[-1], response)
         return response
 

@@ -252,6 +252,19 @@ def test_a_half_message_waits_in_the_half_topic(tmp_path):
     in_broker(tmp_path, test)
 
 
+def test_a_batch_that_has_a_key_of_its_own_is_answered_with_it(tmp_path):
+    """Producers of 5.x give it one and show it as the transaction id; older ones do not."""
+
+    async def test(world):
+        members = [(b"first", ""), (b"second", "")]
+        answer = await world.send_batch(members, i=f"UNIQ_KEY\x01{KEY}\x02WAIT\x01true\x02")
+        assert answer.ext_fields["transactionId"] == KEY
+        assert "transactionId" not in (await world.send_batch(members)).ext_fields
+        assert {each.properties for each in world.stored("Orders")} == {b""}
+
+    in_broker(tmp_path, test)
+
+
 def test_the_members_of_a_batch_stand_side_by_side_with_properties_as_they_were(tmp_path):
     async def test(world):
         members = [(b"%d" % n, properties_of(KEYS=f"k{n}", WAIT="true")) for n in range(3)]
