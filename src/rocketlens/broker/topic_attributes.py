@@ -12,8 +12,7 @@ queue.type              SimpleCQ                                      no        
 ======================  ============================================  ==========  ==========
 
 What cannot be changed may be said when a topic is made. RocketMQ has queues of batches, too
-(``BatchCQ``); there are none here, so a topic cannot be promised them: RocketMQ's broker does
-not start on a store whose queues are of another type than their topic says.
+(``BatchCQ``); there are none here, so a topic cannot be promised them.
 
 Sources: ``AttributeParser``, ``AttributeUtil``, ``TopicAttributes``.
 """
