@@ -104,7 +104,7 @@ def queue_file_bytes(store: Path) -> int:
     for topic in fs.entries(store / "consumequeue"):
         for queue in fs.entries(Path(topic.path)):
             for file in fs.entries(Path(queue.path)):
-                size = file.stat().st_size
+                size = fs.size_of(file)
                 if size and size % ENTRY_BYTES == 0:
                     sizes[size] += 1
         if sizes.total() > _QUEUE_FILES_LOOKED_AT:

@@ -170,11 +170,7 @@ def _segment_size(entry: "DirEntry[str]") -> int:
     name = entry.name
     if len(name) != SEGMENT_NAME_DIGITS or not (name.isascii() and name.isdigit()):
         return 0
-    try:
-        is_segment = int(name) <= LAST_BASE_OFFSET and entry.is_file()
-        return entry.stat().st_size if is_segment else 0
-    except FileNotFoundError:
-        return 0
+    return fs.size_of(entry) if int(name) <= LAST_BASE_OFFSET else 0
 
 
 def _disjoint(segments: list[Segment]) -> list[Segment]:

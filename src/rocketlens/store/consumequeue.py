@@ -61,15 +61,11 @@ class ConsumeQueue:
         except OSError:
             listed = []
         self.files = [
-            QueueFile(
-                Path(entry.path),
-                int(entry.name) // ENTRY_BYTES,
-                entry.stat().st_size // ENTRY_BYTES,
-            )
+            QueueFile(Path(entry.path), int(entry.name) // ENTRY_BYTES, size // ENTRY_BYTES)
             for entry in listed
             if _FILE_NAME.match(entry.name)
             and int(entry.name) % ENTRY_BYTES == 0
-            and entry.is_file()
+            and (size := fs.size_of(entry))
         ]
 
     def entry(self, queue_offset: int) -> QueueEntry | None:

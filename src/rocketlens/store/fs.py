@@ -325,6 +325,14 @@ def entries(directory: Path) -> Iterator[os.DirEntry[str]]:
         return
 
 
+def size_of(entry: "os.DirEntry[str]") -> int:
+    """Give the size of a file that was listed; 0 when it is none, or was deleted since."""
+    try:
+        return entry.stat().st_size if entry.is_file() else 0
+    except FileNotFoundError:
+        return 0
+
+
 def read_bytes(path: Path, limit: int) -> bytes | None:
     """Read at most ``limit`` bytes of a small file; None when it is not there."""
     try:

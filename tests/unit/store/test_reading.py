@@ -183,6 +183,22 @@ def test_a_queue_gives_its_entries_its_end_and_its_newest(made):
     assert ConsumeQueue(made.path / "nowhere").max_offset == 0
 
 
+def test_a_queue_file_that_a_broker_deletes_while_it_is_listed_is_not_there(made, monkeypatch):
+    name = ConsumeQueues(made.path / "consumequeue").names()[0]
+    listed = fs.entries
+
+    def delete_then_give(directory):
+        found = list(listed(directory))
+        for entry in found:
+            (directory / entry.name).unlink()
+        return found
+
+    monkeypatch.setattr(fs, "entries", delete_then_give)
+    queue = ConsumeQueue(made.path / "consumequeue" / name.topic / str(name.queue_id))
+    assert queue.files == []
+    assert queue.last_entry() is None
+
+
 def test_topic_names_are_those_that_rocketmq_takes():
     assert all(map(is_topic_name, ("A", "%RETRY%g", "a_b-9", "x" * 255, "%LMQ%a|b")))
     assert not any(map(is_topic_name, ("", "a/b", "..", "a b", "x" * 256, "主题", "a\n")))
