@@ -4,6 +4,7 @@
 
     RocketLensError
     ├── BadInput              what the caller gave cannot be used; says what, and what would do
+    │   ├── WrongType         an argument of a type that cannot be used; a TypeError, too
     │   ├── MessageIllegal    a message that RocketMQ would not store
     │   └── AddressNotAllowed an address that neither configuration nor route has named
     ├── FormatError           bytes that are not what their format says
@@ -28,10 +29,11 @@
     │   ├── ConnectionLost    the connection ended before the answer came
     │   └── CallTimeout       the answer did not come in time
     ├── BrokerError           a broker or name server answered that it will not (``address``)
-    ├── TopicNotFound         the name servers know of no broker that has the topic
+    ├── TopicNotFound         no broker, or nothing in a store, knows the topic
     ├── SendFailed            no attempt to send was acknowledged (``attempts``)
     ├── MessageNotFound       everything was searched, and the message is not there
     ├── AnswerIncomplete      not found, but something could not be searched (``answer``)
+    ├── WrongUse              an object used after it was closed, or in another event loop
     └── SparkUnavailable      no usable JDK or PySpark on this machine
 
 ``MessageNotFound`` and ``AnswerIncomplete`` are kept apart on purpose: the first is a fact about
@@ -61,6 +63,10 @@ class BadInput(RocketLensError, ValueError):
     """An argument that cannot be used: the text names it and says what would do."""
 
     code = 29
+
+
+class WrongType(BadInput, TypeError):
+    """An argument of a type that cannot be used: the text says which types can."""
 
 
 class MessageIllegal(BadInput):
@@ -235,7 +241,10 @@ class BrokerError(RocketLensError):
 
 
 class TopicNotFound(RocketLensError, LookupError):
-    """The name servers know of no broker that has the topic (or that would take it)."""
+    """No broker that the name servers know has the topic (or would take it).
+
+    For a store: neither its files nor any record of its log name the topic.
+    """
 
     code = 17
 
@@ -273,6 +282,10 @@ class AnswerIncomplete(RocketLensError):
         """Keep the answer, whose coverage names what failed."""
         super().__init__(text)
         self.answer = answer
+
+
+class WrongUse(RocketLensError, RuntimeError):
+    """An object used after it was closed, or in another event loop than its own."""
 
 
 class SparkUnavailable(RocketLensError):

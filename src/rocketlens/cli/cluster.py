@@ -6,7 +6,7 @@ that was asked stands in the coverage once; one that failed makes the answer inc
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -14,7 +14,7 @@ from rocketlens import limits
 from rocketlens.cli.connection import Connection
 from rocketlens.client.admin import ClusterClient
 from rocketlens.client.key_search import KeyQuestion
-from rocketlens.client.namespace import is_in_namespace
+from rocketlens.client.namespace import is_in_namespace, without_namespace
 from rocketlens.client.pull import pull, stored_between
 from rocketlens.client.records import Verified
 from rocketlens.client.route import Broker, MessageQueue
@@ -24,6 +24,12 @@ from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.net.event_loop import run
+from rocketlens.query.topic_choice import (
+    asked_topics,
+    is_pattern,
+    matching_topics,
+    unknown_topic,
+)
 from rocketlens.query.verify import Wanted
 from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.route import TopicList
@@ -43,7 +49,7 @@ _QUEUE_PLACE: Final = re.compile(
 def find_in_cluster(
     connection: Connection,
     text: str | None,
-    topic: str | None,
+    topic: str | Iterable[str] | None,
     *,
     kind: str = "auto",
     begin: int | None = None,
@@ -59,11 +65,12 @@ def find_in_cluster(
     """
     low = 0 if begin is None else begin
     high = limits.MAX_TIMESTAMP_MS if end is None else end
+    asked = asked_topics(topic)
 
     async def find() -> Answer:
         async with ClusterFinder(connection.name_servers, **connection.client_options) as finder:
-            gathered = Gathered(text or topic or "", max_num)
-            await finder.find(text, topic, kind, Wanted(begin=low, end=high), gathered)
+            gathered = Gathered(text or ",".join(asked), max_num)
+            await finder.find(text, asked, kind, Wanted(begin=low, end=high), gathered)
             return gathered.answer()
 
     return run(find())
@@ -132,23 +139,49 @@ class ClusterFinder(ClusterClient):
     """Finds by whatever is at hand."""
 
     async def find(
-        self, text: str | None, topic: str | None, kind: str, wanted: Wanted, gathered: Gathered
+        self, text: str | None, asked: Sequence[str], kind: str, wanted: Wanted, gathered: Gathered
     ) -> None:
-        """Look for a text of some kind, or without one for all of a time."""
-        topic = None if topic is None else self._full_topic(topic)
+        """Look for a text of some kind, or without one for all of a time.
+
+        :raises TopicNotFound: when nothing is found, and the name servers know no such topic.
+        """
+        topics = await self._chosen(asked)
         if text is None:
-            for each in await self._topics(topic, gathered):
+            for each in topics or await self._topics(gathered):
                 await self._in_time(each, wanted, gathered)
-            return
+        else:
+            await self._by_text(text, topics, kind, wanted, gathered)
+        if topics and not gathered.messages and gathered.answer().complete:
+            await self._check_known(topics)
+
+    async def _by_text(
+        self, text: str, topics: list[str], kind: str, wanted: Wanted, gathered: Gathered
+    ) -> None:
         if kind in {"auto", "offset-id"}:
-            await self._by_offset_id(text, topic, kind, wanted, gathered)
+            await self._by_offset_id(text, topics, kind, wanted, gathered)
         if not gathered.messages and kind in {"auto", "queue-offset"}:
             await self._by_queue_offset(text, kind, wanted, gathered)
         if not gathered.messages and kind in {"auto", "key", "unique-key"}:
-            await self._by_key(text, topic, kind, wanted, gathered)
+            await self._by_key(text, topics, kind, wanted, gathered)
+
+    async def _chosen(self, asked: Sequence[str]) -> list[str]:
+        """Return the full names of the topics that names and patterns mean; none for all."""
+        if not any(map(is_pattern, asked)):
+            return [self._full_topic(name) for name in asked]
+        names = {without_namespace(self.namespace, each) for each in await self._listed_topics()}
+        return [self._full_topic(name) for name in matching_topics(asked, names)]
+
+    async def _check_known(self, topics: Iterable[str]) -> None:
+        """Refuse topics that the name servers do not know, for a search that found nothing."""
+        listed = await self._listed_topics()
+        for topic in topics:
+            if topic not in listed:
+                known = [without_namespace(self.namespace, each) for each in listed]
+                name = without_namespace(self.namespace, topic)
+                raise unknown_topic(name, known, "the cluster")
 
     async def _by_offset_id(
-        self, text: str, topic: str | None, kind: str, wanted: Wanted, gathered: Gathered
+        self, text: str, topics: list[str], kind: str, wanted: Wanted, gathered: Gathered
     ) -> None:
         try:
             asked = OffsetMessageId.decode(text)
@@ -158,11 +191,14 @@ class ClusterFinder(ClusterClient):
             raise
         brokers = await self._cluster.all_brokers()
         named = brokers_named(asked, brokers) or list(brokers.values())
-        for each in await view_on(self._cluster, named, asked, topic):
+        for each in await view_on(
+            self._cluster, named, asked, topics[0] if len(topics) == 1 else None
+        ):
             there = [
                 message
                 for message in each.value or ()
                 if wanted.is_in_time(message.store_timestamp_ms)
+                and (not topics or message.topic in topics)
                 and is_in_namespace(self.namespace, message.topic)
             ]
             gathered.take(there, [each.coverage])
@@ -234,7 +270,7 @@ class ClusterFinder(ClusterClient):
             gathered.take(found.messages.values() if found else (), [coverage, *failed])
 
     async def _by_key(
-        self, text: str, topic: str | None, kind: str, wanted: Wanted, gathered: Gathered
+        self, text: str, topics: list[str], kind: str, wanted: Wanted, gathered: Gathered
     ) -> None:
         key = None if kind == "unique-key" else text
         unique_key = None if kind == "key" else text
@@ -249,11 +285,11 @@ class ClusterFinder(ClusterClient):
                     )
                 except TopicNotFound as error:
                     # Deleted since the name server listed it, or never there.
-                    gathered.take((), [_no_topic(error)] if topic else ())
+                    gathered.take((), [_no_topic(error)] if topics else ())
                 else:
                     gathered.take_answer(answer)
 
-        await asyncio.gather(*map(ask, await self._topics(topic, gathered)))
+        await asyncio.gather(*map(ask, topics or await self._topics(gathered)))
 
     async def _has_topic(self, topic: str) -> bool:
         try:
@@ -262,15 +298,17 @@ class ClusterFinder(ClusterClient):
             return False
         return True
 
-    async def _topics(self, topic: str | None, gathered: Gathered) -> list[str]:
-        """Give the topics to search: the one that is named, or all there are."""
-        if topic is not None:
-            return [topic]
+    async def _listed_topics(self) -> list[str]:
+        """Return all topics that the name servers know, of the namespace if there is one."""
         answer = await self._cluster.ask_name_servers(
             GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NoFields()
         )
         listed = schema.read(TopicList, answer.body).topic_list
-        topics = sorted(each for each in listed if is_in_namespace(self.namespace, each))
+        return sorted(each for each in listed if is_in_namespace(self.namespace, each))
+
+    async def _topics(self, gathered: Gathered) -> list[str]:
+        """Return all topics, as the coverage of a search of every topic says."""
+        topics = await self._listed_topics()
         source = f"{len(topics)} topics"
         gathered.take((), [Coverage(source, SourceKind.TOPICS, SourceState.SEARCHED)])
         return topics

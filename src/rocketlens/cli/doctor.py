@@ -12,15 +12,15 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rocketlens.cli.output import GREEN, RED, YELLOW, coloured, printable
+from rocketlens.cli.output import BOLD, GREEN, RED, YELLOW, coloured, printable
 from rocketlens.cli.table import size_text
 from rocketlens.errors import RocketLensError
 
 if TYPE_CHECKING:
     from rocketlens.query.source import StoreSource
 
-_OK, _WARN, _FAIL = "ok", "warn", "fail"
-_COLOURS: Final = {_OK: GREEN, _WARN: YELLOW, _FAIL: RED}
+_OK, _WARN, _FAIL, _NOTE = "ok", "warn", "fail", "note"
+_COLOURS: Final = {_OK: GREEN, _WARN: YELLOW, _FAIL: RED, _NOTE: BOLD}
 _HEALTHY, _ILL = 0, 1
 _MOST_DAMAGED: Final = 10
 _LEAST_FREE_BYTES: Final = 1 << 30
@@ -158,9 +158,13 @@ def store_checks(store: Path) -> Iterator[Check]:
         yield Check(_WARN, "commit log", f"not part of it, and not read: {names}")
     try:
         yield _owner(store)
+        yield from _holes(source)
+        yield _queues(source)
         yield from _index(source)
         yield from _builder(store)
         yield _free_space("disk", store, wanted_bytes=max(_LEAST_FREE_BYTES, log_bytes // 2))
+        detail = "what index files cover was not read here: `rocketlens index verify` reads it all"
+        yield Check(_NOTE, "log content", detail)
     except OSError as error:
         yield Check(_FAIL, "store", f"{error.filename or store}: {error.strerror or error}")
     finally:
@@ -181,6 +185,34 @@ def _owner(store: Path) -> Check:
         )
         return Check(_WARN, "owner", detail)
     return Check(_OK, "owner", "no broker runs, and the last one closed the store")
+
+
+def _holes(source: "StoreSource") -> Iterator[Check]:
+    """Name each stretch of the log whose files are missing."""
+    segments = source.log.segments
+    holes = [
+        (before.end_offset, after.base_offset)
+        for before, after in zip(segments, segments[1:], strict=False)
+        if before.end_offset < after.base_offset
+    ]
+    for start, stop in holes[:_MOST_DAMAGED]:
+        detail = f"no file has physical offsets {start} to {stop}: what was in there is not found"
+        yield Check(_WARN, "commit log", f"{detail}, and answers that it could be part of say so")
+    if len(holes) > _MOST_DAMAGED:
+        yield Check(_WARN, "commit log", f"{len(holes)} stretches are missing in all")
+
+
+def _queues(source: "StoreSource") -> Check:
+    """Tell whether the store has consume queues."""
+    topics = source.queues.topics()
+    if topics:
+        detail = f"{len(topics)} topics; `rocketlens index verify` compares them with the log"
+        return Check(_OK, "consume queues", detail)
+    detail = (
+        "consumequeue/ is missing or empty: positions are looked up in the log; a broker rebuilds "
+        "it when it starts, and so does `rocketlens index build --queues`"
+    )
+    return Check(_WARN, "consume queues", detail)
 
 
 def _builder(store: Path) -> Iterator[Check]:

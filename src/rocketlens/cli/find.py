@@ -4,9 +4,9 @@ import sys
 from argparse import Namespace
 
 from rocketlens.cli.notes import print_notes
-from rocketlens.cli.output import store_of
+from rocketlens.cli.output import say, store_of
 from rocketlens.cli.source import choose_source, find_in
-from rocketlens.cli.times import parse_time
+from rocketlens.cli.times import parse_time, range_text
 from rocketlens.errors import BadInput
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.query.offline import Store, open_store
@@ -28,12 +28,21 @@ def run(arguments: Namespace) -> int:
     source = choose_source(arguments)
     if source is None and text is None and arguments.output == "jsonl" and arguments.max is None:
         with open_store(store_of(arguments)) as store:
-            return _stream(store, topic, begin, end)
+            code = _stream(store, topic, begin, end)
+            _say_range(begin, end)
+            return code
     answer = find_in(
         source, arguments, text, kind=arguments.kind, begin=begin, end=end, max_num=arguments.max
     )
     _print(answer, arguments.output)
+    _say_range(begin, end)
     return exit_code(answer)
+
+
+def _say_range(begin: int | None, end: int | None) -> None:
+    """Say which times were searched, as they were read: a time can be meant in another way."""
+    if begin is not None or end is not None:
+        say(f"only messages {range_text(begin, end)}")
 
 
 def exit_code(answer: Answer) -> int:
@@ -67,7 +76,7 @@ def _print(answer: Answer, output: str) -> None:
     print_notes(answer)
 
 
-def _stream(store: Store, topic: str | None, begin: int | None, end: int | None) -> int:
+def _stream(store: Store, topic: list[str] | None, begin: int | None, end: int | None) -> int:
     """Print messages as they are read: a time range can hold more than memory does."""
     from rocketlens.cli.as_json import json_line, message_fields
 
@@ -84,7 +93,7 @@ def _stream(store: Store, topic: str | None, begin: int | None, end: int | None)
         for error in scan.failures
     ]
     complete = not failed
-    print_notes(Answer(topic or "", (), complete, (searched, *failed)), count)
+    print_notes(Answer("", (), complete, (searched, *failed)), count)
     if not complete:
         return _INCOMPLETE
     return _FOUND if count else _NOT_FOUND

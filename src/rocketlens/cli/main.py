@@ -61,7 +61,8 @@ _COMMANDS: Final = {
 _KINDS: Final = ("auto", "key", "unique-key", "offset-id", "queue-offset")
 _TIMES: Final = (
     "times: 2h, 30m, 3d (that long ago), now, 2026-11-20, 2026-11-20T10:31:02.114+08:00 (without "
-    "a zone:\nlocal time), or epoch milliseconds. A day alone is all of that day."
+    "a zone:\nlocal time), 20261120103102, epoch seconds or milliseconds. A day alone is all of "
+    "that day."
 )
 _EXITS: Final = (
     "exit codes: 0 found, 1 not found and everything was searched, 2 usage or failure,\n"
@@ -250,7 +251,13 @@ def _add_find(parser: ArgumentParser) -> None:
         "the times alone decide",
     )
     _add_source(parser)
-    parser.add_argument("--topic", metavar="T", help="only this topic (default: every topic)")
+    parser.add_argument(
+        "--topic",
+        metavar="T",
+        action="append",
+        help="only this topic; several with commas between or by repeating it, patterns with * "
+        "(default: every topic)",
+    )
     parser.add_argument(
         "--kind",
         choices=_KINDS,
@@ -275,7 +282,9 @@ def _add_show(parser: ArgumentParser) -> None:
         "text", metavar="ID", help="a message id of either kind, TOPIC/QUEUE/OFFSET, or a key"
     )
     _add_source(parser)
-    parser.add_argument("--topic", metavar="T", help="the topic, where several have the id")
+    parser.add_argument(
+        "--topic", metavar="T", action="append", help="the topic, where several have the id"
+    )
     parser.add_argument(
         "--body",
         choices=("text", "json", "hex", "raw"),

@@ -4,8 +4,6 @@ import re
 import time
 from typing import Final
 
-from rocketlens import limits
-from rocketlens.cli.output import note
 from rocketlens.errors import BadInput
 
 _UNIT_MS: Final = {
@@ -20,24 +18,41 @@ _UNIT_MS: Final = {
 _AGO: Final = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*([a-z]{1,3})\Z", re.ASCII)
 _DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}\Z")
 _ROCKETMQ: Final = re.compile(r"(\d{4}-\d{2}-\d{2})#(\d{2}:\d{2}:\d{2}):(\d{3})\Z")
-_EARLY_MS: Final = 100_000_000_000  # in March 1973; in seconds it is the year 5138
+_CALENDAR_DIGITS: Final = {
+    8: "{}-{}-{}",
+    12: "{}-{}-{}T{}:{}",
+    14: "{}-{}-{}T{}:{}:{}",
+    17: "{}-{}-{}T{}:{}:{}.{}",
+}
+"""``yyyyMMdd`` and on: RocketMQ names index files ``yyyyMMddHHmmssSSS``."""
+_EPOCH_DIGITS: Final = {10: (1, 1_000), 13: (1, 1), 16: (1_000, 1), 19: (1_000_000, 1)}
+"""By the number of digits, what epoch seconds, ms, us and ns are divided and multiplied by."""
 _LONGEST_TEXT: Final = 64
 
 
 def parse_time(text: str, option: str, *, is_end: bool, now_ms: int | None = None) -> int:
-    """Give the epoch milliseconds that a text means.
+    """Return the epoch milliseconds that a text means.
 
-    ``2h`` is two hours before now; without a zone it is local time; a day alone is its first
-    millisecond, or with ``is_end`` its last. RocketMQ's ``yyyy-MM-dd#HH:mm:ss:SSS`` is read, too.
+    ==========================  ===============================================================
+    text                        meaning
+    ==========================  ===============================================================
+    ``now``, ``2h``, ``90s``    now; two hours ago; likewise ms, m or min, d, w
+    ISO 8601                    local time unless it has a zone
+    ``yyyy-MM-dd#HH:mm:ss:SSS``  as RocketMQ's own tool has it
+    ``yyyyMMdd[HHmm[ss[SSS]]]``  8, 12, 14 or 17 digits
+    10, 13, 16 or 19 digits     epoch seconds, milliseconds, microseconds, nanoseconds
+    ==========================  ===============================================================
 
-    :raises BadInput: when it means none, naming ``option``.
+    A day alone is its first millisecond, or with ``is_end`` its last.
+
+    :raises BadInput: when it is none of these, naming ``option``.
     """
     word = text.strip()
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     if len(word) > _LONGEST_TEXT:
         raise _no_time(text, option)
     if word.isascii() and word.isdigit():
-        return _epoch_ms(int(word), option)
+        return _of_digits(word, option, is_end=is_end)
     if word == "now":
         return now_ms
     ago = _AGO.match(word)
@@ -48,12 +63,23 @@ def parse_time(text: str, option: str, *, is_end: bool, now_ms: int | None = Non
     return _calendar_ms(word, option, is_end=is_end)
 
 
-def _epoch_ms(number: int, option: str) -> int:
-    if number > limits.MAX_TIMESTAMP_MS:
-        raise _no_time(str(number), option)
-    if 1_000_000 < number < _EARLY_MS:
-        note(f"{option} {number} is read as milliseconds, so it means {time_text(number)}")
-    return number
+def _of_digits(digits: str, option: str, *, is_end: bool) -> int:
+    """Read a time of digits alone: their number says in which form it is.
+
+    Every form but a calendar's covers the years 2001 to 2286, so none can be taken for another.
+    """
+    number = int(digits)
+    if number == 0:
+        return 0
+    calendar = _CALENDAR_DIGITS.get(len(digits))
+    if calendar is not None:
+        fields = re.fullmatch(r"(....)(..)(..)(..)?(..)?(..)?(...)?", digits)
+        assert fields is not None  # noqa: S101 - `_CALENDAR_DIGITS` has only such lengths
+        return _calendar_ms(calendar.format(*fields.groups()), option, is_end=is_end)
+    divisor, factor = _EPOCH_DIGITS.get(len(digits), (0, 0))
+    if not divisor:
+        raise _no_time(digits, option)
+    return number * factor // divisor
 
 
 def _calendar_ms(word: str, option: str, *, is_end: bool) -> int:
@@ -73,8 +99,8 @@ def _calendar_ms(word: str, option: str, *, is_end: bool) -> int:
 
 def _no_time(text: str, option: str) -> BadInput:
     return BadInput(
-        f"{option} {text[:40]!r} is no time: write 2h, 30m, 3d, 2026-11-20, 2026-11-20T10:31:02, "
-        "or epoch milliseconds"
+        f"{option} {text[:40]!r} is not a time: write 2h, 30m, 3d, 2026-11-20, "
+        "2026-11-20T10:31:02, 20261120103102, or epoch seconds or milliseconds"
     )
 
 
@@ -106,3 +132,12 @@ def iso_text(epoch_ms: int) -> str:
     if text.endswith("ms"):
         return text
     return text.replace(" ", "T") + zone_text(epoch_ms)
+
+
+def range_text(begin: int | None, end: int | None) -> str:
+    """Return a range of store times as it was read: both ends to the millisecond, with zone."""
+    first = "" if begin is None else f"{time_text(begin)} {zone_text(begin)}"
+    last = "" if end is None else f"{time_text(end)} {zone_text(end)}"
+    if first and last:
+        return f"stored from {first} to {last}"
+    return f"stored at or after {first}" if first else f"stored at or before {last}"

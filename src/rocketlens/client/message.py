@@ -22,6 +22,8 @@ from rocketlens import limits
 from rocketlens.errors import BadInput, MessageIllegal
 from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
 from rocketlens.model import properties as props
+from rocketlens.model.arguments import check_int, check_text, wrong_type
+from rocketlens.model.message import MessageExt
 
 WAIT: Final = "WAIT"
 SHARDING_KEY: Final = "__SHARDINGKEY"
@@ -79,6 +81,7 @@ class Message:
     no space. ``body`` is bytes, or a text that is sent as UTF-8. ``flag`` is the user's own 32-bit
     number. What is wrong is said when it is made, or when it is sent at the latest.
 
+    :raises WrongType: when the topic is no str, or the body neither str nor bytes.
     :raises BadInput: when a part cannot be used.
     :raises MessageIllegal: when RocketMQ would refuse the topic.
     """
@@ -88,7 +91,7 @@ class Message:
     def __init__(
         self,
         topic: str,
-        body: bytes | str,
+        body: bytes | bytearray | memoryview | str,
         *,
         tags: str | None = None,
         keys: str | Collection[str] = (),
@@ -98,10 +101,10 @@ class Message:
         wait_store: bool = True,
         unique_key: str | None = None,
     ) -> None:
-        check_topic(topic)
+        check_topic(check_text(topic, "topic"))
         self.topic: Final = topic
-        self.body: Final = body.encode() if isinstance(body, str) else bytes(body)
-        if flag not in FLAG_RANGE:
+        self.body: Final = _body_bytes(body)
+        if check_int(flag, "flag") not in FLAG_RANGE:
             raise BadInput(f"flag {flag} does not fit 32 bits")
         self.flag: Final = flag
         self.properties: Final[dict[str, str]] = {}
@@ -115,7 +118,7 @@ class Message:
         if joined:
             self.put(props.KEYS, joined)
         self.put(WAIT, "true" if wait_store else "false")
-        if not 0 <= delay_level <= MOST_DELAY_LEVELS:
+        if not 0 <= check_int(delay_level, "delay_level") <= MOST_DELAY_LEVELS:
             raise BadInput(
                 f"delay level {delay_level}: give 1 (a second) to {MOST_DELAY_LEVELS} (two hours), "
                 "or 0 for none"
@@ -214,9 +217,39 @@ def is_of_group(topic: str) -> bool:
     return RETRY_PREFIX in topic or DEAD_LETTER_PREFIX in topic
 
 
+def check_message(message: object) -> None:
+    """Refuse what is not a message to send.
+
+    :raises WrongType: for anything but a `Message`; a `MessageExt` was stored already.
+    """
+    if isinstance(message, MessageExt):
+        raise wrong_type(
+            message,
+            "message",
+            "a rocketlens.Message (one that was stored is sent again as a new one: "
+            "Message(stored.topic, stored.body, tags=stored.tags, keys=stored.keys))",
+        )
+    if not isinstance(message, Message):
+        raise wrong_type(message, "message", "a rocketlens.Message")
+
+
+def _body_bytes(body: object) -> bytes:
+    """Return the bytes of a body; ``bytes(5)`` would be five NUL bytes, so types are checked."""
+    if isinstance(body, str):
+        try:
+            return body.encode()
+        except UnicodeEncodeError as error:
+            raise BadInput(f"body: {error.reason}") from None
+    if isinstance(body, bytes | bytearray | memoryview):
+        return bytes(body)
+    raise wrong_type(body, "body", "bytes or a str (of JSON: json.dumps(...))")
+
+
 def _join_keys(keys: str | Collection[str]) -> str:
     if isinstance(keys, str):
         return keys
+    if not isinstance(keys, Collection):
+        raise wrong_type(keys, "keys", "a str or a collection of them")
     for key in keys:
         if not _is_text(key) or props.KEY_SEPARATOR in key:
             raise BadInput(f"key {key!r}: a key is a text without spaces, which separate keys")

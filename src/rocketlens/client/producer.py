@@ -27,7 +27,7 @@ from rocketlens import limits
 from rocketlens.client.admin import ClusterClient
 from rocketlens.client.cluster import Credentials, broker_error
 from rocketlens.client.faults import QueueChooser
-from rocketlens.client.message import SHARDING_KEY, Message
+from rocketlens.client.message import SHARDING_KEY, Message, check_message
 from rocketlens.client.namespace import without_namespace
 from rocketlens.client.route import MessageQueue, Route
 from rocketlens.client.send_request import Compression, Sending, SendRequest, result_of
@@ -177,6 +177,7 @@ class Producer(ClusterClient):
         :raises BrokerError: when a broker refuses it, and another would, too.
         :raises SendFailed: when all attempts failed.
         """
+        check_message(message)
         if sharding_key is not None:
             message.put(SHARDING_KEY, sharding_key)
         request = self._sending.request(message)
@@ -210,6 +211,7 @@ class Producer(ClusterClient):
         :raises TopicNotFound: when no broker has the topic, nor makes topics on demand.
         :raises RemotingError: when there is no connection.
         """
+        check_message(message)
         if sharding_key is not None:
             message.put(SHARDING_KEY, sharding_key)
         request = self._sending.request(message)

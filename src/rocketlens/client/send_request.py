@@ -12,6 +12,7 @@ from rocketlens.client.message import (
     RETRY_PREFIX,
     WAIT,
     Message,
+    check_message,
     check_sendable,
     encoded_properties,
     is_of_group,
@@ -110,6 +111,8 @@ class Sending:
         """
         if not messages:
             raise BadInput("the batch is empty")
+        for each in messages:
+            check_message(each)
         first = messages[0]
         topic = self.full_topic(first.topic)
         for each in messages:

@@ -26,6 +26,7 @@ from rocketlens.errors import (
     CallTimeout,
     ConnectFailed,
     ConnectionLost,
+    WrongUse,
 )
 from rocketlens.model.message import Host
 from rocketlens.net.channel import NO_FIELDS, Channel, Handler, Waiting
@@ -87,6 +88,7 @@ class ClientPool:
         self.call_timeout_s: Final = call_timeout_s
         self.group: Final = ChannelGroup(Bounds(idle_s=None), on_close=on_close)
         self._peers: dict[str, _Peer] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
 
     async def call(
@@ -126,14 +128,16 @@ class ClientPool:
         """Give the connection to ``address``, made now if there is none.
 
         :raises AddressNotAllowed: when the address is none to be dialled.
-        :raises BadInput: when it is no address, or the pool is closed.
+        :raises BadInput: when it is no address.
+        :raises WrongUse: when the pool is closed, or used in another event loop than before.
         :raises ConnectFailed: when there can be no connection.
         """
+        self._check_loop(address)
         peer = self._peers.get(address)
         if peer is not None and peer.channel is not None and peer.channel.is_open:
             return peer.channel
         if self._is_closed:
-            raise BadInput(f"{address}: this client is closed")
+            raise WrongUse(f"{address}: this client is closed")
         if not self.allows(address):
             raise AddressNotAllowed(
                 f"address {address[: limits.ADDRESS_CHARACTERS]!r} is in no configuration or route"
@@ -164,6 +168,17 @@ class ClientPool:
         if dialling:
             await asyncio.wait(dialling)
         await self.group.close(0)
+
+    def _check_loop(self, address: str) -> None:
+        """Refuse a second event loop: connections belong to the one they were made in."""
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop:
+            raise WrongUse(
+                f"{address}: this client was used in another event loop: make one inside each "
+                "asyncio.run, or use SyncProducer or SyncMQAdmin"
+            )
 
     async def _until_writable(self, channel: Channel, timeout_s: float | None) -> None:
         wait_s = self.call_timeout_s if timeout_s is None else timeout_s

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, Final, Self, TypeVar
 
-from rocketlens.errors import BadInput
+from rocketlens.errors import BadInput, WrongUse
 from rocketlens.net.event_loop import new_event_loop
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ class LoopThread:
         with self._lock:
             if self._is_closed:
                 work.close()
-                raise BadInput("this client is closed")
+                raise WrongUse("this client is closed")
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()

@@ -104,7 +104,7 @@ class Scan:
         mask = times <= self._wanted.end
         if self._wanted.begin > 0:
             mask &= times >= self._wanted.begin
-        if self._wanted.topic is not None:
+        if self._wanted.topic is not None or self._wanted.topics is not None:
             mask &= self._has_topic(chunk)
         if self._place is not None:
             mask &= rows["queue_id"] == self._place.queue_id
@@ -119,5 +119,5 @@ class Scan:
         import numpy as np
 
         chunk.learn_topics(self._topics)
-        wanted = [h for h, topic in self._topics.items() if topic == self._wanted.topic]
+        wanted = [h for h, topic in self._topics.items() if self._wanted.takes_topic(topic)]
         return np.isin(chunk.rows["topic_hash"], np.array(wanted, dtype=np.uint64))

@@ -1,14 +1,15 @@
 """A store directory, open for questions: what :func:`rocketlens.open_store` gives."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, Self, get_args, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args, overload
 
 from rocketlens import limits
-from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound
+from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, WrongUse
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+from rocketlens.model.arguments import check_int, check_text, epoch_ms
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.query.by_id import view_by_offset_id
@@ -17,9 +18,11 @@ from rocketlens.query.by_queue_offset import message_of_answer, query_by_queue_o
 from rocketlens.query.by_time import Scan
 from rocketlens.query.merge import merge
 from rocketlens.query.source import COMMIT_LOG, StoreSource, torn_coverage
+from rocketlens.query.topic_choice import asked_topics
 from rocketlens.query.verify import Wanted
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from os import PathLike
 
 Kind = Literal["auto", "key", "unique-key", "offset-id", "queue-offset"]
@@ -49,12 +52,19 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         """Open the store: see :func:`open_store`."""
-        self._source = StoreSource(path)
+        self._path = path
+        self._opened: StoreSource | None = StoreSource(path)
 
     @property
     def path(self) -> Path:
         """The store directory."""
-        return self._source.path
+        return self._path
+
+    @property
+    def _source(self) -> StoreSource:
+        if self._opened is None:
+            raise WrongUse(f"this store is closed: open_store({str(self._path)!r}) opens it again")
+        return self._opened
 
     @overload
     def view_message(self, msg_id: str, /) -> MessageExt: ...
@@ -72,6 +82,9 @@ class Store:
         :raises BadInput: when the id is empty or far too long.
         """
         topic, msg_id = (None, first) if second is None else (first, second)
+        check_text(msg_id, "msg_id")
+        if topic is not None:
+            check_text(topic, "topic")
         message = self._by_offset_id(topic, msg_id)
         if message is not None:
             return message
@@ -83,17 +96,26 @@ class Store:
         topic: str | None,
         key: str,
         max_num: int | None = limits.DEFAULT_QUERY_MESSAGES,
-        begin: int = 0,
-        end: int = limits.MAX_TIMESTAMP_MS,
+        begin: "int | datetime" = 0,
+        end: "int | datetime" = limits.MAX_TIMESTAMP_MS,
     ) -> Answer:
         """Give the messages with a key or unique key; the newest ``max_num``, None for all.
 
         ``topic`` None searches every topic.
 
         :raises BadInput: when the key is empty or longer than one can be, or a number is negative.
+        :raises WrongType: when an argument is of a type that it cannot be.
+        :raises TopicNotFound: when there is nothing to give, and the store has no such topic.
         """
-        wanted = Wanted(topic=topic, key=key, unique_key=key, begin=begin, end=end)
-        return query_by_key(self._source, key, wanted, max_num)
+        wanted = Wanted(
+            topic=None if topic is None else check_text(topic, "topic"),
+            key=check_text(key, "key"),
+            unique_key=key,
+            begin=epoch_ms(begin, "begin"),
+            end=epoch_ms(end, "end"),
+        )
+        answer = query_by_key(self._source, key, wanted, _checked_max_num(max_num))
+        return self._of_known_topics(answer, () if topic is None else (topic,))
 
     def query_by_queue_offset(self, topic: str, queue_id: int, queue_offset: int) -> MessageExt:
         """Give the message at one offset of one queue.
@@ -102,41 +124,46 @@ class Store:
         :raises AnswerIncomplete: when what could hold it could not be read.
         :raises BadInput: when the topic can be none, or a number is negative.
         """
+        check_text(topic, "topic")
+        check_int(queue_id, "queue_id")
+        check_int(queue_offset, "queue_offset")
         answer = query_by_queue_offset(self._source, topic, queue_id, queue_offset)
         return message_of_answer(answer)
 
     def scan(
         self,
-        topic: str | None = None,
-        begin: int | None = None,
-        end: int | None = None,
+        topic: str | Iterable[str] | None = None,
+        begin: "int | datetime | None" = None,
+        end: "int | datetime | None" = None,
         tag: str | None = None,
     ) -> Scan:
-        """Read the log for messages of a topic, a time range, a tag.
+        """Read the log for messages of a topic or several, a time range, a tag.
 
-        ``tag`` is a tag expression: ``TagA``, ``TagA || TagB``, or ``*`` for all.
+        ``topic`` is as `find` has it. ``tag`` is a tag expression: ``TagA``, ``TagA || TagB``, or
+        ``*`` for all.
 
         Iterate over the result; after that its ``failures`` tell what could not be read.
+
+        :raises TopicNotFound: when the store has no such topic.
+        :raises WrongType: when an argument is of a type that it cannot be.
         """
         tags = None
-        if tag is not None and tag.strip() != "*":
+        if tag is not None and check_text(tag, "tag").strip() != "*":
             tags = frozenset(part.strip() for part in tag.split("||"))
-        wanted = Wanted(
-            topic=topic,
-            begin=0 if begin is None else begin,
-            end=limits.MAX_TIMESTAMP_MS if end is None else end,
-            tags=tags,
-        )
-        return Scan(self._source, wanted)
+        asked = asked_topics(topic)
+        topics = self._source.topics.choose(asked)
+        self._source.topics.check_known(asked)
+        low, high = _time_range(begin, end)
+        return Scan(self._source, _of_topics(topics, begin=low, end=high, tags=tags))
 
     def find(
         self,
         text: str | None = None,
-        topic: str | None = None,
+        topic: str | Iterable[str] | None = None,
         *,
         kind: Kind = "auto",
-        begin: int | None = None,
-        end: int | None = None,
+        begin: "int | datetime | None" = None,
+        end: "int | datetime | None" = None,
         max_num: int | None = None,
     ) -> Answer:
         """Find messages by whatever is at hand.
@@ -146,33 +173,55 @@ class Store:
         ``text`` the topic and the times alone decide. All messages that match are given, or the
         newest ``max_num``.
 
+        ``topic`` is one topic, or several as an iterable or with commas between them; ``*``,
+        ``?`` and ``[ab]`` in a name make it a pattern. ``begin`` and ``end`` are epoch
+        milliseconds or datetimes; a datetime without a zone is local time.
+
         :raises BadInput: when the text cannot be what ``kind`` says.
+        :raises WrongType: when an argument is of a type that it cannot be.
+        :raises TopicNotFound: when there is nothing to give, and the store has no such topic.
         """
         if kind not in KINDS:
             message = f"kind {kind!r} is none of {', '.join(KINDS)}"
             raise BadInput(message)
-        low = 0 if begin is None else begin
-        high = limits.MAX_TIMESTAMP_MS if end is None else end
+        low, high = _time_range(begin, end)
+        most = _checked_max_num(max_num)
+        asked = asked_topics(topic)
+        topics = self._source.topics.choose(asked)
         if text is None:
-            return self._in_time(topic, low, high, max_num)
+            answer = self._in_time(topics, low, high, most)
+        else:
+            answer = self._by_text(check_text(text, "text"), topics, kind, (low, high), most)
+        return self._of_known_topics(answer, asked)
+
+    def _by_text(
+        self, text: str, topics: list[str], kind: Kind, times: tuple[int, int], most: int | None
+    ) -> Answer:
         answers: list[Answer] = []
         if kind in ("auto", "offset-id"):
-            answers += self._offset_id_answer(topic, text, kind)
+            answers += self._offset_id_answer(topics, text, kind)
         if not any(answers) and kind in ("auto", "queue-offset"):
             answers += self._queue_offset_answer(text, kind)
         if not any(answers) and kind in ("auto", "key", "unique-key"):
-            wanted = Wanted(
-                topic=topic,
-                key=None if kind == "unique-key" else text,
-                unique_key=None if kind == "key" else text,
-                begin=low,
-                end=high,
-            )
-            return merge(text, [*answers, query_by_key(self._source, text, wanted, max_num)])
-        return _within(merge(text, answers), low, high)
+            key = None if kind == "unique-key" else text
+            unique_key = None if kind == "key" else text
+            for topic in topics or (None,):
+                wanted = Wanted(topic, key, unique_key, *times)
+                answers.append(query_by_key(self._source, text, wanted, most))
+            return _newest(merge(text, answers), most)
+        return _within(merge(text, answers), *times)
 
-    def _in_time(self, topic: str | None, begin: int, end: int, max_num: int | None) -> Answer:
-        scan = Scan(self._source, Wanted(topic=topic, begin=begin, end=end))
+    def _of_known_topics(self, answer: Answer, asked: Sequence[str]) -> Answer:
+        """Return the answer, unless it has nothing because the store has no such topic.
+
+        :raises TopicNotFound: in that case.
+        """
+        if asked and not answer.messages and answer.complete:
+            self._source.topics.check_known(asked)
+        return answer
+
+    def _in_time(self, topics: list[str], begin: int, end: int, max_num: int | None) -> Answer:
+        scan = Scan(self._source, _of_topics(topics, begin=begin, end=end))
         messages: list[MessageExt] = []
         body_bytes, truncated = 0, False
         for message in scan:
@@ -188,7 +237,7 @@ class Store:
         )
         failures = tuple(self._source.log_failures(scan.failures))
         return Answer(
-            topic or "",
+            ",".join(topics),
             tuple(messages),
             complete=not failures,
             coverage=(searched, *torn_coverage(scan.torn_at), *failures),
@@ -208,10 +257,10 @@ class Store:
             return None
         return message if topic is None or message.topic == topic else None
 
-    def _offset_id_answer(self, topic: str | None, text: str, kind: Kind) -> list[Answer]:
+    def _offset_id_answer(self, topics: list[str], text: str, kind: Kind) -> list[Answer]:
         def view() -> MessageExt:
             message = view_by_offset_id(self._source, text)
-            if topic is not None and message.topic != topic:
+            if topics and message.topic not in topics:
                 detail = f"{text} is a message of topic {message.topic}"
                 raise MessageNotFound(detail)
             return message
@@ -238,7 +287,9 @@ class Store:
 
     def close(self) -> None:
         """Unmap the store's files."""
-        self._source.close()
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
 
     def __enter__(self) -> Self:
         """Give the store."""
@@ -264,6 +315,39 @@ def _answer_of(query: str, view: Callable[[], MessageExt]) -> Answer:
         COMMIT_LOG, SourceKind.COMMIT_LOG, SourceState.SEARCHED, message.store_timestamp_ms
     )
     return Answer(query, (message,), complete=True, coverage=(coverage,))
+
+
+def _of_topics(topics: list[str], **others: Any) -> Wanted:
+    """Return what is wanted of some topics; no topics are every topic."""
+    if len(topics) == 1:
+        return Wanted(topic=topics[0], **others)
+    return Wanted(topics=frozenset(topics) or None, **others)
+
+
+def _time_range(begin: "int | datetime | None", end: "int | datetime | None") -> tuple[int, int]:
+    """Return both ends in epoch milliseconds; the widest where None is given.
+
+    :raises BadInput: when the first is after the last.
+    """
+    low = 0 if begin is None else epoch_ms(begin, "begin")
+    high = limits.MAX_TIMESTAMP_MS if end is None else epoch_ms(end, "end")
+    if low > high:
+        raise BadInput(f"begin is after end ({low} > {high}): no message can be between them")
+    return low, high
+
+
+def _checked_max_num(max_num: int | None) -> int | None:
+    if max_num is not None and check_int(max_num, "max_num") < 0:
+        raise BadInput(f"max_num is {max_num}; give how many you want, or None for all")
+    return max_num
+
+
+def _newest(answer: Answer, most: int | None) -> Answer:
+    """Cut an answer to its newest messages."""
+    if most is None or len(answer.messages) <= most:
+        return answer
+    kept = answer.messages[len(answer.messages) - most :]
+    return replace(answer, messages=kept, truncated=True)
 
 
 def _within(answer: Answer, begin: int, end: int) -> Answer:

@@ -5,7 +5,7 @@ deleted are still in the log, so the log is asked, too: at the places where inde
 entries, and, before a key is said to be in no topic at all, everywhere.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
@@ -13,6 +13,7 @@ from rocketlens.errors import ConfigError, RecordError
 from rocketlens.formats import config_json
 from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.query.topic_choice import is_pattern, matching_topics, unknown_topic
 from rocketlens.store import fs
 from rocketlens.store.scan import LogWalk
 
@@ -64,6 +65,36 @@ class Topics:
         # Kept: the memory begins anew when index files were made meanwhile.
         self._named |= set(self._source.tail.topics)
         return self._named
+
+    def choose(self, asked: Sequence[str]) -> list[str]:
+        """Return the topics that names and patterns mean, sorted.
+
+        :raises TopicNotFound: when a pattern matches no topic.
+        """
+        if not any(map(is_pattern, asked)):
+            return sorted(asked)
+        if self.may_be_more():
+            self.read_log()
+        return matching_topics(asked, self.known())
+
+    def check_known(self, asked: Iterable[str]) -> None:
+        """Refuse names that are no topic of this store; for a search that found nothing.
+
+        A topic that only the log has is known once the log was read for it.
+
+        :raises TopicNotFound: naming the topic that was probably meant.
+        """
+        unknown = set(asked) - self.known()
+        if not unknown:
+            return
+        # A broker may have made the topic since the names were read.
+        fresh = self._configured().union(self._source.queues.topics())
+        self._named = fresh.union(self._named or ())
+        if self.may_be_more() and not unknown <= self._named:
+            self.read_log()
+        for name in sorted(unknown - self.known()):
+            if not is_pattern(name):
+                raise unknown_topic(name, self.known() - _SYSTEM_TOPICS, "this store")
 
     def may_be_more(self) -> bool:
         """Say whether the log can hold topics that :meth:`known` lacks and reading it is bearable.

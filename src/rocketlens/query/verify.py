@@ -25,6 +25,7 @@ _LARGEST_PORT: Final = 0xFFFF
 class Wanted:
     """What a message must have to answer a query. ``None`` asks for nothing.
 
+    ``topic`` is the one it must have, ``topics`` are those of which it must have one.
     ``key`` must be one of its keys, or (``unique_key`` likewise) its unique key; with both given
     one of the two is enough. Times are store times in epoch milliseconds, both ends included;
     a ``begin`` of 0 or less is none: a damaged clock can make a message older than that.
@@ -36,6 +37,13 @@ class Wanted:
     begin: int = 0
     end: int = limits.MAX_TIMESTAMP_MS
     tags: frozenset[str] | None = None
+    topics: frozenset[str] | None = None
+
+    def takes_topic(self, topic: str) -> bool:
+        """Return whether messages of a topic can be wanted."""
+        return (self.topic is None or topic == self.topic) and (
+            self.topics is None or topic in self.topics
+        )
 
     def is_in_time(self, store_timestamp_ms: int) -> bool:
         """Say whether a store time is in the wanted range."""
@@ -45,7 +53,7 @@ class Wanted:
 
     def matches(self, record: Record) -> bool:
         """Say whether a record is an answer."""
-        if self.topic is not None and record.topic != self.topic:
+        if not self.takes_topic(record.topic):
             return False
         if not self.is_in_time(record.store_timestamp_ms):
             return False

@@ -116,3 +116,27 @@ def test_damage_in_what_is_not_indexed_is_shown(run, write_store):
     done = run("doctor", "--store", store)
     assert done.code == 0
     assert "commit log" in done.out
+
+
+def test_missing_consume_queues_are_a_warning_that_says_how_to_make_them(run, golden, tmp_path):
+    store = shutil.copytree(golden("5.5.0").store, tmp_path / "store")
+    assert "ok    consume queues" in run("doctor", "--store", store).out
+    shutil.rmtree(store / "consumequeue")
+    done = run("doctor", "--store", store)
+    assert "warn  consume queues" in done.out
+    assert "rocketlens index build --queues" in done.out
+
+
+def test_every_missing_stretch_of_the_log_is_named(run, golden, tmp_path):
+    store = shutil.copytree(golden("5.5.0").store, tmp_path / "store")
+    segments = sorted((store / "commitlog").iterdir())
+    size = segments[0].stat().st_size
+    segments[1].unlink()
+    done = run("doctor", "--store", store)
+    assert f"no file has physical offsets {size} to {2 * size}" in done.out
+    segments[2].unlink()
+    assert f"physical offsets {size} to {3 * size}" in run("doctor", "--store", store).out
+
+
+def test_what_was_not_read_is_said(run, golden):
+    assert "note  log content" in run("doctor", "--store", golden("5.5.0").store).out

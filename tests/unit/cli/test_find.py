@@ -197,7 +197,7 @@ def test_finding_changes_nothing_in_the_store(run, golden_store, sent):
     [
         ((), "find what?"),
         (("",), "key is empty"),
-        (("k", "--since", "yesterday-ish"), "--since 'yesterday-ish' is no time"),
+        (("k", "--since", "yesterday-ish"), "--since 'yesterday-ish' is not a time"),
         (("k", "--since", "now", "--until", "2h"), "--since is after --until"),
         (("--kind", "key"), "no TEXT is given"),
         (("k", "--max", "0"), "--max"),

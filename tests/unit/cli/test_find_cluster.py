@@ -105,10 +105,21 @@ def test_what_is_not_there_gives_code_1(find, text):
     assert (code, answer["messages"], answer["complete"]) == (1, [], True)
 
 
-def test_an_unknown_topic_is_not_found_and_that_is_said(run, rocketmq):
-    done = run("find", KEY, "--topic", "Unknown", "--namesrv", rocketmq.name_server)
-    assert (done.code, done.out) == (1, "")
-    assert "topic Unknown: no name server knows" in done.err
+@pytest.mark.parametrize("text", [(KEY,), ()])
+def test_an_unknown_topic_is_refused_and_the_one_probably_meant_is_named(run, rocketmq, sent, text):
+    done = run("find", *text, "--topic", "orders", "--namesrv", rocketmq.name_server)
+    assert (done.code, done.out) == (2, "")
+    assert "the cluster has no topic 'orders'; did you mean Orders?" in done.err
+
+
+def test_topics_can_be_several_and_patterns(find, sent):
+    both = {result.msg_id for result in sent}
+    for topics in (("--topic", "Orders,Payments"), ("--topic", "Orders", "--topic", "P*")):
+        assert set(ids(find(*topics)[1])) == both
+    assert set(ids(find(sent[1].msg_id, "--topic", "Orders,P?yments")[1])) == {sent[1].msg_id}
+    assert set(ids(find(sent[1].offset_msg_id, "--topic", "Orders,P?yments")[1])) == {
+        sent[1].msg_id
+    }
 
 
 def test_table_and_lines_are_those_of_a_store(run, rocketmq, sent):

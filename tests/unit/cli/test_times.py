@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketlens.cli.times import iso_text, parse_time, time_text, zone_text
+from rocketlens.cli.times import iso_text, parse_time, range_text, time_text, zone_text
 from rocketlens.errors import BadInput
 
 NOW_MS = 1_790_000_000_123
@@ -30,9 +30,42 @@ def test_digits_are_epoch_milliseconds():
     assert parsed("0") == 0
 
 
-def test_digits_that_look_like_seconds_are_pointed_out(capsys):
-    assert parsed("1795228834") == 1795228834
-    assert "is read as milliseconds" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    "text", ["1795228834563", "1795228834563000", "1795228834563999999", "20261121024034563"]
+)
+def test_the_number_of_digits_says_in_which_form_a_time_is(text, zone):
+    zone("UTC")
+    assert parsed(text) == 1795228834563
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("1795228834", "2026-11-21T02:40:34"),
+        ("20261121024034", "2026-11-21T02:40:34"),
+        ("202611210240", "2026-11-21T02:40"),
+        ("20261121", "2026-11-21"),
+    ],
+)
+def test_seconds_and_calendar_digits_are_read(text, same, zone):
+    zone("UTC")
+    assert parsed(text) == parsed(same)
+    assert parsed(text, is_end=True) == parsed(same, is_end=True)
+
+
+@pytest.mark.parametrize("text", ["5", "179522883", "17952288345", "20261321024034", "9" * 30])
+def test_digits_that_are_no_time_of_any_form_are_refused(text):
+    with pytest.raises(BadInput, match="is not a time"):
+        parsed(text)
+
+
+def test_a_range_is_told_as_it_was_read(zone):
+    zone("UTC")
+    begin, end = parsed("20261121024034"), parsed("2026-11-22", is_end=True)
+    first, last = "2026-11-21 02:40:34.000 +00:00", "2026-11-22 23:59:59.999 +00:00"
+    assert range_text(begin, end) == f"stored from {first} to {last}"
+    assert range_text(begin, None) == f"stored at or after {first}"
+    assert range_text(None, end) == f"stored at or before {last}"
 
 
 def test_iso_8601_with_a_zone_is_that_moment(zone):

@@ -4,7 +4,7 @@ import pytest
 
 from rocketlens.client.message import Message, check_topic, encoded_properties
 from rocketlens.client.namespace import with_namespace, without_namespace
-from rocketlens.errors import BadInput, MessageIllegal
+from rocketlens.errors import BadInput, MessageIllegal, WrongType
 from rocketlens.model import properties as props
 
 
@@ -29,10 +29,34 @@ def test_a_key_that_would_be_another_is_refused(keys):
         Message("T", "x", keys=keys)
 
 
-@pytest.mark.parametrize("topic", ["", " ", "a b", "../../x", "x" * 128, "é", "a\n", None, 7])
+@pytest.mark.parametrize("topic", ["", " ", "a b", "../../x", "x" * 128, "é", "a\n"])
 def test_a_topic_that_rocketmq_refuses_is_refused(topic):
     with pytest.raises(MessageIllegal):
         Message(topic, "x")
+
+
+@pytest.mark.parametrize("body", [5, True, 1.5, None, [1, 2], {"a": 1}])
+def test_a_body_of_another_type_than_text_or_bytes_is_refused(body):
+    """``bytes(5)`` would be five NUL bytes."""
+    with pytest.raises(TypeError, match="body must be bytes or a str"):
+        Message("Orders", body)
+
+
+@pytest.mark.parametrize("body", [b"x", bytearray(b"x"), memoryview(b"x"), "x"])
+def test_a_body_is_text_or_anything_that_holds_bytes(body):
+    assert Message("Orders", body).body == b"x"
+
+
+@pytest.mark.parametrize("topic", [None, 7, b"Orders", ["Orders"]])
+def test_a_topic_that_is_no_text_is_refused_by_its_type(topic):
+    with pytest.raises(WrongType, match="topic must be a str, not"):
+        Message(topic, "x")
+
+
+@pytest.mark.parametrize("options", [{"keys": 5}, {"flag": "1"}, {"delay_level": "3"}])
+def test_an_option_of_another_type_is_refused(options):
+    with pytest.raises(WrongType, match=f"{next(iter(options))} must be"):
+        Message("Orders", "x", **options)
 
 
 def test_topics_of_groups_may_be_longer():

@@ -10,7 +10,7 @@ import pytest
 import rocketlens
 from rocketlens.client import Message, MessageQueue
 from rocketlens.client.sync import SyncMQAdmin, SyncProducer
-from rocketlens.errors import BadInput, MessageIllegal, MessageNotFound
+from rocketlens.errors import BadInput, MessageIllegal, MessageNotFound, WrongUse
 from rocketlens.net.sync import LoopThread
 from tests.unit.client.fake_cluster import running
 
@@ -81,7 +81,7 @@ def test_a_closed_client_says_so(cluster):
     producer = SyncProducer(cluster.given)
     producer.close()
     producer.close()
-    with pytest.raises(BadInput):
+    with pytest.raises(WrongUse, match="closed"):
         producer.send(Message("T", "x"))
 
 

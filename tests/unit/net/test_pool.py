@@ -12,6 +12,7 @@ from rocketlens.errors import (
     ConnectFailed,
     ConnectionLost,
     RemotingError,
+    WrongUse,
 )
 from rocketlens.net.channel import Response
 from rocketlens.net.pool import ClientPool, parse_address
@@ -117,9 +118,8 @@ def test_no_address_is_dialled_that_is_not_allowed(monkeypatch):
 
         pool = ClientPool({"127.0.0.1:10911"}.__contains__)
         pool_loop = type("Loop", (), {"create_connection": staticmethod(record)})
-        monkeypatch.setattr(
-            asyncio, "get_running_loop", lambda: _Proxy(loop, pool_loop.create_connection)
-        )
+        proxy = _Proxy(loop, pool_loop.create_connection)
+        monkeypatch.setattr(asyncio, "get_running_loop", lambda: proxy)
         for number in range(1000):
             forged = f"10.{number % 256}.0.1:{10000 + number}"
             with pytest.raises(AddressNotAllowed, match="in no configuration or route"):
@@ -265,7 +265,7 @@ def test_closing_fails_calls_under_way_and_refuses_new_ones():
             await pool.close()
             with pytest.raises(ConnectionLost, match="closed by this end"):
                 await call
-            with pytest.raises(BadInput, match="this client is closed"):
+            with pytest.raises(WrongUse, match="this client is closed"):
                 await pool.call(address, ECHO)
 
     run(main)

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from rocketlens.errors import BadInput
+from rocketlens.errors import BadInput, WrongUse
 from rocketlens.net.event_loop import run
 from rocketlens.net.sync import LoopThread
 
@@ -67,7 +67,7 @@ def test_closing_cancels_what_runs_ends_the_thread_and_may_be_repeated():
     thread.close()
     assert outcome == ["cancelled"]
     assert threading.active_count() == before
-    with pytest.raises(BadInput, match="closed"):
+    with pytest.raises(WrongUse, match="closed"):
         thread.run(double(1))
 
 

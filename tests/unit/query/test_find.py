@@ -1,10 +1,19 @@
 """What ``find`` and its kin take a text for, and how they answer."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 import rocketlens
 from rocketlens import limits
-from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound
+from rocketlens.errors import (
+    AnswerIncomplete,
+    BadInput,
+    MessageNotFound,
+    TopicNotFound,
+    WrongType,
+    WrongUse,
+)
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.query.merge import merge
 from tests.crash import made_stores
@@ -75,7 +84,8 @@ def test_a_topic_and_times_narrow_every_kind(made, store):
         assert len(store.find(text, kind=kind, begin=at + 1)) == 0
         assert len(store.find(text, kind=kind, end=at - 1)) == 0
         if kind != "queue-offset":
-            assert len(store.find(text, "OtherTopic", kind=kind)) == 0
+            other = next(r.topic for r in made.records if r.topic != record.topic)
+            assert len(store.find(text, other, kind=kind)) == 0
 
 
 def test_topic_and_times_alone_give_the_newest(made, store):
@@ -168,3 +178,72 @@ def test_merged_answers_hold_each_message_once_and_every_source(made, store):
     assert not merged.complete
     assert merged.failures == (failed,)
     assert merge("q", []) == Answer("q", (), complete=True)
+
+
+def test_an_unknown_topic_is_refused_and_never_an_empty_answer(made, store):
+    record = made.records[20]
+    for text in (*texts_for(record).values(), None):
+        if text and "/" in text:
+            continue
+        with pytest.raises(TopicNotFound, match=r"no topic 'topic1'; did you mean Topic1"):
+            store.find(text, "topic1")
+    with pytest.raises(TopicNotFound, match="no topic 'Topics'"):
+        store.query_message("Topics", texts_for(record)["key"])
+    with pytest.raises(TopicNotFound):
+        store.scan("Topics")
+
+
+def test_several_topics_and_patterns_are_searched_as_one(made, store):
+    topics = sorted({r.topic for r in made.records})[:2]
+    expected = [r.physical_offset for r in made.records if r.topic in topics]
+    assert [m.physical_offset for m in store.find(topic=topics)] == expected
+    assert [m.physical_offset for m in store.scan(",".join(topics))] == expected
+    assert [m.physical_offset for m in store.find(topic=topics, max_num=3)] == expected[-3:]
+    assert len(store.find(topic="Topic*")) == len(made.records)
+    record = next(r for r in made.records if r.topic == topics[1])
+    for text in (record.offset_msg_id, texts_for(record)["unique-key"]):
+        (found,) = store.find(text, topics)
+        assert found.physical_offset == record.physical_offset
+
+
+def test_times_can_be_datetimes(made, store):
+    at = made.records[20].store_timestamp_ms
+    moment = datetime.fromtimestamp(at / 1000, UTC)
+    same = store.find(begin=moment, end=moment)
+    assert [m.physical_offset for m in same] == [
+        r.physical_offset for r in made.records if r.store_timestamp_ms == at
+    ]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        lambda store: store.find(42),
+        lambda store: store.find("k", 42),
+        lambda store: store.find("k", begin="2026-11-20"),
+        lambda store: store.find("k", end=1_790_000_000.0),
+        lambda store: store.find("k", max_num="5"),
+        lambda store: store.query_message("Topic1", 42),
+        lambda store: store.query_by_queue_offset("Topic1", "0", 1),
+        lambda store: store.view_message(42),
+        lambda store: store.scan(tag=5),
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_a_type_error_that_names_it(store, question):
+    names = "text|topic|begin|end|max_num|key|queue_id|msg_id|tag"
+    with pytest.raises(WrongType, match=rf"({names}) must be"):
+        question(store)
+
+
+def test_a_negative_number_of_messages_is_refused(store):
+    with pytest.raises(BadInput, match="max_num is -1"):
+        store.find(topic="Topic1", max_num=-1)
+
+
+def test_a_closed_store_says_so(made):
+    store = rocketlens.open_store(made.path)
+    store.close()
+    store.close()
+    for question in (lambda: store.find("k"), store.scan, lambda: store.view_message("k")):
+        with pytest.raises(WrongUse, match="this store is closed"):
+            question()

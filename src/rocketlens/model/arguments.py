@@ -1,0 +1,62 @@
+"""Checks of arguments: callers are not all type-checked, and a wrong type is never guessed at."""
+
+from typing import TYPE_CHECKING, Final
+
+from rocketlens.errors import BadInput, WrongType
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+MIN_LIKELY_SECONDS: Final = 100_000_000
+"""Epoch seconds of March 1973; as milliseconds, the second day of 1970."""
+MAX_LIKELY_SECONDS: Final = 100_000_000_000
+"""Epoch seconds of the year 5138; as milliseconds, March 1973, long before any RocketMQ."""
+
+
+def check_text(value: object, name: str, instead: str = "") -> str:
+    """Return `value` if it is a str.
+
+    :raises WrongType: otherwise; `instead` says what to pass.
+    """
+    if not isinstance(value, str):
+        raise wrong_type(value, name, instead or "a str")
+    return value
+
+
+def wrong_type(value: object, name: str, instead: str) -> WrongType:
+    """Return the error for an argument `name` that must be `instead`, such as "a str"."""
+    return WrongType(f"{name} must be {instead}, not {type(value).__name__}")
+
+
+def check_int(value: object, name: str) -> int:
+    """Return `value` if it is an int, and no bool.
+
+    :raises WrongType: otherwise.
+    """
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise wrong_type(value, name, "an int")
+    return value
+
+
+def epoch_ms(value: "int | datetime", name: str) -> int:
+    """Return a time in epoch milliseconds: an int is already that, a datetime is converted.
+
+    A datetime without a time zone is local time.
+
+    :raises WrongType: for anything else, such as the float of ``time.time()``.
+    :raises BadInput: for a number that can only be meant as seconds.
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        if MIN_LIKELY_SECONDS <= value < MAX_LIKELY_SECONDS:
+            raise BadInput(
+                f"{name}={value} looks like epoch seconds; times are epoch milliseconds: "
+                f"pass {value * 1000}, or a datetime"
+            )
+        return value
+    from datetime import UTC, datetime, timedelta
+
+    if not isinstance(value, datetime):
+        hint = ": time.time() is in seconds" if isinstance(value, float) else ""
+        raise wrong_type(value, name, f"an int of epoch milliseconds or a datetime{hint}")
+    since = value.astimezone() - datetime(1970, 1, 1, tzinfo=UTC)
+    return since // timedelta(milliseconds=1)

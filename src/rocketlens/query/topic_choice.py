@@ -1,0 +1,71 @@
+"""Which topics a caller means: one name, several, patterns; and what a wrong one may have meant."""
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from rocketlens.errors import BadInput, TopicNotFound
+from rocketlens.model.arguments import check_text, wrong_type
+
+_WILDCARDS: Final = frozenset("*?[")
+_SHOWN_TOPICS: Final = 3
+
+
+def asked_topics(topic: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Return the names and patterns that `topic` lists; none for None, which means every topic.
+
+    A str may list several with commas between them, which no topic can have in its name.
+
+    :raises WrongType: when it is neither a str nor several.
+    :raises BadInput: when it lists nothing.
+    """
+    if topic is None:
+        return ()
+    texts: object = (topic,) if isinstance(topic, str) else topic
+    if not isinstance(texts, Iterable) or isinstance(texts, bytes | bytearray | memoryview):
+        raise wrong_type(topic, "topic", "a str, several of them, or None for every topic")
+    parts = (part.strip() for text in texts for part in check_text(text, "topic").split(","))
+    names = tuple(dict.fromkeys(part for part in parts if part))
+    if not names:
+        raise BadInput("the topic is empty: name one, or leave it out to search every topic")
+    return names
+
+
+def is_pattern(name: str) -> bool:
+    """Return whether a name is a pattern: ``*`` any characters, ``?`` one, ``[ab]`` a or b."""
+    return not _WILDCARDS.isdisjoint(name)
+
+
+def matching_topics(asked: Iterable[str], known: Collection[str]) -> list[str]:
+    """Return the topics that names and patterns mean, sorted; a name that is not known stays.
+
+    :raises TopicNotFound: when a pattern matches none.
+    """
+    from fnmatch import fnmatchcase
+
+    topics: set[str] = set()
+    for name in asked:
+        if not is_pattern(name):
+            topics.add(name)
+            continue
+        matches = [topic for topic in known if fnmatchcase(topic, name)]
+        if not matches:
+            raise TopicNotFound(f"no topic matches {name!r}{suggestion(name, known)}")
+        topics.update(matches)
+    return sorted(topics)
+
+
+def unknown_topic(name: str, known: Collection[str], where: str) -> TopicNotFound:
+    """Return the error for a topic that `where`, such as "this store", does not have."""
+    return TopicNotFound(f"{where} has no topic {name!r}{suggestion(name, known)}")
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return "; did you mean A or B?" with the known topics that a name resembles, or nothing."""
+    from difflib import get_close_matches
+
+    by_folded: dict[str, str] = {}
+    for topic in sorted(known):
+        by_folded.setdefault(topic.casefold(), topic)
+    close = get_close_matches(name.casefold(), by_folded, _SHOWN_TOPICS, 0.6)
+    meant = [by_folded[folded] for folded in close]
+    return f"; did you mean {' or '.join(meant)}?" if meant else ""
