@@ -9,6 +9,7 @@ import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from importlib import metadata
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -192,7 +193,7 @@ def _holes(source: "StoreSource") -> Iterator[Check]:
     segments = source.log.segments
     holes = [
         (before.end_offset, after.base_offset)
-        for before, after in zip(segments, segments[1:], strict=False)
+        for before, after in pairwise(segments)
         if before.end_offset < after.base_offset
     ]
     for start, stop in holes[:_MOST_DAMAGED]:
@@ -204,6 +205,11 @@ def _holes(source: "StoreSource") -> Iterator[Check]:
 
 def _queues(source: "StoreSource") -> Check:
     """Tell whether the store has consume queues."""
+    from rocketlens.pipeline.existing import queues_are_in_rocksdb
+
+    if queues_are_in_rocksdb(source.path):
+        detail = "kept in RocksDB, which is not read: positions are looked up in the log"
+        return Check(_NOTE, "consume queues", detail)
     topics = source.queues.topics()
     if topics:
         detail = f"{len(topics)} topics; `rocketlens index verify` compares them with the log"
