@@ -151,7 +151,8 @@ class ClusterFinder(ClusterClient):
                 await self._in_time(each, wanted, gathered)
         else:
             await self._by_text(text, topics, kind, wanted, gathered)
-        if topics and not gathered.messages and gathered.answer().complete:
+        is_empty = not gathered.messages and gathered.answer().complete
+        if len(asked) > 1 or (asked and is_empty):
             await self._check_known(topics)
 
     async def _by_text(

@@ -179,7 +179,8 @@ class Store:
 
         :raises BadInput: when the text cannot be what ``kind`` says.
         :raises WrongType: when an argument is of a type that it cannot be.
-        :raises TopicNotFound: when there is nothing to give, and the store has no such topic.
+        :raises TopicNotFound: when there is nothing to give, and the store has no such topic; of
+            several, when one of them is none.
         """
         if kind not in KINDS:
             message = f"kind {kind!r} is none of {', '.join(KINDS)}"
@@ -212,11 +213,11 @@ class Store:
         return _within(merge(text, answers), *times)
 
     def _of_known_topics(self, answer: Answer, asked: Sequence[str]) -> Answer:
-        """Return the answer, unless it has nothing because the store has no such topic.
+        """Return the answer, unless it lacks something because the store has no such topic.
 
         :raises TopicNotFound: in that case.
         """
-        if asked and not answer.messages and answer.complete:
+        if len(asked) > 1 or (asked and not answer.messages and answer.complete):
             self._source.topics.check_known(asked)
         return answer
 

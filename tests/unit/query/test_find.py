@@ -191,6 +191,8 @@ def test_an_unknown_topic_is_refused_and_never_an_empty_answer(made, store):
         store.query_message("Topics", texts_for(record)["key"])
     with pytest.raises(TopicNotFound):
         store.scan("Topics")
+    with pytest.raises(TopicNotFound, match="no topic 'Topics'"):
+        store.find(topic=[record.topic, "Topics"])
 
 
 def test_several_topics_and_patterns_are_searched_as_one(made, store):
