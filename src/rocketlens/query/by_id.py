@@ -5,7 +5,7 @@ from rocketlens.formats.commitlog_record import Reason, Record, message_of
 from rocketlens.model.answer import Answer
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId, pack_address
-from rocketlens.query.source import StoreSource
+from rocketlens.query.source import StoreSource, unfinished
 
 
 def view_by_offset_id(source: StoreSource, offset_msg_id: str) -> MessageExt:
@@ -38,6 +38,8 @@ def view_by_offset_id(source: StoreSource, offset_msg_id: str) -> MessageExt:
     if not source.is_record_start(record):
         detail = f"no record begins at physical offset {offset}"
         raise MessageNotFound(f"{offset_msg_id}: {detail}")
+    if not log.is_finished(record) and source.knows(record) is not True:
+        raise _damaged(source, offset_msg_id, unfinished(offset)[0])
     try:
         return message_of(record)
     except BodyError as error:
@@ -62,4 +64,4 @@ def _was_the_record(source: StoreSource, asked: OffsetMessageId, error: RecordEr
 def _damaged(source: StoreSource, offset_msg_id: str, error: str) -> AnswerIncomplete:
     coverage = tuple(source.log_failures([error]))
     answer = Answer(offset_msg_id, (), complete=False, coverage=coverage)
-    return AnswerIncomplete(f"{offset_msg_id} is damaged: {error}", answer)
+    return AnswerIncomplete(f"{offset_msg_id} cannot be read: {error}", answer)

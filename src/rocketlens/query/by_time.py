@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rocketlens.errors import BodyError, RecordError
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.message import MessageExt
-from rocketlens.query.source import StoreSource
+from rocketlens.query.source import StoreSource, unfinished
 from rocketlens.query.verify import Wanted
 from rocketlens.store.scan import Chunk, LogWalk, interpreted_bytes
 
@@ -50,7 +50,7 @@ class Scan:
         self._wanted = wanted
         self._place = place
         first = source.log.min_offset if start is None else start
-        self._walk = LogWalk(source.log, first, stop, confirm=source.knows)
+        self._walk = LogWalk(source.log, first, stop, confirm=source.knows, grows=True)
         self._errors: list[str] = []
         self._topics: dict[int, str] = {}
         self.last_timestamp_ms = 0
@@ -63,7 +63,8 @@ class Scan:
     @property
     def failures(self) -> list[str]:
         """Describe what could not be read, one line each."""
-        return [*map(str, self._walk.damage), *self._errors]
+        walk = self._walk
+        return [*map(str, walk.damage), *unfinished(walk.unfinished_at), *self._errors]
 
     @property
     def torn_at(self) -> int | None:

@@ -80,12 +80,14 @@ class StoreSource:
             self.index.version,
             tail.last_timestamp_ms,
             tail.torn_at,
+            tail.unfinished_at,
             len(tail.damage),
         )
         if self._coverage is None or self._coverage[0] != state:
             files = tuple(_file_coverage(state) for state in self.index.states)
             found = (*filter(None, files), *_tail_coverage(tail))
-            self._coverage = state, (*found, *self.log_failures(map(str, tail.damage)))
+            failures = [*map(str, tail.damage), *unfinished(tail.unfinished_at)]
+            self._coverage = state, (*found, *self.log_failures(failures))
         return self._coverage[1]
 
     def log_failures(self, errors: Iterable[str]) -> Iterator[Coverage]:
@@ -195,3 +197,10 @@ def torn_coverage(torn_at: int | None) -> Iterator[Coverage]:
     if torn_at is not None:
         error = f"torn tail: the bytes from physical offset {torn_at} are no whole record"
         yield Coverage(COMMIT_LOG, SourceKind.COMMIT_LOG, SourceState.DAMAGED, None, error)
+
+
+def unfinished(physical_offset: int | None) -> list[str]:
+    """Describe the record that nothing shows to be written to its end, if there is one."""
+    if physical_offset is None:
+        return []
+    return [f"the record at physical offset {physical_offset} may still be being written"]

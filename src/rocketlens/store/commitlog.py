@@ -1,12 +1,13 @@
 """The commit log: segment files that together are one long sequence of records."""
 
+import struct
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens.errors import NotAStore, RecordError
 from rocketlens.formats import commitlog_record
-from rocketlens.formats.commitlog_record import Reason, Record
+from rocketlens.formats.commitlog_record import SMALLEST_RECORD, Reason, Record
 from rocketlens.store import fs
 from rocketlens.store.mapped import MappedFiles
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from os import DirEntry
 
 SEGMENT_NAME_DIGITS: Final = 20
+SIZE_WORD: Final = struct.Struct(">i")
 LAST_BASE_OFFSET: Final = 2**62
 """Above it no physical offset is believed: they are signed 64-bit numbers."""
 
@@ -133,6 +135,20 @@ class CommitLog:
             detail = f"{segment.path.name} cannot be read: {error.strerror}"
             raise SegmentLost(Reason.END, detail, segment.base_offset) from error
 
+    def bytes_at(self, physical_offset: int, count: int) -> bytes:
+        """Return up to ``count`` bytes of the segment that holds an offset; none if it has none.
+
+        So it is, too, when the segment cannot be opened.
+        """
+        segment = self.segment_of(physical_offset)
+        if segment is None:
+            return b""
+        place = physical_offset - segment.base_offset
+        try:
+            return bytes(self.map(segment).view[place : place + count])
+        except SegmentLost:
+            return b""
+
     def record_at(self, physical_offset: int, *, check_crc: bool = True) -> Record:
         """Read the record that claims to begin at ``physical_offset``.
 
@@ -153,16 +169,48 @@ class CommitLog:
         except SegmentLost:
             self.refresh()
             raise
-        return commitlog_record.decode(
-            mapped.view,
-            physical_offset - segment.base_offset,
-            physical_offset=physical_offset,
-            check_crc=check_crc,
+        view, place = mapped.view, physical_offset - segment.base_offset
+        last_bytes = _last_bytes(view, place)
+        record = commitlog_record.decode(
+            view, place, physical_offset=physical_offset, check_crc=check_crc
         )
+        if any(last_bytes[2:]) or last_bytes == _last_bytes(view, place):
+            return record
+        # A broker wrote the end of it meanwhile, so perhaps also what was decoded before that.
+        return commitlog_record.decode(
+            view, place, physical_offset=physical_offset, check_crc=check_crc
+        )
+
+    def is_finished(self, record: Record) -> bool:
+        """Say whether the log shows that a record of it was written to its last byte.
+
+        A broker copies a record from front to back, and each after the one before. So the record
+        is finished when its last byte is not zero, or when something follows it. A record whose
+        properties end with a zero byte can be finished though nothing here shows it.
+        """
+        if record.properties:
+            if record.properties[-1]:
+                return True
+        elif not record.topic.endswith("\0"):
+            return True
+        end = record.physical_offset + record.total_size
+        return any(self.bytes_at(end, commitlog_record.SIZE_AND_MAGIC.size))
 
     def close(self) -> None:
         """Unmap all segments."""
         self._mapped.close()
+
+
+def _last_bytes(view: memoryview, place: int) -> bytes:
+    """Return the last 3 bytes of the record at ``place``, none where its size is impossible.
+
+    They are the end of the properties, or of the topic and the length of no properties.
+    """
+    if place + SIZE_WORD.size > len(view):
+        return b""
+    (size,) = SIZE_WORD.unpack_from(view, place)
+    end = place + size
+    return bytes(view[end - 3 : end]) if SMALLEST_RECORD <= size <= len(view) - place else b""
 
 
 def _segment_size(entry: "DirEntry[str]") -> int:

@@ -60,6 +60,24 @@ def next_record(
     return _Resync(log, position, confirm).find(reason)
 
 
+def last_written(log: CommitLog, start: int, stop: int | None = None) -> int | None:
+    """Return the physical offset of the last byte of ``[start, stop)`` that is not zero.
+
+    None if all of them are zero. Only the segment of ``start`` is looked at. Holes of the file cost
+    nothing; written zeros are read, some GiB a second.
+
+    :raises OSError: when the segment cannot be read.
+    """
+    segment = log.segment_of(start)
+    if segment is None:
+        return None
+    view = log.map(segment).view
+    if stop is not None:
+        view = view[: max(stop - segment.base_offset, 0)]
+    found = fs.last_written(segment.path, view, start - segment.base_offset)
+    return None if found is None else segment.base_offset + found
+
+
 class _Resync:
     def __init__(self, log: CommitLog, position: int, confirm: Confirm | None) -> None:
         self._log = log

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 CHUNK_ROWS: Final = 65_536
 _SHORT_BYTES: Final = 4096
 """Log up to this long is read faster without the compiled kernels, though they are loaded."""
+_SCAN_AGAIN_BYTES: Final = 256 * 1024
+"""Log before a growing end that is scanned twice: the scan may have met it while it was written."""
 
 
 class Damage(NamedTuple):
@@ -71,9 +73,15 @@ class Chunk:
 class LogWalk:
     """One walk over ``[start, stop)`` of a log; ``start`` must be a record's.
 
-    A record that begins before ``stop`` is taken whole. After the walk ``position`` is where it
-    came to, ``damage`` what it passed over, and ``torn_at`` the start of a torn tail, if the walk
-    met one. It can be taken by :meth:`records`, by :meth:`chunks`, or by one after the other.
+    A record that begins before ``stop`` is taken whole. After the walk ``position`` is the
+    physical offset where it ended, ``damage`` what it passed over, and ``torn_at`` the start of a
+    torn tail, if the walk met one. It can be taken by :meth:`records`, by :meth:`chunks`, or by
+    one after the other.
+
+    With ``grows`` another process may be writing at the end of the log. It copies a record from
+    front to back, so the newest record can have all its lengths and not yet its last bytes. Such
+    a record is not returned unless ``confirm`` knows it: the walk ends before it, and
+    ``unfinished_at`` is its physical offset.
     """
 
     is_compiled: ClassVar[bool] = False
@@ -86,6 +94,7 @@ class LogWalk:
         stop: int | None = None,
         *,
         confirm: Confirm | None = None,
+        grows: bool = False,
     ) -> None:
         """Prepare the walk; offsets below the log's first are moved up to it."""
         self.log = log
@@ -93,7 +102,9 @@ class LogWalk:
         self.stop = log.max_offset if stop is None else min(stop, log.max_offset)
         self.damage: list[Damage] = []
         self.torn_at: int | None = None
+        self.unfinished_at: int | None = None
         self._confirm = confirm
+        self._grows = grows
 
     def records(self) -> Iterator[Record]:
         """Give the records, bodies not checked. About 100,000 a second."""
@@ -103,6 +114,9 @@ class LogWalk:
             except RecordError as error:
                 self._pass(segment, Reason(error.reason), str(error))
                 continue
+            if self._grows and not self._is_finished(record):
+                self.unfinished_at = self.stop = self.position
+                return
             self.position += record.total_size
             yield record
 
@@ -116,23 +130,51 @@ class LogWalk:
 
         row_count = min(CHUNK_ROWS, (self.stop - self.position) // SMALLEST_RECORD + 1)
         rows = np.empty(row_count, dtype=kernels.RECORD_DTYPE)
+        scanned_to = -1
         while (segment := self._segment()) is not None:
             mapped = self.log.map(segment)
             content = mapped.array()
             start = self.position - segment.base_offset
             stop = min(self.stop - segment.base_offset, segment.size)
-            count, position, reason = kernels.scan_records(
+            count, place, reason = kernels.scan_records(
                 content, segment.base_offset, start, stop, rows
             )
             LogWalk.is_compiled = True
-            self.position = segment.base_offset + position
+            end = segment.base_offset + place
+            is_end = reason in (kernels.ScanReason.END, kernels.ScanReason.BAD)
+            if self._grows and is_end and count and end > scanned_to:
+                # Some of these rows may have been read while they were written: once more.
+                offsets = rows["physical_offset"][:count]
+                count = int(np.searchsorted(offsets, end - _SCAN_AGAIN_BYTES))
+                scanned_to, end = end, int(offsets[count])
+                if not self._is_finished_at(int(offsets[-1])):
+                    self.stop = int(offsets[-1])
+                is_end = False
+            self.position = end
             if count:
                 yield Chunk(content, segment.base_offset, rows[:count])
-            if reason not in (kernels.ScanReason.STOP, kernels.ScanReason.FULL):
+            if is_end or reason == kernels.ScanReason.BLANK:
                 try:
                     self.log.record_at(self.position, check_crc=False)
                 except RecordError as error:
                     self._pass(segment, Reason(error.reason), str(error))
+
+    def _is_finished(self, record: Record) -> bool:
+        """Say whether a record was written to its last byte, as far as can be known."""
+        return self.log.is_finished(record) or (
+            self._confirm is not None and self._confirm(record) is True
+        )
+
+    def _is_finished_at(self, physical_offset: int) -> bool:
+        """Say so of the record at an offset; if not, it is where the log is unfinished."""
+        try:
+            record = self.log.record_at(physical_offset, check_crc=False)
+        except RecordError:
+            return True
+        if self._is_finished(record):
+            return True
+        self.unfinished_at = physical_offset
+        return False
 
     def _segment(self) -> Segment | None:
         """Give the segment of the position, moved over what no file holds; None at the end."""

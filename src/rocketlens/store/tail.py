@@ -14,12 +14,11 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from rocketlens import limits
-from rocketlens.errors import RecordError
-from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Reason, Record
+from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Record
 from rocketlens.store.commitlog import CommitLog, SegmentLost
 from rocketlens.store.entry_runs import EntryRuns
 from rocketlens.store.index import index_hashes
-from rocketlens.store.resync import Confirm
+from rocketlens.store.resync import Confirm, last_written
 from rocketlens.store.scan import Chunk, Damage, LogWalk, interpreted_bytes
 
 if TYPE_CHECKING:
@@ -30,13 +29,19 @@ _COMPILED_AT_ONCE_BYTES: Final = 2 * 1024 * 1024
 _INTERPRETED_AT_ONCE_BYTES: Final = 32 * 1024
 _MOST_IN_DICTIONARY: Final = 4096
 """Hashes kept in a dictionary, once they can be packed: 200 bytes each there, and 8 when packed."""
+_TORN_BYTES: Final = 4096
+"""Bytes of a torn record, and behind it, that are compared to see whether it is one still."""
+
+Pieces = list[tuple[tuple[int, int], bytes]]
+"""Some bytes of the log: physical offset and count, and what was there."""
 
 
 class Tail:
     """Answers key look-ups for given ranges of the log. Not for several threads at once.
 
     ``damage`` and ``torn_at`` tell what the reading met, ``topics`` whose messages it saw, and
-    ``last_timestamp_ms`` the newest store time among them.
+    ``last_timestamp_ms`` the newest store time among them. ``unfinished_at`` is the physical
+    offset of a record that a broker may still be writing: it is not in the answers yet.
     """
 
     is_compiled: ClassVar[bool] = False
@@ -48,7 +53,8 @@ class Tail:
         self._confirm = confirm
         self._closed: list[tuple[int, int]] = []
         self._open_at: int | None = None
-        self._seen_there: bytes | None = None
+        self._is_at_end = False
+        self._torn_pieces: Pieces | None = None
         self._few: defaultdict[int, list[int]] = defaultdict(list)
         self._runs = EntryRuns()
         self._interpreted_left = limits.INTERPRETED_SCAN_BYTES
@@ -57,6 +63,7 @@ class Tail:
         self.ranges: list[tuple[int, int | None]] = []
         self.damage: list[Damage] = []
         self.torn_at: int | None = None
+        self.unfinished_at: int | None = None
         self.last_timestamp_ms = 0
 
     @property
@@ -88,8 +95,8 @@ class Tail:
 
     @property
     def end_offset(self) -> int | None:
-        """Where the log ends, once :meth:`read_new` has come there."""
-        return self._open_at if self._seen_there is not None else None
+        """Where the log ended at the last :meth:`read_new`; None before the first."""
+        return self._open_at if self._is_at_end else None
 
     def cover(self, ranges: Iterable[tuple[int, int | None]]) -> None:
         """Take on ranges; ``None`` ends the one at the log's growing end, of which there is one."""
@@ -104,16 +111,19 @@ class Tail:
         """Read all that was taken on or appended since the last call."""
         while self._closed:
             self._read(LogWalk(self._log, *self._closed.pop(), confirm=self._confirm))
-        if self._open_at is None or not self._has_grown():
-            return
-        while True:
+        while self._open_at is not None and self._has_grown(self._open_at):
             self._log.refresh()
-            walk = LogWalk(self._log, self._open_at, confirm=self._confirm)
+            start, pieces = self._open_at, None
+            if self.torn_at is not None:
+                pieces = self._pieces_behind(start)
+            walk = LogWalk(self._log, start, confirm=self._confirm, grows=True)
             self._read(walk)
             self._open_at, self.torn_at = walk.position, walk.torn_at
-            self._seen_there = self._at_open_end()
-            # What was appended between the walk's last look and this one was not read.
-            if self.torn_at is not None or not self._is_written(self._open_at):
+            self.unfinished_at = walk.unfinished_at
+            # Taken before the walk, so that what a broker wrote during it is a difference.
+            self._torn_pieces = pieces if walk.torn_at == start else None
+            self._is_at_end = True
+            if walk.unfinished_at is not None:
                 return
 
     def read(self, start: int, stop: int) -> int:
@@ -163,37 +173,40 @@ class Tail:
                     found.update(offsets[np.isin(key_hashes, wanted)].tolist())
         return found
 
-    def _has_grown(self) -> bool:
-        """Say whether something was appended at the open end, or a record there became whole."""
-        if self._at_open_end() != self._seen_there:
+    def _has_grown(self, open_at: int) -> bool:
+        """Say whether the log may go on where it ended, or be read farther than it was.
+
+        Bytes that were no record are compared with what they were at the walk's end; zeros are
+        zeros, whenever they were seen. So nothing that came after the walk is missed.
+        """
+        if not self._is_at_end or self.unfinished_at is not None:
             return True
-        if self.torn_at is None:
-            return False
-        try:
-            self._log.record_at(self.torn_at, check_crc=False)
-        except RecordError:
-            return False
-        return True
-
-    def _is_written(self, physical_offset: int) -> bool:
-        """Say whether the log goes on at an offset, with a record or by filling a segment up."""
-        try:
-            self._log.record_at(physical_offset, check_crc=False)
-        except RecordError as error:
-            return error.reason == Reason.BLANK
-        return True
-
-    def _at_open_end(self) -> bytes:
-        """Give the bytes that change when something is appended at the open end."""
-        segment = self._log.segment_of(self._open_at or 0)
-        if segment is None:
+        if self.torn_at is not None:
+            pieces = self._torn_pieces
+            return pieces is None or any(self._log.bytes_at(*one) != was for one, was in pieces)
+        if self._log.segment_of(open_at) is None:
             self._log.refresh()
-            return str(self._log.max_offset).encode()
-        place = (self._open_at or 0) - segment.base_offset
+            return open_at < self._log.max_offset
+        return any(self._log.bytes_at(open_at, SIZE_AND_MAGIC.size))
+
+    def _pieces_behind(self, torn_at: int) -> Pieces:
+        """Return the bytes that change when a torn record goes on, or another follows it.
+
+        They are its first ones, those around the last byte that was written, and the first ones
+        of each later segment.
+        """
         try:
-            return bytes(self._log.map(segment).view[place : place + SIZE_AND_MAGIC.size])
-        except SegmentLost as error:
-            return str(error).encode()
+            last = last_written(self._log, torn_at, torn_at + limits.UNWRITTEN_SEARCH_BYTES)
+        except (OSError, SegmentLost):
+            last = None
+        end = torn_at if last is None else last + 1
+        places = [(torn_at, _TORN_BYTES), (end, _TORN_BYTES), (max(end - 8, torn_at), 8)]
+        places += [
+            (segment.base_offset, SIZE_AND_MAGIC.size)
+            for segment in self._log.segments
+            if segment.base_offset > torn_at
+        ]
+        return [(place, self._log.bytes_at(*place)) for place in places]
 
     def _read(self, walk: LogWalk) -> None:
         limit = self._interpreted_left
