@@ -6,7 +6,6 @@ breaks that order, so time never cuts a scan short.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rocketlens.errors import BodyError, RecordError
 from rocketlens.formats.commitlog_record import Record, message_of
@@ -14,10 +13,6 @@ from rocketlens.model.message import MessageExt
 from rocketlens.query.source import StoreSource, unfinished
 from rocketlens.query.verify import Wanted
 from rocketlens.store.scan import Chunk, LogWalk, interpreted_bytes
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +47,6 @@ class Scan:
         first = source.log.min_offset if start is None else start
         self._walk = LogWalk(source.log, first, stop, confirm=source.knows, grows=True)
         self._errors: list[str] = []
-        self._topics: dict[int, str] = {}
         self.last_timestamp_ms = 0
 
     @property
@@ -106,7 +100,7 @@ class Scan:
         if self._wanted.begin > 0:
             mask &= times >= self._wanted.begin
         if self._wanted.topic is not None or self._wanted.topics is not None:
-            mask &= self._has_topic(chunk)
+            mask &= chunk.topics().are(self._wanted.takes_topic)
         if self._place is not None:
             mask &= rows["queue_id"] == self._place.queue_id
             mask &= rows["queue_offset"] == self._place.queue_offset
@@ -115,10 +109,3 @@ class Scan:
                 self._log.record_at(physical_offset, check_crc=False)
             ):
                 yield physical_offset
-
-    def _has_topic(self, chunk: Chunk) -> "npt.NDArray[np.bool_]":
-        import numpy as np
-
-        chunk.learn_topics(self._topics)
-        wanted = [h for h, topic in self._topics.items() if self._wanted.takes_topic(topic)]
-        return np.isin(chunk.rows["topic_hash"], np.array(wanted, dtype=np.uint64))

@@ -114,15 +114,15 @@ class Topics:
         """Read the log for its topics, up to where the memory covers it. 1 s a GiB."""
         source = self._source
         tail_start = self._tail_start()
-        names: dict[int, str] = {}
+        names: set[str] = set()
         first = source.log.min_offset if self._read_to is None else self._read_to
         walk = LogWalk(source.log, first, tail_start, confirm=source.knows)
         if walk.stop - walk.position <= _INTERPRETED_BYTES:
-            names = {hash(record.topic): record.topic for record in walk.records()}
+            names = {record.topic for record in walk.records()}
         else:
             for chunk in walk.chunks():
-                chunk.learn_topics(names)
-        self._named = (self._named or set()) | set(names.values())
+                names.update(chunk.topics().names)
+        self._named = (self._named or set()) | names
         self._read_to = tail_start
 
     def coverage(self) -> Coverage:

@@ -325,11 +325,9 @@ class Recovery:
             )
             if walk.position > switch_at:
                 break
-        topics: dict[int, str] = {}
         for chunk in walk.chunks():
-            chunk.learn_topics(topics)
             text_from = check_from if self._has_lost_power else self._log.max_offset
-            yield from _rows_of(chunk, topics, check_from, text_from)
+            yield from _rows_of(chunk, check_from, text_from)
 
     def _put(self, row: Row) -> None:
         """Write the queue entry of a record, unless it has none or it is there."""
@@ -466,18 +464,16 @@ def _row_of(record: Record, *, is_checked: bool, has_text_checked: bool) -> Row:
     )
 
 
-def _rows_of(
-    chunk: Chunk, topics: dict[int, str], check_from: int, text_from: int
-) -> Iterator[Row]:
+def _rows_of(chunk: Chunk, check_from: int, text_from: int) -> Iterator[Row]:
     from rocketlens.formats import kernels
 
-    rows = chunk.rows
+    rows, topics = chunk.rows, chunk.topics()
+    number_of_row = topics.number_of_row.tolist()
     columns = [
         rows[name].tolist()
         for name in (
             "physical_offset",
             "store_size",
-            "topic_hash",
             "queue_id",
             "queue_offset",
             "sys_flag",
@@ -496,11 +492,11 @@ def _rows_of(
             stop = start + int(row["properties_length"])
             sound[place] = sound[place] and _makes_sense(bytes(chunk.content[start:stop]))
     for place, values in enumerate(zip(*columns, strict=True)):
-        offset, size, topic_hash, queue_id, queue_offset, flags, tags, level, stored_ms = values
+        offset, size, queue_id, queue_offset, flags, tags, level, stored_ms = values
         yield Row(
             offset,
             size,
-            topics[topic_hash],
+            topics.names[number_of_row[place]],
             queue_id,
             queue_offset,
             flags,

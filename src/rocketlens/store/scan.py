@@ -7,7 +7,7 @@ the next place where a record identifies itself.
 Which place can be believed is decided in :mod:`rocketlens.store.resync`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
@@ -57,17 +57,34 @@ class Chunk:
     base_offset: int
     rows: "npt.NDArray[np.void]"
 
-    def learn_topics(self, names: dict[int, str]) -> None:
-        """Add to ``names`` the topic of every ``topic_hash`` of the rows that is not in it yet."""
+    def topics(self) -> "RowTopics":
+        """Return the topics of the rows, compared byte by byte: a hash has twins."""
+        from rocketlens.formats import kernels
+
+        groups = kernels.group_rows(self.content, self.base_offset, self.rows, by_queue=False)
+        names: list[str] = []
+        for row in self.rows[groups.first_rows]:
+            start = int(row["physical_offset"]) - self.base_offset + int(row["topic_start"])
+            stop = start + int(row["topic_length"])
+            names.append(decode_utf8(bytes(self.content[start:stop])))
+        return RowTopics(names, groups.group_of_row)
+
+
+class RowTopics(NamedTuple):
+    """The topics of some rows: ``names[number_of_row[n]]`` is that of row ``n``.
+
+    A name can be there twice: bytes that are no UTF-8 can decode to one text in several ways.
+    """
+
+    names: list[str]
+    number_of_row: "npt.NDArray[np.int32]"
+
+    def are(self, is_wanted: Callable[[str], bool]) -> "npt.NDArray[np.bool_]":
+        """Return for each row whether its topic is wanted."""
         import numpy as np
 
-        topic_hashes, places = np.unique(self.rows["topic_hash"], return_index=True)
-        for topic_hash, place in zip(topic_hashes.tolist(), places.tolist(), strict=True):
-            if topic_hash not in names:
-                row = self.rows[place]
-                start = int(row["physical_offset"]) - self.base_offset + int(row["topic_start"])
-                stop = start + int(row["topic_length"])
-                names[topic_hash] = decode_utf8(bytes(self.content[start:stop]))
+        wanted = [number for number, name in enumerate(self.names) if is_wanted(name)]
+        return np.isin(self.number_of_row, wanted)
 
 
 class LogWalk:

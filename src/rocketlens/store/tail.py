@@ -59,7 +59,7 @@ class Tail:
         self._runs = EntryRuns()
         self._interpreted_left = limits.INTERPRETED_SCAN_BYTES
         self._read_again: list[tuple[int, int]] = []
-        self._topics: dict[int, str] = {}
+        self._topics: set[str] = set()
         self.ranges: list[tuple[int, int | None]] = []
         self.damage: list[Damage] = []
         self.torn_at: int | None = None
@@ -91,7 +91,7 @@ class Tail:
     @property
     def topics(self) -> Collection[str]:
         """The topics of the records read so far."""
-        return set(self._topics.values())
+        return self._topics
 
     @property
     def end_offset(self) -> int | None:
@@ -228,13 +228,13 @@ class Tail:
     def _add_record(self, record: Record) -> None:
         for key_hash in index_hashes(record):
             self._few[key_hash].append(record.physical_offset)
-        self._topics.setdefault(hash(record.topic), record.topic)
+        self._topics.add(record.topic)
         self.last_timestamp_ms = max(self.last_timestamp_ms, record.store_timestamp_ms)
 
     def _add_chunk(self, chunk: Chunk, walk: LogWalk) -> None:
         rows = chunk.rows
         self.last_timestamp_ms = max(self.last_timestamp_ms, int(rows["store_timestamp_ms"].max()))
-        chunk.learn_topics(self._topics)
+        self._topics.update(chunk.topics().names)
         if self._runs.count > limits.TAIL_ENTRIES:
             self._read_again.append((int(rows[0]["physical_offset"]), walk.position))
         else:

@@ -1,0 +1,77 @@
+"""Two topics that the compiled scan's 64-bit hash cannot tell apart. Anyone may make them."""
+
+import shutil
+
+import pytest
+
+import rocketlens
+from rocketlens.store import scan, tail
+from rocketlens.store.commitlog import CommitLog
+from rocketlens.store.scan import LogWalk
+from tests.crash.made_stores import Sent, make_store
+from tests.unit.store import written_stores
+
+VICTIM = "order-paid-topic"
+TWIN = "-NOxL7-LAfpI-mTe"
+
+
+@pytest.fixture(autouse=True)
+def compiled(monkeypatch):
+    """Read all but the first record with the compiled scan."""
+    tail.load_kernels()
+    monkeypatch.setattr(scan, "_SHORT_BYTES", 0)
+    monkeypatch.setattr(LogWalk, "is_compiled", True)
+
+
+@pytest.fixture
+def made(tmp_path):
+    topics = ["First", TWIN, *[VICTIM] * 6, TWIN]
+    sent = [Sent(topic=topic, keys=f"k{n}") for n, topic in enumerate(topics)]
+    return make_store(tmp_path / "store", sent, index=None, with_queues=False)
+
+
+def test_the_topics_here_are_twins(made):
+    log = CommitLog(made.path / "commitlog")
+    (chunk,) = LogWalk(log, 0).chunks()
+    hashes = chunk.rows["topic_hash"].tolist()
+    assert len(set(hashes[1:])) == 1
+    assert hashes[0] != hashes[1]
+
+
+def test_topics_of_rows_are_told_apart_by_their_bytes(made):
+    log = CommitLog(made.path / "commitlog")
+    (chunk,) = LogWalk(log, 0).chunks()
+    topics = chunk.topics()
+    names = [topics.names[number] for number in topics.number_of_row]
+    assert names == [record.topic for record in made.records]
+    assert topics.are(TWIN).tolist() == [name == TWIN for name in names]
+    assert not topics.are("Absent").any()
+
+
+@pytest.mark.parametrize("topic", [VICTIM, TWIN])
+def test_a_scan_finds_each_message_of_a_topic_and_none_of_its_twin(made, topic):
+    expected = [r.physical_offset for r in made.records if r.topic == topic]
+    with rocketlens.open_store(made.path) as store:
+        assert [m.physical_offset for m in store.scan(topic)] == expected
+        found = store.find(topic=topic)
+        assert ([m.physical_offset for m in found], found.complete) == (expected, True)
+
+
+def test_a_key_is_found_in_either_topic_when_none_is_named(made, monkeypatch):
+    monkeypatch.setattr(tail.Tail, "is_compiled", True)
+    with rocketlens.open_store(made.path) as store:
+        for n in range(1, len(made.records)):
+            assert len(store.find(f"k{n}")) == 1
+
+
+def test_recovery_gives_each_topic_its_own_queue_entries(tmp_path):
+    store = written_stores.open_small(tmp_path / "store")
+    for n, topic in enumerate(["First", TWIN, *[VICTIM] * 20, TWIN]):
+        written_stores.send(store, n, topic=topic)
+    store.close()
+    for name in ("rocketlens", "consumequeue", "index", "checkpoint"):
+        path = tmp_path / "store" / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    store = written_stores.open_small(tmp_path / "store")
+    assert [store.max_queue_offset(topic, 0) for topic in ("First", TWIN, VICTIM)] == [1, 2, 20]
+    store.close()
