@@ -10,7 +10,7 @@ from rocketlens.model.java import index_hash
 from rocketlens.model.message import MessageExt
 from rocketlens.query.source import StoreSource
 from rocketlens.query.verify import Wanted
-from rocketlens.store.index_files import Hit, Rejected
+from rocketlens.store.index_files import Hit, Rejected, newest_first
 
 _Evidence = Hit | None
 """The index entry that led to an offset; None when the memory did."""
@@ -74,7 +74,7 @@ class _Search:
 
         :raises Rejected: when an index file turns out to be damaged.
         """
-        messages = self._messages(self._candidates(hashes))
+        messages = self._messages(hashes)
         if not messages:
             self._source.index.count_slots()
         coverage = self._source.key_coverage()
@@ -90,19 +90,15 @@ class _Search:
             index_last_update_timestamp_ms=max((c.indexed_to_ms or 0 for c in coverage), default=0),
         )
 
-    def _candidates(self, hashes: Collection[int]) -> dict[int, _Evidence]:
-        """Give the physical offset of each entry with one of the hashes, and where it stands."""
-        found: dict[int, _Evidence] = dict.fromkeys(self._source.tail.find(hashes))
-        found.update((hit.physical_offset, hit) for hit in self._source.index.find(hashes))
-        return found
-
-    def _messages(self, candidates: dict[int, _Evidence]) -> list[MessageExt]:
+    def _messages(self, hashes: Collection[int]) -> list[MessageExt]:
+        """Return the wanted messages, newest first, with no look at what is older."""
+        source = self._source
         messages: list[MessageExt] = []
         body_bytes = 0
-        for offset in sorted(candidates, reverse=True):
-            if offset < self._source.log.min_offset:
-                continue
-            message = self._read(offset, candidates[offset])
+        for offset, evidence in newest_first(source.index.find(hashes), source.tail.find(hashes)):
+            if offset < source.log.min_offset:
+                break
+            message = self._read(offset, evidence)
             if message is None:
                 continue
             body_bytes += len(message.body)

@@ -7,13 +7,16 @@ bits    what          notes
 31..0   place         physical offset less the begin of the run's window of 4 GiB
 ======  ============  =========================================================================
 
-So a run is one array of numbers, sorted as they are; a look-up is two binary searches in each run.
+So a run is one array of numbers, sorted as they are; a look-up is two binary searches in each run,
+and its entries are unpacked one by one, newest first, so that whoever wants the newest few of a
+million pays for a few.
 New entries make a run of their own. Runs of one window are merged while the older is less than
 twice as long as the newer, up to a length: a merge is a matter of 10 ms, and a look-up in 24
 million entries of some 15 runs.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from heapq import merge
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -28,6 +31,10 @@ LONGEST_RUN: Final = 1 << 21
 _SORT_AFTER_LOOK_UPS: Final = 4
 """Entries are sorted once so many look-ups came: a single one is cheaper unsorted."""
 
+_FIRST_UNPACKED: Final = 64
+_MOST_UNPACKED: Final = 8192
+"""Entries of a hash that are unpacked at once: few at first, more the more were taken."""
+
 
 class _Run(NamedTuple):
     """Packed entries of one window of the log."""
@@ -36,17 +43,28 @@ class _Run(NamedTuple):
     packed: "npt.NDArray[np.uint64]"
     is_sorted: bool = False
 
-    def find(self, bounds: "npt.NDArray[np.uint64]") -> Iterator[int]:
-        """Give the physical offsets of the entries from ``bounds[2 * i]`` to below the next."""
+    def find(self, bounds: "npt.NDArray[np.uint64]") -> Iterator[Iterator[int]]:
+        """Yield the physical offsets of each hash that the run has, as descending iterators.
+
+        A hash has the entries from ``bounds[2 * i]`` to below ``bounds[2 * i + 1]``.
+        """
         packed = self.packed
         if not self.is_sorted:
             packed = self._candidates(bounds)
         cuts = packed.searchsorted(bounds).tolist()
         for begin, end in zip(cuts[::2], cuts[1::2], strict=True):
             if begin < end:
-                base = self.window << WINDOW_BITS
-                for entry in packed[begin:end].tolist():
-                    yield base + (entry & _PLACE_MASK)
+                yield self._descending(packed[begin:end])
+
+    def _descending(self, packed: "npt.NDArray[np.uint64]") -> Iterator[int]:
+        """Yield the physical offsets of the entries of one hash from the last to the first."""
+        base = self.window << WINDOW_BITS
+        end, count = len(packed), _FIRST_UNPACKED
+        while end > 0:
+            start = max(end - count, 0)
+            for entry in packed[start:end][::-1].tolist():
+                yield base + (entry & _PLACE_MASK)
+            end, count = start, min(2 * count, _MOST_UNPACKED)
 
     def _candidates(self, bounds: "npt.NDArray[np.uint64]") -> "npt.NDArray[np.uint64]":
         """Give the entries that have one of the hashes of ``bounds``, sorted."""
@@ -84,7 +102,11 @@ class EntryRuns:
         self.count += len(offsets)
 
     def find(self, hashes: Collection[int]) -> Iterator[int]:
-        """Give the offsets of all entries with one of the hashes, in no order."""
+        """Return the physical offsets of the entries with one of the hashes, newest first.
+
+        A record with two of the hashes comes twice. The first offset costs two binary searches in
+        each run, and each further one O(log runs), so take no more than are wanted.
+        """
         import numpy as np
 
         self._look_ups += 1
@@ -92,8 +114,7 @@ class EntryRuns:
             self.tidy()
         steps = [(key_hash + end) << WINDOW_BITS for key_hash in sorted(hashes) for end in (0, 1)]
         bounds = np.array(steps, dtype=np.uint64)
-        for run in self._runs:
-            yield from run.find(bounds)
+        return merge_descending([offsets for run in self._runs for offsets in run.find(bounds)])
 
     def tidy(self) -> None:
         """Sort what is not, and merge short runs."""
@@ -126,6 +147,11 @@ class EntryRuns:
                 kept[place] = run._replace(packed=packed)
         self._runs = [run for run in kept if len(run.packed)]
         self.count = sum(len(run.packed) for run in self._runs)
+
+
+def merge_descending(parts: Sequence[Iterator[int]]) -> Iterator[int]:
+    """Merge descending iterators to one, without reading ahead in them."""
+    return parts[0] if len(parts) == 1 else merge(*parts, reverse=True)
 
 
 def _are_to_merge(older: _Run, newer: _Run) -> bool:

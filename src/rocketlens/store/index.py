@@ -155,9 +155,10 @@ class IndexFile:
             above, number, offset_above = number, entry.previous_entry, entry.physical_offset
 
     def find(self, key_hash: int, log: CommitLog) -> Iterator[tuple[int, int]]:
-        """Give number and physical offset of each entry with a hash, newest first.
+        """Yield number and physical offset of each entry with a hash, newest first.
 
-        Entries beside them that may have been damaged are compared with the log.
+        Entries beside them that may have been damaged are compared with the log. Walks no farther
+        than it is iterated.
 
         :raises IndexFileError: when the file turns out to be damaged.
         """
@@ -196,9 +197,10 @@ class IndexFile:
         """Make sure that an entry's offset lies between those beside it: they ascend."""
         if number > self.last_entry:
             return
-        above = self.entry(number + 1) if number < self.last_entry else None
-        limit = self.header.end_offset if above is None else above.physical_offset
-        below = self.entry(number - 1).physical_offset if number > 1 else 0
+        limit = self.header.end_offset
+        if number < self.last_entry:
+            limit = min(limit, self.entry(number + 1).physical_offset)
+        below = self.entry(number - 1).physical_offset if number > 1 else self.header.begin_offset
         if not below <= entry.physical_offset <= limit:
             message = f"{self.path.name}: entry {number} is out of the log's order"
             raise IndexFileError(message)

@@ -2,6 +2,8 @@
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from heapq import merge
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -11,6 +13,7 @@ from rocketlens.formats.commitlog_record import Record
 from rocketlens.formats.index_file import Geometry
 from rocketlens.store import fs
 from rocketlens.store.commitlog import CommitLog
+from rocketlens.store.entry_runs import merge_descending
 from rocketlens.store.index import IndexFile, index_hashes
 from rocketlens.store.index_check import Extent, check_samples, check_whole, entry_columns
 from rocketlens.store.scan import LogWalk
@@ -24,7 +27,9 @@ _JOIN_FILES: Final = 8
 _JOIN_WALKS: Final = 50_000
 """Or at once, when a look-up alone would walk so many chains: a key in many topics."""
 _JOIN_ENTRIES: Final = 4_000_000
-"""Entries of the joined table, at most: 16 bytes each."""
+"""Entries of the joined table, at most: 8 bytes each."""
+_PLACE_BITS: Final = 32
+_PLACE_MASK: Final = (1 << _PLACE_BITS) - 1
 _SAMPLED_PLACES: Final = 1024
 """Places at which files are checked that are too large to be checked whole, all together."""
 
@@ -44,6 +49,22 @@ class Hit(NamedTuple):
     physical_offset: int
     file: IndexFile
     number: int
+
+
+def newest_first(hits: Iterator[Hit], offsets: Iterator[int]) -> Iterator[tuple[int, Hit | None]]:
+    """Merge what index files and memory found: each physical offset once, newest first.
+
+    Both must descend. With each offset comes the entry that led to it, None when only the memory
+    did. Neither is read farther than the result is iterated.
+    """
+    before = -1
+    by_index: Iterator[tuple[int, Hit | None]] = ((hit.physical_offset, hit) for hit in hits)
+    by_memory: Iterator[tuple[int, Hit | None]] = ((offset, None) for offset in offsets)
+    found = merge(by_index, by_memory, key=itemgetter(0), reverse=True)
+    for offset, hit in found:
+        if offset != before:
+            yield offset, hit
+        before = offset
 
 
 class Rejected(Exception):
@@ -93,7 +114,10 @@ class IndexFiles:
         return self._sound
 
     def find(self, hashes: Collection[int]) -> Iterator[Hit]:
-        """Give the entries that have one of the hashes, in no order.
+        """Yield the entries that have one of the hashes, newest first.
+
+        A record with two of the hashes comes twice. Files and chains are looked into no farther
+        than it is iterated.
 
         :raises Rejected: when a file turns out to be damaged.
         """
@@ -111,11 +135,13 @@ class IndexFiles:
         if self._joined is not None:
             yield from self._joined.find(hashes, self._log)
             return
-        for file in self._sound:
+        for file in reversed(self._sound):
+            walks = [file.find(key_hash, self._log) for key_hash in hashes]
+            # Numbers ascend with offsets, and one walk needs no merging.
+            found = walks[0] if len(walks) == 1 else merge(*walks, reverse=True)
             try:
-                for key_hash in hashes:
-                    for number, physical_offset in file.find(key_hash, self._log):
-                        yield Hit(physical_offset, file, number)
+                for number, physical_offset in found:
+                    yield Hit(physical_offset, file, number)
             except IndexFileError as error:
                 raise Rejected(file, error) from error
 
@@ -268,8 +294,10 @@ class _Joined:
         columns = [entry_columns(file)[1:] for file in files]
         hashes = np.concatenate([column["key_hash"].astype(np.int32) for column in columns])
         self._starts = np.cumsum([0, *map(len, columns)])
-        self._order = np.argsort(hashes).astype(np.int32)
-        self._hashes = hashes[self._order]
+        # Each number is a hash and a place among all entries, so sorting sorts by both.
+        self._packed = hashes.astype(np.uint64) << np.uint64(_PLACE_BITS)
+        self._packed |= np.arange(len(hashes), dtype=np.uint64)
+        self._packed.sort()
         # A damaged hash can only be on its right chain if the changed bits keep its slot.
         slot_counts = {file.geometry.slot_count for file in files if file.geometry}
         self._masks = [
@@ -277,24 +305,34 @@ class _Joined:
         ]
 
     def find(self, hashes: Collection[int], log: CommitLog) -> Iterator[Hit]:
-        for key_hash, (file, number) in self._places(list(hashes)):
-            del key_hash
-            yield Hit(file.entry(number).physical_offset, file, number)
-        near = [key_hash ^ mask for key_hash in hashes for mask in self._masks]
-        for key_hash, (file, number) in self._places(near):
-            try:
-                if key_hash not in hashes:
+        for key_hash in hashes:
+            for place in self._places([key_hash ^ mask for mask in self._masks]):
+                file, number = self._entry(place)
+                try:
                     file.check_entry(log, number)
-            except IndexFileError as error:
-                raise Rejected(file, error) from error
+                except IndexFileError as error:
+                    raise Rejected(file, error) from error
+        for place in self._places(hashes):
+            file, number = self._entry(place)
+            yield Hit(file.entry(number).physical_offset, file, number)
 
-    def _places(self, wanted: list[int]) -> Iterator[tuple[int, tuple[IndexFile, int]]]:
+    def _entry(self, place: int) -> tuple[IndexFile, int]:
         import numpy as np
 
-        keys = np.array(wanted, dtype=np.int32)
-        firsts = np.searchsorted(self._hashes, keys, "left").tolist()
-        lasts = np.searchsorted(self._hashes, keys, "right").tolist()
-        for key_hash, first, last in zip(wanted, firsts, lasts, strict=True):
-            for place in self._order[first:last].tolist():
-                which = int(np.searchsorted(self._starts, place, "right")) - 1
-                yield key_hash, (self._files[which], place - int(self._starts[which]) + 1)
+        which = int(np.searchsorted(self._starts, place, "right")) - 1
+        return self._files[which], place - int(self._starts[which]) + 1
+
+    def _places(self, wanted: Collection[int]) -> Iterator[int]:
+        """Return the places of the entries with one of the hashes, newest first."""
+        import numpy as np
+
+        steps = [(key_hash + end) << _PLACE_BITS for key_hash in wanted for end in (0, 1)]
+        cuts = self._packed.searchsorted(np.array(steps, dtype=np.uint64)).tolist()
+        spans = [
+            (first, last) for first, last in zip(cuts[::2], cuts[1::2], strict=True) if first < last
+        ]
+        return merge_descending([self._descending(*span) for span in spans])
+
+    def _descending(self, first: int, last: int) -> Iterator[int]:
+        for at in range(last - 1, first - 1, -1):
+            yield int(self._packed[at]) & _PLACE_MASK

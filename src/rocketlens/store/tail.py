@@ -10,13 +10,13 @@ than to read some hundreds; once they are loaded, they read all but a handful.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from rocketlens import limits
 from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Record
 from rocketlens.store.commitlog import CommitLog, SegmentLost
-from rocketlens.store.entry_runs import EntryRuns
+from rocketlens.store.entry_runs import EntryRuns, merge_descending
 from rocketlens.store.index import index_hashes
 from rocketlens.store.resync import Confirm, last_written
 from rocketlens.store.scan import Chunk, Damage, LogWalk, interpreted_bytes
@@ -155,23 +155,31 @@ class Tail:
         """Bring what is kept in order, so that no look-up has to."""
         self._runs.tidy()
 
-    def find(self, hashes: Collection[int]) -> set[int]:
-        """Give the physical offsets of the entries with one of these hashes, in no order.
+    def find(self, hashes: Collection[int]) -> Iterator[int]:
+        """Return the physical offsets of the entries with one of these hashes, newest first.
 
-        They are candidates: other keys share a hash.
+        They are candidates: other keys share a hash. One record can come more than once. Take them
+        before anything else is read into the memory.
         """
-        found = {offset for key_hash in hashes for offset in self._few.get(key_hash, ())}
+        few = {offset for key_hash in hashes for offset in self._few.get(key_hash, ())}
+        parts = [iter(sorted(few, reverse=True))]
         if self._runs.count:
-            found.update(self._runs.find(hashes))
+            parts.append(self._runs.find(hashes))
         if self._read_again:
-            import numpy as np
+            parts.append(self._find_again(hashes))
+        return merge_descending(parts)
 
-            wanted = np.array(sorted(hashes), dtype=np.int32)
-            for start, stop in self._read_again:
-                for chunk in LogWalk(self._log, start, stop, confirm=self._confirm).chunks():
-                    key_hashes, offsets = _entries(chunk)
-                    found.update(offsets[np.isin(key_hashes, wanted)].tolist())
-        return found
+    def _find_again(self, hashes: Collection[int]) -> Iterator[int]:
+        """Do :meth:`find` for log whose entries are not kept, by reading it, newest part first."""
+        import numpy as np
+
+        wanted = np.array(sorted(hashes), dtype=np.int32)
+        for start, stop in sorted(self._read_again, reverse=True):
+            found: set[int] = set()
+            for chunk in LogWalk(self._log, start, stop, confirm=self._confirm).chunks():
+                key_hashes, offsets = _entries(chunk)
+                found.update(offsets[np.isin(key_hashes, wanted)].tolist())
+            yield from sorted(found, reverse=True)
 
     def _has_grown(self, open_at: int) -> bool:
         """Say whether the log may go on where it ended, or be read farther than it was.

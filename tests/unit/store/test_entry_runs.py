@@ -27,7 +27,9 @@ def filled(parts):
 
 
 def found(runs, *hashes):
-    return sorted(runs.find(hashes))
+    offsets = list(runs.find(hashes))
+    assert offsets == sorted(offsets, reverse=True), "newest first"
+    return offsets[::-1]
 
 
 @given(PARTS, st.lists(HASHES, max_size=5, unique=True), st.integers(0, 9), st.booleans())

@@ -258,9 +258,10 @@ def test_the_memory_sorts_what_is_asked_often_and_finds_the_same(tmp_path, monke
     memory.cover([(0, None)])
     memory.read_new()
     hashes = {h for record in made.records[50:60] for h in made_stores.hashes_of(record)}
-    first = memory.find(hashes)
-    assert {r.physical_offset for r in made.records[50:60]} <= first
-    assert all(memory.find(hashes) == first for _ in range(8))
+    first = list(memory.find(hashes))
+    assert {r.physical_offset for r in made.records[50:60]} <= set(first)
+    assert first == sorted(first, reverse=True)
+    assert all(list(memory.find(hashes)) == first for _ in range(8))
     assert memory.end_offset == made.records[-1].physical_offset + made.records[-1].total_size
     assert set(memory.topics) == {"Topic0", "Topic1", "Topic2"}
     log.close()
