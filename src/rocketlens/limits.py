@@ -36,7 +36,10 @@ DEFAULT_QUERY_MESSAGES: Final = 64
 """Messages returned by ``query_message`` unless asked otherwise. RocketMQ: at most 64."""
 
 ANSWER_BYTES: Final = 1024 * 1024 * 1024
-"""Bodies held by one answer, in bytes; the newest messages are kept and the answer says so."""
+"""Messages held by one answer, in bytes; the newest ones are kept and the answer says so."""
+
+MESSAGE_OVERHEAD_BYTES: Final = 1_600
+"""What a message takes in memory beside its body: 1,663 bytes with one of 20 bytes and a key."""
 
 INDEX_CHECK_ENTRIES: Final = 400_000
 """Index files of at most so many entries together are checked whole before they are used.
@@ -48,7 +51,9 @@ along each path that a look-up walks. RocketMQ checks nothing.
 TOPIC_SCAN_BYTES: Final = 4 * 1024 * 1024 * 1024
 """Log of at most so many bytes is read for deleted topics before a key is said to be in no topic.
 
-That takes a second a GiB. Of a larger log, some places are.
+That takes a second a GiB. Of a larger log some places are read, and the answer is incomplete unless
+the caller allows more: the command line does, and says so, a library does not wait for minutes
+unasked. RocketMQ finds nothing without a topic.
 """
 
 DAMAGE_REPORTS: Final = 1_000

@@ -49,7 +49,7 @@ def test_every_error_says_its_code_and_whether_to_try_again(name):
 def test_not_found_and_could_not_look_are_never_taken_for_each_other():
     assert not issubclass(errors.MessageNotFound, errors.AnswerIncomplete)
     assert not issubclass(errors.AnswerIncomplete, errors.MessageNotFound)
-    answer = Answer("q", (), complete=False)
+    answer = Answer("q", (), ())
     assert errors.AnswerIncomplete("text", answer).answer is answer
 
 

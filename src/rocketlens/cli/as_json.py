@@ -46,6 +46,9 @@ def coverage_fields(coverage: Coverage) -> dict[str, Any]:
         "state": coverage.state,
         "indexed_to_ms": coverage.indexed_to_ms,
         "error": coverage.error,
+        "begin_offset": coverage.begin_offset,
+        "end_offset": coverage.end_offset,
+        "log_end_offset": coverage.log_end_offset,
     }
 
 

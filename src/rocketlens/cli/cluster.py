@@ -111,8 +111,7 @@ class Gathered:
         return Answer(
             self.query,
             tuple(self._in_order()),
-            complete=not any(each.state is SourceState.FAILED for each in coverage),
-            coverage=coverage,
+            coverage,
             truncated=self.truncated,
             index_last_update_timestamp_ms=self.indexed_to_ms,
         )
@@ -316,7 +315,7 @@ class ClusterFinder(ClusterClient):
 
 
 def _no_topic(error: TopicNotFound) -> Coverage:
-    return Coverage("name server", SourceKind.TOPICS, SourceState.SEARCHED, None, str(error))
+    return Coverage("name server", SourceKind.BROKER, SourceState.SEARCHED, None, str(error))
 
 
 def _drop_oldest(found: Verified, gathered: Gathered) -> None:

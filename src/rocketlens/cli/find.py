@@ -8,7 +8,7 @@ from rocketlens.cli.output import say, store_of
 from rocketlens.cli.source import choose_source, find_in
 from rocketlens.cli.times import parse_time, range_text
 from rocketlens.errors import BadInput
-from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+from rocketlens.model.answer import Answer
 from rocketlens.query.offline import Store, open_store
 
 _FOUND, _NOT_FOUND, _INCOMPLETE = 0, 1, 3
@@ -45,11 +45,11 @@ def _say_range(begin: int | None, end: int | None) -> None:
         say(f"only messages {range_text(begin, end)}")
 
 
-def exit_code(answer: Answer) -> int:
-    """Give 3 for an incomplete answer, else 0 when there is something in it and 1 when not."""
+def exit_code(answer: Answer, count: int | None = None) -> int:
+    """Return 3 for an incomplete answer, else 0 if it has messages (or ``count``) and 1 if not."""
     if not answer.complete:
         return _INCOMPLETE
-    return _FOUND if answer.messages else _NOT_FOUND
+    return _FOUND if (len(answer) if count is None else count) else _NOT_FOUND
 
 
 def _print(answer: Answer, output: str) -> None:
@@ -86,14 +86,6 @@ def _stream(store: Store, topic: list[str] | None, begin: int | None, end: int |
         print(json_line(message_fields(message)))
         count += 1
     sys.stdout.flush()
-    newest_ms = scan.last_timestamp_ms or None
-    searched = Coverage("commitlog", SourceKind.COMMIT_LOG, SourceState.SEARCHED, newest_ms)
-    failed = [
-        Coverage("commitlog", SourceKind.COMMIT_LOG, SourceState.FAILED, None, error)
-        for error in scan.failures
-    ]
-    complete = not failed
-    print_notes(Answer("", (), complete, (searched, *failed)), count)
-    if not complete:
-        return _INCOMPLETE
-    return _FOUND if count else _NOT_FOUND
+    answer = Answer(",".join(topic or ()), (), scan.coverage)
+    print_notes(answer, count)
+    return exit_code(answer, count)

@@ -19,7 +19,8 @@ def print_notes(answer: Answer, count: int | None = None) -> None:
 
 def lines_of(answer: Answer, count: int) -> Iterator[str]:
     """Give the notes of an answer, one line each, safe to print."""
-    searched = [c for c in answer.coverage if c.state is SourceState.SEARCHED]
+    failures = answer.failures
+    searched = [c for c in answer.coverage if c.state is SourceState.SEARCHED and c not in failures]
     newest_ms = max((c.indexed_to_ms or 0 for c in answer.coverage), default=0)
     # Where the newest that was searched is the message itself, its time stands above already.
     says_more = newest_ms and newest_ms not in {m.store_timestamp_ms for m in answer.messages}
@@ -38,21 +39,27 @@ def lines_of(answer: Answer, count: int) -> Iterator[str]:
     yield from _listed(
         coloured("damaged", YELLOW, sys.stderr) + ", and not needed for this answer: ", damaged
     )
-    yield from _listed(coloured("failed", RED, sys.stderr) + ": ", answer.failures)
+    yield from _listed(coloured("failed", RED, sys.stderr) + ": ", failures)
     if not answer.complete:
         yield "what failed could not be searched: messages there are missing above (exit code 3)"
 
 
 def _summary(searched: Iterable[Coverage]) -> str:
     """Say in a few words what was searched; JSON has it all."""
-    index_files, tails, others = 0, 0, []
+    index_files, tails = 0, 0
+    others: list[str] = []
+    logs: list[str] = []
     for coverage in searched:
         if coverage.kind is SourceKind.INDEX_FILE:
             index_files += 1
         elif coverage.kind is SourceKind.TAIL:
             tails += 1
+        elif coverage.kind is SourceKind.COMMIT_LOG:
+            logs.append(printable(coverage.source))
         elif coverage.kind is not SourceKind.TOPICS:
             others.append(printable(coverage.source))
+    if not (index_files or tails):
+        others += logs
     words = list(dict.fromkeys(others))
     if tails:
         words.insert(0, "the rest of the log" if index_files or words else "the log itself")

@@ -5,7 +5,7 @@ from typing import Any
 
 from rocketlens.cli.connection import Connection, chosen_context, connection_of
 from rocketlens.cli.connection_options import NAME_SERVER_VARIABLES, STORE_VARIABLE
-from rocketlens.cli.output import store_of
+from rocketlens.cli.output import note, store_of
 from rocketlens.errors import BadInput
 from rocketlens.model.answer import Answer
 
@@ -39,5 +39,16 @@ def find_in(
         return find_in_cluster(source, text, topic, **options)
     from rocketlens.query.offline import open_store
 
-    with open_store(store_of(arguments)) as store:
+    with open_store(
+        store_of(arguments), max_topic_scan_bytes=None, before_long_scan=_say_long_scan
+    ) as store:
         return store.find(text, topic, **options)
+
+
+def _say_long_scan(log_bytes: int) -> None:
+    """Tell the user why the answer takes long, and how not to wait for it."""
+    gib = log_bytes / (1 << 30)
+    note(
+        f"it is in none of the topics that are known: reading {gib:.0f} GiB of log for topics that "
+        f"were deleted, about {gib:.0f} s (--topic NAME looks for it in one topic alone)"
+    )

@@ -351,8 +351,7 @@ def _merged(question: KeyQuestion, answers: list[BrokerAnswer[Found]]) -> Answer
     return Answer(
         question.key,
         tuple(kept),
-        complete=not any(each.state is SourceState.FAILED for each in coverage),
-        coverage=tuple(coverage),
+        tuple(coverage),
         truncated=truncated or len(kept) < len(messages),
         index_last_update_timestamp_ms=indexed_to_ms,
     )
@@ -387,7 +386,7 @@ def _one_of(
         coverage = (nobody,)
     failed = failures(coverage)
     if failed:
-        answer = Answer(msg_id, (), complete=False, coverage=coverage)
+        answer = Answer(msg_id, (), coverage)
         raise AnswerIncomplete(
             f"{msg_id} was not found, but not all was searched: {failed}", answer
         )

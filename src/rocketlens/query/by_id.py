@@ -63,5 +63,5 @@ def _was_the_record(source: StoreSource, asked: OffsetMessageId, error: RecordEr
 
 def _damaged(source: StoreSource, offset_msg_id: str, error: str) -> AnswerIncomplete:
     coverage = tuple(source.log_failures([error]))
-    answer = Answer(offset_msg_id, (), complete=False, coverage=coverage)
+    answer = Answer(offset_msg_id, (), coverage)
     return AnswerIncomplete(f"{offset_msg_id} cannot be read: {error}", answer)

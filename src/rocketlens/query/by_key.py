@@ -5,7 +5,8 @@ from collections.abc import Collection
 from rocketlens import limits
 from rocketlens.errors import BadInput, BodyError, IndexFileError, RecordError
 from rocketlens.formats.commitlog_record import Reason, message_of
-from rocketlens.model.answer import Answer, SourceState
+from rocketlens.model.answer import Answer
+from rocketlens.model.arguments import check_int
 from rocketlens.model.java import index_hash
 from rocketlens.model.message import MessageExt
 from rocketlens.query.source import StoreSource
@@ -30,6 +31,17 @@ def check_key(key: str) -> None:
         raise BadInput(message)
 
 
+def check_max_num(max_num: int | None) -> None:
+    """Refuse a negative number of messages.
+
+    :raises WrongType: when it is no number.
+    :raises BadInput: when it is negative.
+    """
+    if max_num is not None and check_int(max_num, "max_num") < 0:
+        message = f"max_num is {max_num}; give how many messages you want, or nothing for all"
+        raise BadInput(message)
+
+
 def query_by_key(
     source: StoreSource, query: str, wanted: Wanted, max_num: int | None = None
 ) -> Answer:
@@ -43,14 +55,13 @@ def query_by_key(
     """
     text = wanted.key if wanted.key is not None else wanted.unique_key
     check_key(text or "")
-    if max_num is not None and max_num < 0:
-        message = f"max_num is {max_num}; give how many messages you want, or nothing for all"
-        raise BadInput(message)
+    check_max_num(max_num)
+    log_end_offset = source.least_end(source.tail_end)
     while True:
         topics = {wanted.topic} if wanted.topic is not None else source.topics.known()
         hashes = {index_hash(f"{topic}#{text}") for topic in topics}
         try:
-            answer = _Search(source, wanted, max_num).answer(query, hashes)
+            answer = _Search(source, wanted, max_num, log_end_offset).answer(query, hashes)
         except Rejected as rejected:
             source.reject_index_file(rejected)
             continue
@@ -62,10 +73,13 @@ def query_by_key(
 class _Search:
     """One attempt: candidates by hash, each verified, newest first, cut once."""
 
-    def __init__(self, source: StoreSource, wanted: Wanted, max_num: int | None) -> None:
+    def __init__(
+        self, source: StoreSource, wanted: Wanted, max_num: int | None, log_end_offset: int
+    ) -> None:
         self._source = source
         self._wanted = wanted
         self._max_num = max_num
+        self._log_end_offset = log_end_offset
         self._failures: list[str] = []
         self._truncated = False
 
@@ -77,15 +91,14 @@ class _Search:
         messages = self._messages(hashes)
         if not messages:
             self._source.index.count_slots()
-        coverage = self._source.key_coverage()
+        coverage = self._source.key_coverage(self._log_end_offset)
         if self._wanted.topic is None:
-            coverage += (self._source.topics.coverage(),)
+            coverage += tuple(self._source.topics.coverage(is_found=bool(messages)))
         coverage += tuple(self._source.log_failures(self._failures))
         return Answer(
             query,
             tuple(reversed(messages)),
-            complete=all(c.state is not SourceState.FAILED for c in coverage),
-            coverage=coverage,
+            coverage,
             truncated=self._truncated,
             index_last_update_timestamp_ms=max((c.indexed_to_ms or 0 for c in coverage), default=0),
         )
@@ -94,15 +107,15 @@ class _Search:
         """Return the wanted messages, newest first, with no look at what is older."""
         source = self._source
         messages: list[MessageExt] = []
-        body_bytes = 0
+        held_bytes = 0
         for offset, evidence in newest_first(source.index.find(hashes), source.tail.find(hashes)):
             if offset < source.log.min_offset:
                 break
             message = self._read(offset, evidence)
             if message is None:
                 continue
-            body_bytes += len(message.body)
-            if len(messages) == self._max_num or body_bytes > limits.ANSWER_BYTES:
+            held_bytes += limits.MESSAGE_OVERHEAD_BYTES + len(message.body)
+            if len(messages) == self._max_num or held_bytes > limits.ANSWER_BYTES:
                 self._truncated = True
                 break
             messages.append(message)

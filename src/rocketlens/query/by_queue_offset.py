@@ -1,6 +1,7 @@
 """Finds the message at one place of one queue: by its consume queue, or by reading the log."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Final
 
@@ -24,7 +25,7 @@ from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.java import decode_utf8
 from rocketlens.model.message import MessageExt
 from rocketlens.query.by_time import QueuePlace, Scan
-from rocketlens.query.source import CONSUME_QUEUE, StoreSource, torn_coverage
+from rocketlens.query.source import CONSUME_QUEUE, StoreSource
 from rocketlens.query.verify import Wanted
 from rocketlens.store.consumequeue import ConsumeQueue, is_topic_name
 
@@ -112,8 +113,8 @@ def _deleted(source: StoreSource, query: str, name: str, entry: QueueEntry) -> A
         f"it was at physical offset {entry.physical_offset}; the log now begins at "
         f"{source.log.min_offset}"
     )
-    coverage = Coverage(name, SourceKind.CONSUME_QUEUE, SourceState.SEARCHED, None, error)
-    return Answer(query, (), complete=True, coverage=(coverage,))
+    queue = Coverage(name, SourceKind.CONSUME_QUEUE, SourceState.SEARCHED, None, error)
+    return Answer(query, (), (queue, source.record_coverage(entry.physical_offset)))
 
 
 def _record_of(
@@ -154,17 +155,11 @@ def _found(source: StoreSource, query: str, name: str, record: Record) -> Answer
         messages = (message_of(record),)
     except BodyError as error:
         detail = f"record at physical offset {record.physical_offset}: {error}"
-        return Answer(query, (), complete=False, coverage=tuple(source.log_failures([detail])))
-    coverage = Coverage(
-        name, SourceKind.CONSUME_QUEUE, SourceState.SEARCHED, record.store_timestamp_ms
-    )
-    return Answer(
-        query,
-        messages,
-        complete=True,
-        coverage=(coverage,),
-        index_last_update_timestamp_ms=record.store_timestamp_ms,
-    )
+        return Answer(query, (), tuple(source.log_failures([detail])))
+    newest_ms = record.store_timestamp_ms
+    queue = Coverage(name, SourceKind.CONSUME_QUEUE, SourceState.SEARCHED, newest_ms)
+    log = source.record_coverage(record.physical_offset, record.total_size, newest_ms=newest_ms)
+    return Answer(query, messages, (queue, log), index_last_update_timestamp_ms=newest_ms)
 
 
 def _read_log(source: StoreSource, query: str, queue: Coverage, place: QueuePlace) -> Answer:
@@ -182,18 +177,17 @@ def _read_log(source: StoreSource, query: str, queue: Coverage, place: QueuePlac
             if message.sys_flag & SYS_FLAG_TRANSACTION_MASK
             not in (SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK)
         ]
-    failures = tuple(source.log_failures(scan.failures))
-    tail = Coverage(
-        f"commitlog/{start}..{'' if stop is None else stop}",
-        SourceKind.TAIL,
-        SourceState.SEARCHED,
-        scan.last_timestamp_ms or None,
-    )
+    coverage = scan.coverage
+    if messages:
+        # One place of a queue has one message: what else is damaged was not asked for.
+        coverage = tuple(
+            replace(each, state=SourceState.DAMAGED) if each.state is SourceState.FAILED else each
+            for each in coverage
+        )
     return Answer(
         query,
         tuple(messages[:1]),
-        complete=bool(messages) or not failures,
-        coverage=(queue, tail, *torn_coverage(scan.torn_at), *failures),
+        (queue, *coverage),
         index_last_update_timestamp_ms=scan.last_timestamp_ms,
     )
 

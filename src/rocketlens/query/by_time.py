@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from rocketlens.errors import BodyError, RecordError
 from rocketlens.formats.commitlog_record import Record, message_of
+from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.message import MessageExt
-from rocketlens.query.source import StoreSource, unfinished
+from rocketlens.query.source import StoreSource, torn_coverage, unfinished
 from rocketlens.query.verify import Wanted
 from rocketlens.store.scan import Chunk, LogWalk, interpreted_bytes
 
@@ -28,7 +29,8 @@ class Scan:
 
     Iterate over it for the messages, in the order of the log. Once that came to its end,
     ``failures`` names each place that could not be read and each wanted message that is damaged,
-    and ``complete`` says that there is none.
+    ``coverage`` says what was read, and ``complete`` that this is all there was when the iteration
+    began.
     """
 
     def __init__(
@@ -41,18 +43,40 @@ class Scan:
         stop: int | None = None,
     ) -> None:
         """Prepare a scan of the whole log, or of a part that begins with a record."""
+        self._source = source
         self._log = source.log
         self._wanted = wanted
         self._place = place
         first = source.log.min_offset if start is None else start
+        self._begin_offset = first
+        self._stop = stop
+        self._log_end_offset: int | None = None
+        self._is_at_end = False
         self._walk = LogWalk(source.log, first, stop, confirm=source.knows, grows=True)
         self._errors: list[str] = []
         self.last_timestamp_ms = 0
 
     @property
     def complete(self) -> bool:
-        """Say whether everything so far could be read."""
-        return not self.failures
+        """Whether all was read, up to where the log ended when the iteration began."""
+        return Answer("", (), self.coverage).complete
+
+    @property
+    def coverage(self) -> tuple[Coverage, ...]:
+        """What was read so far, and what of it could not be."""
+        failures = tuple(self._source.log_failures(self.failures))
+        if self._log_end_offset is None:
+            return failures
+        log_end_offset = self._log_end_offset if self._stop is None else self._stop
+        if not self._is_at_end:
+            log_end_offset = max(log_end_offset, self._walk.stop)
+        read = self._source.log_coverage(
+            self._walk.position,
+            log_end_offset,
+            begin_offset=self._begin_offset,
+            newest_ms=self.last_timestamp_ms,
+        )
+        return (read, *torn_coverage(self.torn_at), *failures)
 
     @property
     def failures(self) -> list[str]:
@@ -66,14 +90,31 @@ class Scan:
         return self._walk.torn_at
 
     def __iter__(self) -> Iterator[MessageExt]:
-        """Give the wanted messages in the order of the log."""
-        for physical_offset in self._offsets():
-            try:
-                yield message_of(self._log.record_at(physical_offset))
-            except (RecordError, BodyError) as error:
-                self._errors.append(f"record at physical offset {physical_offset}: {error}")
+        """Iterate over the wanted messages in the order of the log."""
+        for physical_offset in self.offsets():
+            message = self.message_at(physical_offset)
+            if message is not None:
+                yield message
 
-    def _offsets(self) -> Iterator[int]:
+    def message_at(self, physical_offset: int) -> MessageExt | None:
+        """Return the message at an offset of :meth:`offsets`.
+
+        None if a broker deleted it meanwhile, and None with a failure if it is damaged.
+        """
+        try:
+            return message_of(self._log.record_at(physical_offset))
+        except (RecordError, BodyError) as error:
+            if physical_offset < self._log.min_offset:
+                return None
+            self._errors.append(f"record at physical offset {physical_offset}: {error}")
+            return None
+
+    def offsets(self) -> Iterator[int]:
+        """Iterate over the physical offsets of the wanted messages, in the order of the log.
+
+        Their bodies are not looked at. For the messages use :meth:`message_at`.
+        """
+        self._log_end_offset = self._source.least_end()
         switch_at = self._walk.position + interpreted_bytes()
         for record in self._walk.records():
             self.last_timestamp_ms = max(self.last_timestamp_ms, record.store_timestamp_ms)
@@ -82,6 +123,7 @@ class Scan:
             if self._walk.position > switch_at:
                 for chunk in self._walk.chunks():
                     yield from self._in_chunk(chunk)
+        self._is_at_end = True
 
     def _is_there(self, record: Record) -> bool:
         return self._place is None or (record.queue_id, record.queue_offset) == (

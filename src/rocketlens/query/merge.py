@@ -6,10 +6,9 @@ from rocketlens.model.answer import Answer
 
 
 def merge(query: str, answers: Sequence[Answer]) -> Answer:
-    """Give one answer: every message once, in the order of the log, and all coverage.
+    """Return one answer: every message once, in the order of the log, and all coverage.
 
-    It is complete when every one of them is; with no answers at all there is nothing to be
-    complete about, and it is.
+    It is incomplete if one of them is; without any answer it has no coverage, and is.
     """
     if len(answers) == 1:
         return answers[0]
@@ -17,7 +16,6 @@ def merge(query: str, answers: Sequence[Answer]) -> Answer:
     return Answer(
         query,
         tuple(messages[offset] for offset in sorted(messages)),
-        complete=all(answer.complete for answer in answers),
         coverage=tuple(dict.fromkeys(c for answer in answers for c in answer.coverage)),
         truncated=any(answer.truncated for answer in answers),
         index_last_update_timestamp_ms=max(

@@ -1,6 +1,7 @@
 """A store directory, open for questions: what :func:`rocketlens.open_store` gives."""
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args, overload
 
 from rocketlens import limits
 from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, WrongUse
-from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.arguments import check_int, check_text, epoch_ms
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.query.by_id import view_by_offset_id
-from rocketlens.query.by_key import query_by_key
+from rocketlens.query.by_key import check_max_num, query_by_key
 from rocketlens.query.by_queue_offset import message_of_answer, query_by_queue_offset
 from rocketlens.query.by_time import Scan
 from rocketlens.query.merge import merge
-from rocketlens.query.source import COMMIT_LOG, StoreSource, torn_coverage
-from rocketlens.query.topic_choice import asked_topics
+from rocketlens.query.source import StoreSource
+from rocketlens.query.topic_choice import asked_topics, is_pattern
 from rocketlens.query.verify import Wanted
 
 if TYPE_CHECKING:
@@ -32,15 +33,30 @@ _QUEUE_PLACE: Final = re.compile(
 )
 
 
-def open_store(path: "str | PathLike[str]") -> "Store":
+def open_store(
+    path: "str | PathLike[str]",
+    *,
+    max_topic_scan_bytes: int | None = limits.TOPIC_SCAN_BYTES,
+    before_long_scan: Callable[[int], None] = lambda _: None,
+) -> "Store":
     """Open a RocketMQ store directory (the one that holds ``commitlog``) for reading.
 
     Needs no lock and changes nothing; the store may have been closed cleanly or not, and a broker
     may be running on it. Stores of RocketMQ 4.9 and 5 are read alike.
 
+    A key that is asked for without a topic may be one of a topic that was deleted: only the log
+    knows its name. If the key is in no known topic, log of up to ``max_topic_scan_bytes`` bytes is
+    read for more (None: all of it, a second a GiB); above that the answer is incomplete and says
+    so. ``before_long_scan`` is called with the number of bytes before more than
+    :data:`rocketlens.limits.TOPIC_SCAN_BYTES` are read.
+
     :raises NotAStore: when it is no directory, or holds no commit log.
     """
-    return Store(Path(path))
+    return Store(
+        Path(path),
+        max_topic_scan_bytes=max_topic_scan_bytes,
+        before_long_scan=before_long_scan,
+    )
 
 
 class Store:
@@ -50,10 +66,18 @@ class Store:
     messages in the order of the commit log, each once.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        max_topic_scan_bytes: int | None = limits.TOPIC_SCAN_BYTES,
+        before_long_scan: Callable[[int], None] = lambda _: None,
+    ) -> None:
         """Open the store: see :func:`open_store`."""
         self._path = path
-        self._opened: StoreSource | None = StoreSource(path)
+        self._opened: StoreSource | None = StoreSource(
+            path, max_topic_scan_bytes=max_topic_scan_bytes, before_long_scan=before_long_scan
+        )
 
     @property
     def path(self) -> Path:
@@ -114,7 +138,7 @@ class Store:
             begin=epoch_ms(begin, "begin"),
             end=epoch_ms(end, "end"),
         )
-        answer = query_by_key(self._source, key, wanted, _checked_max_num(max_num))
+        answer = query_by_key(self._source, key, wanted, max_num)
         return self._of_known_topics(answer, () if topic is None else (topic,))
 
     def query_by_queue_offset(self, topic: str, queue_id: int, queue_offset: int) -> MessageExt:
@@ -152,7 +176,7 @@ class Store:
             tags = frozenset(part.strip() for part in tag.split("||"))
         asked = asked_topics(topic)
         topics = self._source.topics.choose(asked)
-        self._source.topics.check_known(asked)
+        list(self._source.topics.check_known(asked))
         low, high = _time_range(begin, end)
         return Scan(self._source, _of_topics(topics, begin=low, end=high, tags=tags))
 
@@ -177,7 +201,7 @@ class Store:
         ``?`` and ``[ab]`` in a name make it a pattern. ``begin`` and ``end`` are epoch
         milliseconds or datetimes; a datetime without a zone is local time.
 
-        :raises BadInput: when the text cannot be what ``kind`` says.
+        :raises BadInput: when the text cannot be what ``kind`` says, or ``max_num`` is negative.
         :raises WrongType: when an argument is of a type that it cannot be.
         :raises TopicNotFound: when there is nothing to give, and the store has no such topic; of
             several, when one of them is none.
@@ -185,14 +209,14 @@ class Store:
         if kind not in KINDS:
             message = f"kind {kind!r} is none of {', '.join(KINDS)}"
             raise BadInput(message)
+        check_max_num(max_num)
         low, high = _time_range(begin, end)
-        most = _checked_max_num(max_num)
         asked = asked_topics(topic)
         topics = self._source.topics.choose(asked)
         if text is None:
-            answer = self._in_time(topics, low, high, most)
+            answer = self._in_time(topics, low, high, max_num)
         else:
-            answer = self._by_text(check_text(text, "text"), topics, kind, (low, high), most)
+            answer = self._by_text(check_text(text, "text"), topics, kind, (low, high), max_num)
         return self._of_known_topics(answer, asked)
 
     def _by_text(
@@ -217,31 +241,38 @@ class Store:
 
         :raises TopicNotFound: in that case.
         """
+        topics = self._source.topics
+        coverage: list[Coverage] = []
+        if any(map(is_pattern, asked)):
+            coverage += topics.coverage(is_found=bool(answer.messages))
         if len(asked) > 1 or (asked and not answer.messages and answer.complete):
-            self._source.topics.check_known(asked)
-        return answer
+            coverage += topics.check_known(asked)
+        return replace(answer, coverage=(*answer.coverage, *coverage)) if coverage else answer
 
     def _in_time(self, topics: list[str], begin: int, end: int, max_num: int | None) -> Answer:
+        """Return the newest messages of some topics and a time; older ones are not even decoded."""
         scan = Scan(self._source, _of_topics(topics, begin=begin, end=end))
+        count = 0
+        most = limits.ANSWER_BYTES // limits.MESSAGE_OVERHEAD_BYTES
+        newest: deque[int] = deque(maxlen=most if max_num is None else min(max_num, most))
+        for physical_offset in scan.offsets():
+            newest.append(physical_offset)
+            count += 1
         messages: list[MessageExt] = []
-        body_bytes, truncated = 0, False
-        for message in scan:
-            messages.append(message)
-            body_bytes += len(message.body)
-            while len(messages) > (max_num if max_num is not None else len(messages)) or (
-                body_bytes > limits.ANSWER_BYTES
-            ):
-                body_bytes -= len(messages.pop(0).body)
+        held_bytes, truncated = 0, count > len(newest)
+        while newest:
+            message = scan.message_at(newest.pop())
+            if message is None:
+                continue
+            held_bytes += limits.MESSAGE_OVERHEAD_BYTES + len(message.body)
+            if held_bytes > limits.ANSWER_BYTES:
                 truncated = True
-        searched = Coverage(
-            COMMIT_LOG, SourceKind.COMMIT_LOG, SourceState.SEARCHED, scan.last_timestamp_ms or None
-        )
-        failures = tuple(self._source.log_failures(scan.failures))
+                break
+            messages.append(message)
         return Answer(
             ",".join(topics),
-            tuple(messages),
-            complete=not failures,
-            coverage=(searched, *torn_coverage(scan.torn_at), *failures),
+            tuple(reversed(messages)),
+            scan.coverage,
             truncated=truncated,
             index_last_update_timestamp_ms=scan.last_timestamp_ms,
         )
@@ -272,7 +303,7 @@ class Store:
             if kind == "auto":
                 return []
             raise
-        return [_answer_of(text, view)]
+        return [_answer_of(self._source, text, view)]
 
     def _queue_offset_answer(self, text: str, kind: Kind) -> list[Answer]:
         place = _QUEUE_PLACE.match(text)
@@ -301,21 +332,18 @@ class Store:
         self.close()
 
 
-def _answer_of(query: str, view: Callable[[], MessageExt]) -> Answer:
+def _answer_of(source: StoreSource, offset_msg_id: str, view: Callable[[], MessageExt]) -> Answer:
     """Turn a view, which raises, into an answer, which says."""
+    asked = OffsetMessageId.decode(offset_msg_id).physical_offset
     try:
         message = view()
     except AnswerIncomplete as error:
         return error.answer
     except MessageNotFound as error:
-        coverage = Coverage(
-            COMMIT_LOG, SourceKind.COMMIT_LOG, SourceState.SEARCHED, None, str(error)
-        )
-        return Answer(query, (), complete=True, coverage=(coverage,))
-    coverage = Coverage(
-        COMMIT_LOG, SourceKind.COMMIT_LOG, SourceState.SEARCHED, message.store_timestamp_ms
-    )
-    return Answer(query, (message,), complete=True, coverage=(coverage,))
+        return Answer(offset_msg_id, (), (source.record_coverage(asked, detail=str(error)),))
+    newest_ms = message.store_timestamp_ms
+    searched = source.record_coverage(asked, message.store_size, newest_ms=newest_ms)
+    return Answer(offset_msg_id, (message,), (searched,))
 
 
 def _of_topics(topics: list[str], **others: Any) -> Wanted:
@@ -335,12 +363,6 @@ def _time_range(begin: "int | datetime | None", end: "int | datetime | None") ->
     if low > high:
         raise BadInput(f"begin is after end ({low} > {high}): no message can be between them")
     return low, high
-
-
-def _checked_max_num(max_num: int | None) -> int | None:
-    if max_num is not None and check_int(max_num, "max_num") < 0:
-        raise BadInput(f"max_num is {max_num}; give how many you want, or None for all")
-    return max_num
 
 
 def _newest(answer: Answer, most: int | None) -> Answer:

@@ -1,12 +1,12 @@
 """What the queries read: one open store, with what was found out about it so far."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 from rocketlens import limits
 from rocketlens.errors import NotAStore, RecordError
-from rocketlens.formats.commitlog_record import Record
+from rocketlens.formats.commitlog_record import Reason, Record
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.query.topics import Topics
 from rocketlens.store.commitlog import CommitLog
@@ -25,8 +25,14 @@ _REOPEN_ENTRIES: Final = 2_000_000
 class StoreSource:
     """The parts of a store directory, opened when first needed. Nothing is locked or written."""
 
-    def __init__(self, path: Path) -> None:
-        """List the commit log.
+    def __init__(
+        self,
+        path: Path,
+        *,
+        max_topic_scan_bytes: int | None = limits.TOPIC_SCAN_BYTES,
+        before_long_scan: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """List the commit log. For the options see :func:`rocketlens.open_store`.
 
         :raises NotAStore: when there is none.
         """
@@ -37,11 +43,12 @@ class StoreSource:
         self.log = CommitLog(path / COMMIT_LOG)
         self.queues = ConsumeQueues(path / CONSUME_QUEUE)
         self.starts = RecordStarts(self.log, self.knows, self._start_by_index)
-        self.topics = Topics(self)
+        self.topics = Topics(self, max_topic_scan_bytes, before_long_scan)
         self._index: IndexFiles | None = None
         self._tail: Tail | None = None
         self._reopen_above = _REOPEN_ENTRIES
         self._coverage: tuple[tuple[object, ...], tuple[Coverage, ...]] | None = None
+        self._covered_to: int | None = None
 
     @property
     def index(self) -> IndexFiles:
@@ -64,20 +71,54 @@ class StoreSource:
                 return self.tail
         return self._tail
 
+    @property
+    def tail_end(self) -> int | None:
+        """Where the log ended when the memory last came to its end; None before that."""
+        return None if self._tail is None else self._tail.end_offset
+
     def reject_index_file(self, rejected: Rejected) -> None:
         """Stop using an index file; memory takes over its part of the log."""
         self.index.reject(rejected.file, rejected.error)
         self._tail = None
 
-    def key_coverage(self) -> tuple[Coverage, ...]:
-        """Give what answers key look-ups now: file by file, then the parts in memory.
+    def least_end(self, known_end: int | None = None) -> int:
+        """Return an offset that the log reaches at least, now; a reader must come as far.
 
-        Made anew only when something changed: a broker can have thousands of files.
+        Found apart from any reader: by the record at ``known_end``, where a reader believes that
+        the log ends, or without that by a new list of the segments. O(1), or O(segments).
+        """
+        log = self.log
+        if known_end is None:
+            log.refresh()
+            # A broker makes the next segment before it needs one, so the last can be empty.
+            ends = (self._end_of_record(segment.base_offset) for segment in reversed(log.segments))
+            return next(filter(None, ends), log.min_offset)
+        try:
+            record = log.record_at(known_end, check_crc=False)
+        except RecordError as error:
+            segment = log.segment_of(known_end) if error.reason == Reason.BLANK else None
+            after = None if segment is None else self._end_of_record(segment.end_offset)
+            return known_end if after is None else after
+        return known_end + record.total_size
+
+    def _end_of_record(self, physical_offset: int) -> int | None:
+        try:
+            record = self.log.record_at(physical_offset, check_crc=False)
+        except RecordError:
+            return None
+        return physical_offset + record.total_size
+
+    def key_coverage(self, log_end_offset: int) -> tuple[Coverage, ...]:
+        """Return what answers key look-ups now: file by file, then the parts in memory, then all.
+
+        ``log_end_offset`` is where the log ended when the question was asked. Made anew only when
+        something changed: a broker can have thousands of files.
         """
         tail = self.tail
         state = (
             id(tail),
             self.index.version,
+            tail.end_offset,
             tail.last_timestamp_ms,
             tail.torn_at,
             tail.unfinished_at,
@@ -86,9 +127,50 @@ class StoreSource:
         if self._coverage is None or self._coverage[0] != state:
             files = tuple(_file_coverage(state) for state in self.index.states)
             found = (*filter(None, files), *_tail_coverage(tail))
+            # The memory must answer for all that index files leave out.
+            missing = set(self.index.uncovered()) - set(tail.ranges)
             failures = [*map(str, tail.damage), *unfinished(tail.unfinished_at)]
             self._coverage = state, (*found, *self.log_failures(failures))
-        return self._coverage[1]
+            self._covered_to = min(missing)[0] if missing else tail.end_offset
+        return (*self._coverage[1], self.log_coverage(self._covered_to, log_end_offset))
+
+    def log_coverage(
+        self,
+        end_offset: int | None,
+        log_end_offset: int,
+        *,
+        begin_offset: int | None = None,
+        newest_ms: int = 0,
+        detail: str | None = None,
+    ) -> Coverage:
+        """Return what an answer stands on: how far the log was looked at, and how far it had to be.
+
+        ``log_end_offset`` may be less than the log really had; the end that was found counts then.
+        ``begin_offset`` is the log's first unless it is given; ``detail`` is what was found there.
+        """
+        error = detail
+        if end_offset is None or end_offset < log_end_offset:
+            come_to = self.log.min_offset if end_offset is None else end_offset
+            error = f"physical offsets {come_to} to {log_end_offset} were not read"
+        return Coverage(
+            COMMIT_LOG,
+            SourceKind.COMMIT_LOG,
+            SourceState.SEARCHED,
+            newest_ms or None,
+            error,
+            self.log.min_offset if begin_offset is None else begin_offset,
+            end_offset,
+            max(log_end_offset, end_offset or 0),
+        )
+
+    def record_coverage(
+        self, physical_offset: int, size: int = 1, *, newest_ms: int = 0, detail: str | None = None
+    ) -> Coverage:
+        """Return the coverage of a question that one place of the log alone could answer."""
+        end = physical_offset + size
+        return self.log_coverage(
+            end, end, begin_offset=physical_offset, newest_ms=newest_ms, detail=detail
+        )
 
     def log_failures(self, errors: Iterable[str]) -> Iterator[Coverage]:
         """Give places of the log that could not be read, as coverage; the first 1,000 by name."""
@@ -175,20 +257,31 @@ def _file_coverage(state: IndexState) -> Coverage | None:
         return Coverage(name, SourceKind.INDEX_FILE, SourceState.DAMAGED, None, state.error)
     if not state.file.last_entry:
         return None
-    indexed_to_ms = state.file.header.end_timestamp_ms
-    return Coverage(name, SourceKind.INDEX_FILE, SourceState.SEARCHED, indexed_to_ms)
+    header = state.file.header
+    return Coverage(
+        name,
+        SourceKind.INDEX_FILE,
+        SourceState.SEARCHED,
+        header.end_timestamp_ms,
+        None,
+        header.begin_offset,
+        # Its last entry is for a record that begins there.
+        header.end_offset + 1,
+    )
 
 
 def _tail_coverage(tail: Tail) -> Iterator[Coverage]:
-    closed = sum(stop is not None for _, stop in tail.ranges)
+    kind, state = SourceKind.TAIL, SourceState.SEARCHED
+    closed = [(start, stop) for start, stop in tail.ranges if stop is not None]
     if closed:
-        name = f"{COMMIT_LOG}: {closed} stretches without index entries"
-        yield Coverage(name, SourceKind.TAIL, SourceState.SEARCHED)
+        name = f"{COMMIT_LOG}: {len(closed)} stretches without index entries"
+        bounds = min(closed)[0], max(stop for _, stop in closed)
+        yield Coverage(name, kind, state, None, None, *bounds)
     for start, stop in tail.ranges:
         if stop is None:
             name = f"{COMMIT_LOG}: from physical offset {start} to its end"
             newest_ms = tail.last_timestamp_ms or None
-            yield Coverage(name, SourceKind.TAIL, SourceState.SEARCHED, newest_ms)
+            yield Coverage(name, kind, state, newest_ms, None, start, tail.end_offset)
     yield from torn_coverage(tail.torn_at)
 
 

@@ -2,10 +2,11 @@
 
 Config and consume queues name the topics that a broker has now. Messages of topics that were
 deleted are still in the log, so the log is asked, too: at the places where index files have
-entries, and, before a key is said to be in no topic at all, everywhere.
+entries, and, before a key is said to be in no topic at all, everywhere. That takes a second a GiB,
+so there is a bound to it; an answer that would need more is incomplete and says so.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
@@ -13,9 +14,9 @@ from rocketlens.errors import ConfigError, RecordError
 from rocketlens.formats import config_json
 from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
-from rocketlens.query.topic_choice import is_pattern, matching_topics, unknown_topic
+from rocketlens.query.topic_choice import is_pattern, matching_topics, suggestion, unknown_topic
 from rocketlens.store import fs
-from rocketlens.store.scan import LogWalk
+from rocketlens.store.scan import Damage, LogWalk
 
 if TYPE_CHECKING:
     from rocketlens.query.source import StoreSource
@@ -29,6 +30,7 @@ _READ_AT_ONCE_BYTES: Final = 1 << 20
 """A log of so many bytes is read for its topics at once, in some 20 ms."""
 _INTERPRETED_BYTES: Final = 4 << 20
 """Up to here, loading the compiled scan takes longer than doing without."""
+_GIB: Final = 1 << 30
 _SYSTEM_TOPICS: Final = frozenset(
     {
         "RMQ_SYS_TRACE_TOPIC",
@@ -44,9 +46,17 @@ _SYSTEM_TOPICS: Final = frozenset(
 class Topics:
     """The topics of one store, more of them the more was asked."""
 
-    def __init__(self, source: "StoreSource") -> None:
-        """Know none yet."""
+    def __init__(
+        self,
+        source: "StoreSource",
+        max_scan_bytes: int | None,
+        before_long_scan: Callable[[int], None],
+    ) -> None:
+        """Know none yet. For the bounds see :func:`rocketlens.open_store`."""
         self._source = source
+        self._max_scan_bytes = max_scan_bytes
+        self._before_long_scan = before_long_scan
+        self._damage: list[Damage] = []
         self._named: set[str] | None = None
         self._read_to: int | None = None
         """The log was read for its topics from its first record up to here."""
@@ -77,14 +87,15 @@ class Topics:
             self.read_log()
         return matching_topics(asked, self.known())
 
-    def check_known(self, asked: Iterable[str]) -> None:
+    def check_known(self, asked: Iterable[str]) -> Iterator[Coverage]:
         """Refuse names that are no topic of this store; for a search that found nothing.
 
-        A topic that only the log has is known once the log was read for it.
+        A topic that only the log has is known once the log was read for it. Where not all of it
+        could be read, a name that is not known is only told, as coverage.
 
         :raises TopicNotFound: naming the topic that was probably meant.
         """
-        unknown = set(asked) - self.known()
+        unknown = {name for name in asked if not is_pattern(name)} - self.known()
         if not unknown:
             return
         # A broker may have made the topic since the names were read.
@@ -93,19 +104,26 @@ class Topics:
         if self.may_be_more() and not unknown <= self._named:
             self.read_log()
         for name in sorted(unknown - self.known()):
-            if not is_pattern(name):
-                raise unknown_topic(name, self.known() - _SYSTEM_TOPICS, "this store")
+            shown = self.known() - _SYSTEM_TOPICS
+            if self._unread_bytes() <= 0 and not self._damage:
+                raise unknown_topic(name, shown, "this store")
+            told = f"no configuration, queue or index names {name!r}{suggestion(name, shown)}"
+            yield Coverage("topics", SourceKind.TOPICS, SourceState.SEARCHED, None, told)
 
     def may_be_more(self) -> bool:
-        """Say whether the log can hold topics that :meth:`known` lacks and reading it is bearable.
+        """Say whether the log can hold topics that :meth:`known` lacks and may be read for them.
 
         The part that the memory covers was read already.
         """
-        return 0 < self._unread_bytes() <= limits.TOPIC_SCAN_BYTES
+        unread_bytes = self._unread_bytes()
+        is_allowed = self._max_scan_bytes is None or unread_bytes <= self._max_scan_bytes
+        return unread_bytes > 0 and is_allowed
 
     def _unread_bytes(self) -> int:
-        start = self._source.log.min_offset if self._read_to is None else self._read_to
-        return self._tail_start() - start
+        return self._tail_start() - self._read_from()
+
+    def _read_from(self) -> int:
+        return self._source.log.min_offset if self._read_to is None else self._read_to
 
     def _tail_start(self) -> int:
         return next(start for start, stop in self._source.tail.ranges if stop is None)
@@ -115,21 +133,47 @@ class Topics:
         source = self._source
         tail_start = self._tail_start()
         names: set[str] = set()
-        first = source.log.min_offset if self._read_to is None else self._read_to
-        walk = LogWalk(source.log, first, tail_start, confirm=source.knows)
+        if self._unread_bytes() > limits.TOPIC_SCAN_BYTES:
+            self._before_long_scan(self._unread_bytes())
+        walk = LogWalk(source.log, self._read_from(), tail_start, confirm=source.knows)
         if walk.stop - walk.position <= _INTERPRETED_BYTES:
             names = {record.topic for record in walk.records()}
         else:
             for chunk in walk.chunks():
                 names.update(chunk.topics().names)
         self._named = (self._named or set()) | names
+        self._damage += walk.damage
+        if walk.position < tail_start:
+            reason = "no record could be found here"
+            self._damage.append(Damage(walk.position, tail_start, reason))
         self._read_to = tail_start
 
-    def coverage(self) -> Coverage:
-        """Say how the topics were found."""
+    def coverage(self, *, is_found: bool) -> Iterator[Coverage]:
+        """Say how the topics were found, and where there may be others.
+
+        What could not be read is no failure of an answer that ``is_found``: then it is only said.
+        """
         count = len(self.known())
-        how = "the log" if self._read_to is not None else "config, queues and places in the log"
-        return Coverage(f"{count} topics: {how}", SourceKind.TOPICS, SourceState.SEARCHED)
+        unread_bytes = self._unread_bytes()
+        how = "config, queues and places in the log" if unread_bytes > 0 else "the log"
+        name = f"{count} topics: {how}"
+        bounds = (self._source.log.min_offset, self._tail_start() - max(unread_bytes, 0))
+        yield Coverage(name, SourceKind.TOPICS, SourceState.SEARCHED, None, None, *bounds)
+        min_offset = self._source.log.min_offset
+        damage = [str(each) for each in self._damage if each.stop > min_offset]
+        if is_found:
+            for error in damage[:1]:
+                yield Coverage(name, SourceKind.TOPICS, SourceState.DAMAGED, None, error, *bounds)
+            return
+        yield from self._source.log_failures(damage)
+        if unread_bytes > 0:
+            error = (
+                f"the log from physical offset {self._read_from()} to {self._tail_start()} "
+                f"({unread_bytes / _GIB:.1f} GiB) was not read for topics that were deleted: "
+                "search one of them by its name (--topic), or read it all"
+                " (open_store(..., max_topic_scan_bytes=None))"
+            )
+            yield Coverage(name, SourceKind.TOPICS, SourceState.FAILED, None, error)
 
     def _sampled(self) -> set[str]:
         """Give the topics of the records of some index entries, evenly over the files."""

@@ -1,13 +1,14 @@
 """``rocketlens find``."""
 
 import base64
+import dataclasses
 import hashlib
 import json
 from types import SimpleNamespace
 
 import pytest
 
-from rocketlens import open_store
+from rocketlens import Coverage, open_store
 from tests.conftest import fingerprint
 
 NOON_MS = 1_790_000_000_000
@@ -85,7 +86,7 @@ def test_json_has_the_fields_of_the_api(run, golden_store, sent):
     answer = json.loads(done.out)
     assert list(answer) == ["query", "complete", "truncated", "coverage", "messages"]
     assert (answer["query"], answer["complete"], answer["truncated"]) == (sent.msg_id, True, False)
-    fields = {"source", "kind", "state", "indexed_to_ms", "error"}
+    fields = {field.name for field in dataclasses.fields(Coverage)}
     assert {frozenset(coverage) for coverage in answer["coverage"]} == {frozenset(fields)}
     with open_store(golden_store.store) as store:
         message = store.view_message(sent.msg_id)

@@ -43,7 +43,7 @@ def failing(monkeypatch):
         (MessageNotFound("not there"), 1),
         (StoreLocked("not now"), 2),
         (SparkUnavailable("install a JDK"), 2),
-        (AnswerIncomplete("could not look", Answer("q", (), complete=False)), 3),
+        (AnswerIncomplete("could not look", Answer("q", (), ())), 3),
         (OSError(5, "Input/output error", "/some/file"), 2),
         (OSError("odd"), 2),
         (RuntimeError("a bug"), 2),

@@ -24,7 +24,7 @@ def test_an_answer_is_its_messages_and_names_what_failed():
     searched = Coverage("index/1", SourceKind.INDEX_FILE, SourceState.SEARCHED, 5)
     damaged = Coverage("index/2", SourceKind.INDEX_FILE, SourceState.DAMAGED, error="cyclic")
     failed = Coverage("0", SourceKind.COMMIT_LOG, SourceState.FAILED, error="cannot be read")
-    answer = Answer("q", (), complete=False, coverage=(searched, damaged, failed))
+    answer = Answer("q", (), (searched, damaged, failed))
     assert answer.failures == (failed,)
     assert (len(answer), list(answer)) == (0, [])
 

@@ -154,7 +154,7 @@ def test_a_damaged_message_is_incomplete_by_each_of_its_names_and_never_absent(t
 def test_an_answer_ends_at_its_bytes_and_says_so(tmp_path, monkeypatch):
     sent = [Sent(keys="k", body=b"x" * 1000) for _ in range(10)]
     made = make_store(tmp_path / "store", sent)
-    monkeypatch.setattr(limits, "ANSWER_BYTES", 3500)
+    monkeypatch.setattr(limits, "ANSWER_BYTES", 3 * (1000 + limits.MESSAGE_OVERHEAD_BYTES) + 500)
     with rocketlens.open_store(made.path) as store:
         for answer in (store.find("k"), store.find(topic="Orders")):
             assert [m.physical_offset for m in answer] == [
@@ -172,12 +172,12 @@ def test_index_last_update_is_the_store_time_of_the_newest_message(made, store):
 def test_merged_answers_hold_each_message_once_and_every_source(made, store):
     one, two = (store.query_message("Topic0", key) for key in ("order-3", "shared-3"))
     failed = Coverage("x", SourceKind.COMMIT_LOG, SourceState.FAILED, None, "lost")
-    broken = Answer("q", (), complete=False, coverage=(failed,))
+    broken = Answer("q", (), (failed,))
     merged = merge("q", [two, one, broken])
     assert [m.physical_offset for m in merged] == sorted({m.physical_offset for m in (*one, *two)})
     assert not merged.complete
     assert merged.failures == (failed,)
-    assert merge("q", []) == Answer("q", (), complete=True)
+    assert merge("q", []) == Answer("q", (), ())
 
 
 def test_an_unknown_topic_is_refused_and_never_an_empty_answer(made, store):

@@ -193,7 +193,7 @@ class Call:
 
 def incomplete(text: str) -> AnswerIncomplete:
     """Make the error of an answer that lacks what brokers that failed may have."""
-    answer = Answer("", (), complete=False, coverage=())
+    answer = Answer("", (), ())
     return AnswerIncomplete(f"not all was searched: {text}", answer)
 
 
