@@ -115,6 +115,13 @@ class IndexFile:
         """Give the bytes of the file without copying."""
         return self._mapped.array()
 
+    def head_of(self, slot: int) -> int:
+        """Return the number that a slot has: the newest entry of its chain, 0 for none."""
+        if self.geometry is None:
+            return 0
+        (number,) = SLOT.unpack_from(self._view, self.geometry.slot_position(slot))
+        return int(number)
+
     def entry(self, number: int) -> IndexEntry:
         """Read one entry."""
         if self.geometry is None or not 0 < number < self.geometry.entry_count:
@@ -131,7 +138,7 @@ class IndexFile:
             return
         slot_count = self.geometry.slot_count
         slot = key_hash % slot_count
-        (number,) = SLOT.unpack_from(self._view, self.geometry.slot_position(slot))
+        number = self.head_of(slot)
         if number == 0:
             self._check_empty_slot(slot)
             return

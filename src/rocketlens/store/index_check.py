@@ -3,7 +3,9 @@
 Small files are checked whole: every entry hangs on exactly one slot or later entry, on the chain
 of its own hash, and leads to a record of the log whose store time it has; what the log has between
 those records is a gap. Large ones are checked at 256 places, spread evenly over their part of the
-log, and at 64 entries: a gap or a stale stretch of 1/256 of that log is found for certain.
+log, and at 64 entries: a gap or a stale stretch of 1/256 of that log is found for certain. Those
+that are not known to be complete on the disk (:mod:`rocketlens.store.index_synced`) are replayed
+before that, every slot and link of them.
 """
 
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -236,6 +238,38 @@ def _is_blank_before(log: CommitLog, start: int, stop: int) -> bool:
     except RecordError as error:
         return error.reason == Reason.BLANK
     return False
+
+
+def check_links(file: "IndexFile") -> None:
+    """Check every slot and link of a large file by the compiled kernel: 10 M entries a second.
+
+    For files that may have lost pages. A broker that was killed may have put one entry more on its
+    slot than the header counts; that is no contradiction.
+
+    :raises IndexFileError: when an entry cannot be reached from its slot.
+    """
+    from rocketlens.formats import kernels
+
+    if file.geometry is None:
+        return
+    slot_count, last = file.geometry.slot_count, file.last_entry
+    entries_at = file.geometry.entry_position(0)
+    content = file.array()
+    slots = content[HEADER_BYTES:entries_at]
+    found = kernels.check_index_file(
+        slots, content[entries_at:], slot_count=slot_count, last_entry=last
+    )
+    is_one_more = found.bad_slot_count == 1 and file.head_of(found.first_bad_slot) == last + 1
+    used = {file.header.used_slot_count, file.header.used_slot_count + is_one_more}
+    if (
+        found.bad_entry_count
+        or found.bad_slot_count > is_one_more
+        or found.used_slot_count not in used
+    ):
+        message = (
+            f"{file.path.name}: its slots and entries contradict each other, as after a power cut"
+        )
+        raise IndexFileError(message)
 
 
 def check_samples(file: "IndexFile", log: CommitLog, count: int = _SAMPLES) -> Extent:

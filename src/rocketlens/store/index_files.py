@@ -15,7 +15,15 @@ from rocketlens.store import fs
 from rocketlens.store.commitlog import CommitLog
 from rocketlens.store.entry_runs import merge_descending
 from rocketlens.store.index import IndexFile, index_hashes
-from rocketlens.store.index_check import Extent, check_samples, check_whole, entry_columns
+from rocketlens.store.index_check import (
+    Extent,
+    check_links,
+    check_samples,
+    check_whole,
+    entry_columns,
+)
+from rocketlens.store.index_synced import SyncedFiles
+from rocketlens.store.layout import StoreLayout
 from rocketlens.store.scan import LogWalk
 
 if TYPE_CHECKING:
@@ -236,12 +244,16 @@ class IndexFiles:
         files = [state.file for state in self.states if state.file and state.file.last_entry]
         is_small = sum(file.last_entry for file in files) <= limits.INDEX_CHECK_ENTRIES
         places = max(_SAMPLED_PLACES // max(len(files), 4), 4)
+        synced = None if is_small else SyncedFiles(StoreLayout(self._directory.parent))
         for file in files:
             try:
                 if is_small:
                     self._extents[file] = check_whole(file, self._log)
                     file.are_slots_counted = True
                 else:
+                    if synced and not synced.has(file.path, file.header, file.geometry):
+                        check_links(file)
+                        file.are_slots_counted = True
                     self._extents[file] = check_samples(file, self._log, places)
             except IndexFileError as error:
                 self._set_error(file, str(error))
