@@ -24,6 +24,9 @@ _CLEAR_BYTES: Final = 1 << 20
 DISK_FULL_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT)
 """Error numbers that say that there is no room."""
 
+CANNOT_NOW_ERRORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR)
+"""Error numbers that say nothing about a file: opening or mapping it may succeed later."""
+
 
 class MappedFile:
     """A file mapped into memory for reading, whole or its first ``size`` bytes.
@@ -202,6 +205,17 @@ class Disk:
         """Rename a file or directory within a file system, in one step; it is not synced."""
         target.parent.mkdir(parents=True, exist_ok=True)
         path.rename(target)
+
+    def link_file(self, path: Path, target: Path) -> None:
+        """Give a file a second name within a file system; it is not synced.
+
+        A name that is there already is replaced.
+
+        :raises OSError: when the file system has no such links, too.
+        """
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)
+        target.hardlink_to(path)
 
     def remove_tree(self, directory: Path) -> None:
         """Delete a directory and everything below it; nothing when it is not there."""

@@ -2,15 +2,15 @@
 
 An index file's header is its commit point. ``rocketlens/index.json`` is written after the files
 were synced: the physical offset up to which everything is indexed (the *safe offset*), and the
-header that every file had then. The next writer compares, takes back what was put in later, and
-goes on from there; so a record's entries are in once, however often writers are killed.
+header that every file had then. The next writer goes on from what that proves
+(:mod:`rocketlens.store.index_resume`); so a record's entries are in once, however often writers
+are killed, and whoever added to the files in between.
 
 Only entries of records that the log has synced may be put in, so an index never knows more than
 the log does after a power cut. Exactly one writer, of whatever process, holds ``index.lock``.
 """
 
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from rocketlens.errors import RecordError
@@ -22,29 +22,23 @@ from rocketlens.formats.index_file import (
     SLOT,
     Geometry,
     IndexHeader,
-    decode_header,
 )
-from rocketlens.store import fs
 from rocketlens.store.commitlog import CommitLog
 from rocketlens.store.fs import Disk, WritableFile
-from rocketlens.store.index_state import IndexPlace, IndexState, read_index_state
+from rocketlens.store.index_resume import index_names, resume, slots_crc
+from rocketlens.store.index_state import IndexPlace, IndexState
 from rocketlens.store.layout import INDEX_LOCK, StoreLayout, index_file_name
 from rocketlens.store.lock import StoreLock
+from rocketlens.store.note import LogMark
+from rocketlens.store.scan import LogWalk, interpreted_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rocketlens.formats.kernels import EntryArrays
 
-_NAME_DIGITS: Final = 17
 _RESERVED_BYTES: Final = 1 << 20
 _INT_MAX: Final = 2**31 - 1
-_ENTRY_DTYPE: Final = [
-    ("key_hash", ">i4"),
-    ("physical_offset", ">i8"),
-    ("seconds", ">i4"),
-    ("previous_entry", ">i4"),
-]
 _NO_HEADER: Final = IndexHeader(0, 0, 0, 0, 0, 1)
 
 
@@ -66,6 +60,9 @@ class IndexWriter:
     ) -> None:
         """Take the lock, and find out where to go on. The log has records below ``log_end``.
 
+        What was indexed beyond ``log_end`` by an earlier writer was synced then; it stays if the
+        log still has it, and is made anew otherwise.
+
         :raises StoreLocked: when another writer has it.
         :raises OSError: when the index files cannot be read or mended.
         """
@@ -78,18 +75,20 @@ class IndexWriter:
             self._disk = disk
             self._clock = clock
             self._log = CommitLog(layout.commit_log)
-            self._names: list[str] = []
-            self._headers: list[IndexHeader] = []
             self._current: WritableFile | None = None
             self._unsynced: list[WritableFile] = []
             self._reserved = 0
             self._is_changed = False
-            self._is_clean = False
-            self.place = self._resume()
-            if self.place.physical_offset > log_end:
-                self.place = IndexPlace(log_end, 0)
+            resumed = resume(
+                layout, geometry, disk, self._log, with_tags=with_tags, log_end=log_end
+            )
+            self._directory, self._names, self._headers = resumed[:3]
+            self._kept_until, self._kept_full = resumed.kept_until, resumed.kept_full
+            self.place = resumed.place
+            self._mark: LogMark | None = None
             self.safe_offset = self.place.physical_offset
             self._write_state()
+            self._replace_others()
         except BaseException:
             self._lock.release()
             raise
@@ -187,7 +186,7 @@ class IndexWriter:
 
     def _file(self) -> WritableFile:
         if self._current is None:
-            self._current = self._disk.open_file(self._layout.index / self._names[-1])
+            self._current = self._disk.open_file(self._directory / self._names[-1])
             self._unsynced.append(self._current)
             self._reserved = 0
         return self._current
@@ -205,7 +204,10 @@ class IndexWriter:
         before = self._names[-1] if self._names else ""
         since = self._headers[-1].end_timestamp_ms if self._headers else 0
         name = index_file_name(self._clock(), before)
-        path = self._layout.index / name
+        while (self._layout.index / name).exists():
+            # A file of another builder that is kept: this one must not replace it too early.
+            name = index_file_name(self._clock(), name)
+        path = self._directory / name
         self._disk.make_file(path, self._geometry.file_bytes, self._layout.scratch)
         self._current = None
         self._names.append(name)
@@ -220,25 +222,83 @@ class IndexWriter:
 
         :raises OSError: when it may not be; the safe offset stays.
         """
-        if not self._is_changed and self.safe_offset == self.place.physical_offset:
-            return
-        for file in self._unsynced:
-            file.sync()
-        if self._names:
-            self._disk.sync_directory(self._layout.index)
-            self._disk.sync_directory(self._layout.root)
-        for file in self._unsynced:
-            if file is not self._current:
-                file.close()
-        self._unsynced = [self._current] if self._current is not None else []
-        self._write_state()
-        self._is_changed = False
-        self.safe_offset = self.place.physical_offset
+        if self._is_changed or self.safe_offset != self.place.physical_offset:
+            for file in self._unsynced:
+                file.sync()
+            if self._names:
+                self._disk.sync_directory(self._directory)
+                self._disk.sync_directory(self._directory.parent)
+            for file in self._unsynced:
+                if file is not self._current:
+                    file.close()
+            self._unsynced = [self._current] if self._current is not None else []
+            self._write_state()
+            self._is_changed = False
+            self.safe_offset = self.place.physical_offset
+        self._replace_others()
 
-    def _write_state(self) -> None:
-        files = tuple(zip(self._names, self._headers, strict=True))
-        state = IndexState(self.place, self._with_tags, self._is_clean, files)
+    def _write_state(self, slots: int | None = None) -> None:
+        self._mark = self._last_mark()
+        state = IndexState(
+            self.place,
+            self._with_tags,
+            self._geometry,
+            tuple(zip(self._names, self._headers, strict=True)),
+            self._mark,
+            slots,
+            self._is_beside,
+            self._kept_full if self._is_beside else None,
+        )
         self._disk.write_durably(self._layout.index_state, state.encode())
+
+    def _last_mark(self) -> LogMark | None:
+        """Return the mark of the last record before ``place``, None when the log has none there."""
+        stop = self.place.physical_offset
+        if stop > self._log.max_offset:
+            self._log.refresh()
+        starts = [self._log.min_offset, self._mark.record_offset if self._mark else 0]
+        starts += [header.end_offset for header in self._headers[-1:]]
+        walk = LogWalk(self._log, max(start for start in starts if start < stop or not start), stop)
+        last: int | None = None
+        switch_at = walk.position + interpreted_bytes()
+        for record in walk.records():
+            last = record.physical_offset
+            if walk.position > switch_at:
+                break
+        for chunk in walk.chunks():
+            last = int(chunk.rows["physical_offset"][-1])
+        try:
+            return None if last is None else LogMark.at(self._log, last)
+        except RecordError:
+            return None
+
+    @property
+    def _is_beside(self) -> bool:
+        return self._directory != self._layout.index
+
+    def _replace_others(self) -> None:
+        """Put the new files in the place of those of another builder, if they reach as far.
+
+        :raises OSError: when that cannot be done now; it is gone on with later.
+        """
+        layout, disk = self._layout, self._disk
+        if not self._is_beside or self.place.physical_offset < self._kept_until:
+            return
+        beside, self._directory = self._directory, layout.index
+        try:
+            # From now on the files are those of the store, wherever they are found.
+            self._write_state()
+            for name in index_names(beside):
+                disk.move(beside / name, layout.index / name)
+        except BaseException:
+            self._directory = beside
+            raise
+        disk.sync_directory(layout.index)
+        disk.sync_directory(layout.root)
+        for name in index_names(layout.index):
+            if name not in self._names:
+                disk.remove_file(layout.index / name)
+        disk.remove_tree(beside)
 
     def forget_below(self, physical_offset: int) -> list[str]:
         """Delete the files whose last entry is below ``physical_offset``, never the last; names."""
@@ -251,141 +311,20 @@ class IndexWriter:
             self._is_changed = True
             self.sync()
             for name in deleted:
-                self._disk.remove_file(self._layout.index / name)
+                self._disk.remove_file(self._directory / name)
         return deleted
-
-    def _resume(self) -> IndexPlace:
-        """Take the sound files over, delete the others, and give where to go on."""
-        present = [
-            entry.name
-            for entry in fs.entries(self._layout.index)
-            if len(entry.name) == _NAME_DIGITS and entry.name.isdigit() and entry.is_file()
-        ]
-        known = self._read_state()
-        place: IndexPlace | None = None
-        if known is not None:
-            self._is_clean = known.is_clean
-            for name, header in known.files:
-                if not self._is_good(name, header, is_last=name == known.files[-1][0]):
-                    break
-                self._names.append(name)
-                self._headers.append(header)
-            if len(self._names) == len(known.files):
-                place = known.place
-            else:
-                self._is_clean = False
-        # Nothing tells whether files of another writer lack entries, so they are made anew.
-        for name in present:
-            if name not in self._names:
-                self._disk.remove_file(self._layout.index / name)
-        if not self._is_clean:
-            self._take_back()
-        self._is_clean = False
-        return place if place is not None else self._place_behind()
-
-    def _read_state(self) -> IndexState | None:
-        """Read ``index.json``; None when it is not there, damaged, or of another log."""
-        known = read_index_state(self._layout)
-        if known is None or known.with_tags != self._with_tags:
-            return None
-        safe_offset = known.place.physical_offset
-        if safe_offset < self._log.min_offset:
-            return replace(known, place=IndexPlace(self._log.min_offset, 0))
-        if safe_offset > self._log.min_offset and not self._is_boundary(safe_offset):
-            return None
-        return known
-
-    def _is_boundary(self, physical_offset: int) -> bool:
-        """Say whether a record, the log's end or a segment's end is at an offset."""
-        if physical_offset >= self._log.max_offset:
-            return physical_offset == self._log.max_offset
-        try:
-            self._log.record_at(physical_offset, check_crc=False)
-        except RecordError as error:
-            return error.reason in ("end", "blank")
-        return True
-
-    def _is_good(self, name: str, header: IndexHeader, *, is_last: bool) -> bool:
-        """Say whether a file still is what it was when it was synced, as far as its header says."""
-        content = fs.read_bytes(self._layout.index / name, HEADER_BYTES)
-        path = self._layout.index / name
-        if content is None or len(content) < HEADER_BYTES:
-            return False
-        if path.stat().st_size != self._geometry.file_bytes:
-            return False
-        found = decode_header(content)
-        if not is_last:
-            return found == header and self._points_to_log(header)
-        return (
-            max(found.next_entry, 1) >= header.next_entry
-            and (header.next_entry == 1 or found.begin_offset == header.begin_offset)
-            and self._points_to_log(header)
-        )
-
-    def _points_to_log(self, header: IndexHeader) -> bool:
-        """Say whether a file's last entry is for a record of the log, or one deleted from it."""
-        if header.next_entry == 1 or header.end_offset < self._log.min_offset:
-            return True
-        try:
-            record = self._log.record_at(header.end_offset, check_crc=False)
-        except RecordError:
-            return False
-        return record.store_timestamp_ms == header.end_timestamp_ms
-
-    def _take_back(self) -> None:
-        """Make the last file as it was synced: later entries go, slots are made from the rest."""
-        import numpy as np
-
-        if not self._names:
-            return
-        file, header = self._file(), self._headers[-1]
-        geometry = self._geometry
-        file.reserve(0, geometry.entry_position(header.next_entry))
-        content = file.array()
-        start = geometry.entry_position(0)
-        entries = content[start : geometry.entry_position(header.next_entry)].view(_ENTRY_DTYPE)
-        hashes = entries["key_hash"][1:].astype(np.int64)
-        slots = np.zeros(geometry.slot_count, np.int32)
-        # Of several entries of one slot the last assignment stays: the newest entry.
-        slots[hashes % geometry.slot_count] = np.arange(1, header.next_entry, dtype=np.int32)
-        on_disk = content[HEADER_BYTES:start].view(">i4")
-        if not np.array_equal(on_disk, slots):
-            on_disk[:] = slots
-        del content, entries, on_disk
-        file.clear(geometry.entry_position(header.next_entry))
-        if header.next_entry > 1:
-            file.content[:HEADER_BYTES] = header.encode()
-        else:
-            file.content[:HEADER_BYTES] = bytes(HEADER_BYTES)
-
-    def _place_behind(self) -> IndexPlace:
-        """Find which record the last entry is of, and how many entries of it there are."""
-        if not self._headers:
-            return IndexPlace(self._log.min_offset, 0)
-        end_offset = self._headers[-1].end_offset
-        count = 0
-        for name, header in zip(reversed(self._names), reversed(self._headers), strict=True):
-            number = header.last_entry
-            with fs.MappedFile(self._layout.index / name) as mapped:
-                while number > 0:
-                    position = self._geometry.entry_position(number)
-                    if ENTRY.unpack_from(mapped.view, position)[1] != end_offset:
-                        break
-                    count += 1
-                    number -= 1
-            if number > 0:
-                break
-        if end_offset < self._log.min_offset:
-            return IndexPlace(self._log.min_offset, 0)
-        return IndexPlace(end_offset, count)
 
     def close(self) -> None:
         """Unmap everything and give the lock up. What was not synced is put in again later."""
         if not self._is_changed and self.safe_offset == self.place.physical_offset:
-            self._is_clean = True
             with suppress(OSError):
-                self._write_state()
+                self._write_state(self._slots_crc())
         self.abandon()
+
+    def _slots_crc(self) -> int | None:
+        if not self._names:
+            return None
+        return slots_crc(self._directory / self._names[-1], self._geometry)
 
     def abandon(self) -> None:
         """Unmap everything and give the lock up, as if this process were killed."""

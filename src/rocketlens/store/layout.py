@@ -10,6 +10,7 @@ not even for a moment.
 ``state.json``          how far the consume queues are synced, and how long each of them is
 ``synced``              how far the log is synced: 16 bytes, written after each sync
 ``index.json``          how far the index files are synced: the safe offset, and their headers
+``index/``              index files being built while ``index/`` of the store has those of another
 ``index.lock``          held by the one builder of index files
 ``deleted.json``        topics that were deleted while the log still has messages of them
 ``aside/``              bytes that recovery found damaged, or cut
@@ -97,6 +98,11 @@ class StoreLayout:
     def index_state(self) -> Path:
         """How far the index files are synced."""
         return self.own / "index.json"
+
+    @property
+    def new_index(self) -> Path:
+        """Index files that are to replace those of another builder."""
+        return self.own / "index"
 
     @property
     def deleted(self) -> Path:

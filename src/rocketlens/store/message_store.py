@@ -43,7 +43,7 @@ from rocketlens.store.deleted import DeletedTopics
 from rocketlens.store.flush import CHECKPOINT_THREAD, FLUSH_THREAD, FlushThread, GroupCommit, Waiter
 from rocketlens.store.fs import Disk
 from rocketlens.store.index_build import IndexBuilder
-from rocketlens.store.index_state import read_index_state, safe_offset_of
+from rocketlens.store.index_state import full_index_end, safe_offset_of
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.lock import StoreLock
 from rocketlens.store.queue_append import QueueWriter
@@ -312,13 +312,11 @@ class MessageStore:
         now_ms = state.last_record_timestamp_ms
         new = Checkpoint(now_ms, now_ms, now_ms, 0, 0, state.queues_offset)
         if self.config.messageIndexEnable:
-            index = read_index_state(self.layout)
-            full = index.newest_full(self.config.geometry.entry_count) if index else None
-            full_ms = full.end_timestamp_ms if full else 0
+            full_ms, full_end_offset = full_index_end(self.layout, self._checkpoint)
             new = new._replace(
                 logics_msg_timestamp_ms=min(now_ms, full_ms),
-                index_msg_timestamp_ms=full_ms,
-                logics_physical_offset=full.end_offset if full else 0,
+                index_msg_timestamp_ms=min(now_ms, full_ms),
+                logics_physical_offset=full_end_offset,
             )
         crcs = {zlib.crc32(one.encode()) for one in (self._checkpoint, new)}
         state.checkpoint_crcs = tuple(sorted(crcs))
@@ -339,7 +337,8 @@ class MessageStore:
     def build_index(self, *, at_most_bytes: int = _INDEX_STEP_BYTES) -> bool:
         """Index what is durable, up to a number of bytes; True when all of it is, and synced.
 
-        False when there is more, when the disk is full, or when another builder does it.
+        False when there is more, when the disk is full or a file cannot be opened now, or when
+        another builder does it.
         """
         with self._index_lock:
             if self._builder is None:
@@ -349,7 +348,7 @@ class MessageStore:
                 is_done = self._builder.build(up_to, at_most_bytes=at_most_bytes)
                 self._builder.sync()
             except OSError as error:
-                if error.errno not in fs.DISK_FULL_ERRORS:
+                if error.errno not in (*fs.DISK_FULL_ERRORS, *fs.CANNOT_NOW_ERRORS):
                     _log.error("index files are not built any more: %s", error)
                     self._builder.close()
                     self._builder = None
@@ -359,7 +358,9 @@ class MessageStore:
     def _build_in_background(self) -> None:
         while not self._index_stop.is_set():
             behind = self.group_commit.flushed_offset - self.indexed_offset
-            if behind <= 0 or self.build_index() or self._builder is None:
+            is_done = behind <= 0 or self.build_index() or self._builder is None
+            # A builder that cannot go on, as on a full disk, is asked again, but not at once.
+            if is_done or not self._is_behind():
                 self._index_stop.wait(_INDEX_INTERVAL_SECONDS)
 
     def take_index_over(self) -> None:

@@ -108,8 +108,17 @@ def test_entries_beyond_the_synced_ones_are_taken_back(log_only):
     synced = {file.name: file.read_bytes() for file in (path / "index").iterdir()}
     builder.build(end)
     builder.abandon()
-    builder_of(path, end).abandon()
-    assert {file.name: file.read_bytes() for file in (path / "index").iterdir()} == synced
+    there = {file.name: file.read_bytes() for file in (path / "index").iterdir()}
+    resumed = builder_of(path, end)
+    proven = {file.name: file.read_bytes() for file in StoreLayout(path).new_index.iterdir()}
+    assert proven == synced
+    # What the killed one put in goes when it is in again.
+    assert {file.name: file.read_bytes() for file in (path / "index").iterdir()} == there
+    resumed.build(end)
+    resumed.sync()
+    resumed.close()
+    assert not StoreLayout(path).new_index.exists()
+    assert entries_of(path) == expected_entries(path)
 
 
 DAMAGE = {
