@@ -191,3 +191,12 @@ RocketMQ's own caps are 64, and 32 by unique key, but they can be configured.
 
 PULL_MESSAGES: Final = 32
 """Messages that are pulled at once. RocketMQ gives no more (maxTransferCountOnMessageInMemory)."""
+
+MAX_CONFIG_BYTES: Final = 256 * 1024 * 1024
+"""Largest file of ``config/`` that is written, in bytes. RocketMQ: none."""
+
+MAX_CONFIG_READ_BYTES: Final = 4 * MAX_CONFIG_BYTES
+"""Largest file of ``config/`` that is read, in bytes: more than is written, for real brokers'."""
+
+MAX_CONFIG_ENTRY_BYTES: Final = 64 * 1024
+"""Largest topic or group in its table, in bytes, with members of newer versions. RocketMQ: none."""

@@ -163,6 +163,7 @@ def store_checks(store: Path) -> Iterator[Check]:
         yield _queues(source)
         yield from _index(source)
         yield from _builder(store)
+        yield from _tables(store)
         yield _free_space("disk", store, wanted_bytes=max(_LEAST_FREE_BYTES, log_bytes // 2))
         detail = "what index files cover was not read here: `rocketlens index verify` reads it all"
         yield Check(_NOTE, "log content", detail)
@@ -241,6 +242,14 @@ def _builder(store: Path) -> Iterator[Check]:
     )
     is_late = behind > _LONG_LAG_BYTES or (behind > 0 and not runs)
     yield Check(_WARN if is_late else _OK, "index builder", detail)
+
+
+def _tables(store: Path) -> Iterator[Check]:
+    """Tell which tables of topics, groups and offsets are damaged; nothing if none is."""
+    from rocketlens.store.config_table import damaged_tables
+
+    for problem in damaged_tables(store / "config"):
+        yield Check(_WARN, "config", problem)
 
 
 def _index(source: "StoreSource") -> Iterator[Check]:

@@ -12,20 +12,26 @@ written                         read as                                   where
 ==============================  ========================================  ========================
 
 So an integer key becomes its text (or stays an integer, if asked), and an object that is a key its
-compact JSON text, members sorted by name. Of two members with one name the last counts.
+compact JSON text, members sorted by name. Of two members with one name the last counts. A key of
+digits that is not an integer's text (``007``, ``-0``) is text, though it has no quotes.
 
 RocketMQ indents with tabs, one member a line; only fastjson leaves integer keys on the line of what
 is before them. Source: ``ConfigManager``, ``TopicConfigManager``, ``ConsumerOffsetManager``.
 """
 
 import json
+import re
 from enum import StrEnum
 from typing import Any, Final
 
 from rocketlens.errors import ConfigError
 
-MAX_DEPTH: Final = 64
-"""Nesting that is followed; RocketMQ's own files have 4 levels."""
+MAX_DEPTH: Final = 128
+"""Nesting that is followed; RocketMQ's own files have 4 levels. More than a request may have
+(:data:`rocketlens.limits.JSON_DEPTH`), as what came in one is kept a few levels further in."""
+_DIGITS: Final = re.compile(r"-?\d{1,300}(?=\s*:)", re.ASCII)
+_INTEGER: Final = re.compile(r"0|-?[1-9]\d{0,18}", re.ASCII)
+"""As a long of Java is written."""
 
 
 class Dialect(StrEnum):
@@ -42,10 +48,10 @@ class Dialect(StrEnum):
 def loads(content: bytes | str, *, integer_keys: bool = False) -> Any:
     """Read any of the dialects. O(n).
 
-    ``integer_keys``: give keys that are unquoted integers as ``int``, not as their text, so that
+    ``integer_keys``: return keys that are unquoted integers as ``int``, not as their text, so that
     :func:`dumps` can write them as they were.
 
-    :raises ConfigError: when it is none of them, or nested deeper than 64 levels.
+    :raises ConfigError: when it is none of them, or nested deeper than 128 levels.
     """
     text = content.decode("utf-8", "replace") if isinstance(content, bytes) else content
     try:
@@ -113,7 +119,7 @@ class _Reader:
         self.text = text
         self.integer_keys = integer_keys
         self.cursor = 0
-        self.decoder = json.JSONDecoder()
+        self.decoder = json.JSONDecoder(strict=False)
 
     def read(self) -> Any:
         value = self._value(0)
@@ -147,9 +153,10 @@ class _Reader:
             self.cursor += 1
             return members
         while True:
-            key = self._value(depth + 1)
+            digits = self._digits()
+            key = self._key(self._value(depth + 1)) if digits is None else digits
             self._expect(":")
-            members[self._key(key)] = self._value(depth + 1)
+            members[key] = self._value(depth + 1)
             if not self._another("}"):
                 return members
 
@@ -182,11 +189,19 @@ class _Reader:
         self.cursor += 1
         return mark == ","
 
-    def _key(self, key: Any) -> str | int:
+    def _digits(self) -> str | int | None:
+        """Read a key of digits without quotes; None if something else is there."""
+        self._skip_space()
+        match = _DIGITS.match(self.text, self.cursor)
+        if match is None:
+            return None
+        self.cursor = match.end()
+        is_integer = self.integer_keys and _INTEGER.fullmatch(match[0]) is not None
+        return int(match[0]) if is_integer else match[0]
+
+    def _key(self, key: Any) -> str:
         if isinstance(key, str):
             return key
-        if isinstance(key, int) and not isinstance(key, bool):
-            return key if self.integer_keys else str(key)
         if isinstance(key, dict):
             return json.dumps(key, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
         message = f"a map key is {type(key).__name__}"

@@ -1,23 +1,38 @@
 """The tables of ``config/*.json``, read in RocketMQ's dialects and written in its layout.
 
-Written is what RocketMQ 5 writes: tab-indented, a member a line, integer keys without quotes. The
-file as it was before is kept as ``.bak``, and both are replaced in one step, synced, so that
-there always is a whole one.
+Written is what RocketMQ 5 writes: tab-indented, a member a line. A key that is an integer (a queue
+id, a delay level) has no quotes; one that is text has, also if it consists of digits. The content
+before is kept as ``.bak``, and both are replaced in one step, synced, so that there always is a
+whole one.
+
+A damaged table does not stop a start: the backup is used, or the table begins empty. Either is a
+warning, and the damaged file is kept in ``rocketlens/aside/``.
 """
 
 import json
-import re
-from collections.abc import Callable
+import logging
+import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from rocketlens.errors import ConfigError
+from rocketlens import limits
+from rocketlens.errors import BadInput, ConfigError
 from rocketlens.formats import config_json
 from rocketlens.store import fs
 from rocketlens.store.fs import Disk
+from rocketlens.store.layout import StoreLayout
 
-_LARGEST_FILE: Final = 256 * 1024 * 1024
-_INTEGER: Final = re.compile(r"-?\d+\Z", re.ASCII)
+TABLES: Final = (
+    "topics.json",
+    "subscriptionGroup.json",
+    "consumerOffset.json",
+    "delayOffset.json",
+)
+"""The tables that a broker cannot do without."""
+_log: Final = logging.getLogger(__name__)
+_FIXED_BYTES: Final = 1024 * 1024
+"""Room kept for what is in a table beside its entries."""
 
 
 class DataVersion:
@@ -54,7 +69,7 @@ class DataVersion:
 
 
 def dumps(value: Any) -> str:
-    """Write JSON as RocketMQ does: tabs, and integer keys without quotes."""
+    """Return JSON as RocketMQ writes it: tabs, and keys that are ``int`` without quotes."""
     return "".join(_pieces(value, 0))
 
 
@@ -63,7 +78,7 @@ def _pieces(value: Any, depth: int) -> list[str]:
         tab = "\t" * (depth + 1)
         pieces = ["{\n"]
         for place, (name, inner) in enumerate(value.items()):
-            key = str(name) if _INTEGER.match(str(name)) else json.dumps(name, ensure_ascii=False)
+            key = str(name) if type(name) is int else json.dumps(name, ensure_ascii=False)
             pieces += [",\n" if place else "", tab, key, ":", *_pieces(inner, depth + 1)]
         return [*pieces, "\n", "\t" * depth, "}"]
     if isinstance(value, (list, tuple)) and value:
@@ -83,6 +98,8 @@ class ConfigFile:
         self.path = path
         self._disk = disk
         self._written: bytes | None = None
+        self.read_bytes = 0
+        """Size of what was read."""
 
     @property
     def backup(self) -> Path:
@@ -90,42 +107,124 @@ class ConfigFile:
         return self.path.with_name(f"{self.path.name}.bak")
 
     def read(self) -> dict[str, Any]:
-        """Give its members, those of the backup when it is damaged; empty when neither is there.
+        """Return its members, those of the backup if it is damaged; empty if neither is sound.
 
-        :raises ConfigError: when what is there is damaged, backup included.
+        Keys without quotes that are integers are ``int``. What is damaged is told in the log, and
+        kept aside.
+
+        :raises OSError: when a file is there and cannot be read now: then nothing is known.
+        :raises ConfigError: when a file is larger than any that is read.
         """
-        failure: ConfigError | None = None
+        problems: list[str] = []
+        found: dict[str, Any] = {}
         for path in (self.path, self.backup):
-            content = fs.read_bytes(path, _LARGEST_FILE)
-            if not content or not content.strip():
-                continue
-            try:
-                value = config_json.loads(content)
-            except ConfigError as error:
-                failure = failure or ConfigError(f"{path}: {error}")
-                continue
-            if isinstance(value, dict):
+            value, content, problem = _read_object(path)
+            if problem:
+                problems.append(problem)
+                self._keep_aside(path, content)
+            if value is not None:
+                found = value
                 self._written = content if path == self.path else None
-                return value
-            failure = failure or ConfigError(f"{path}: holds no JSON object")
-        if failure is not None:
-            raise failure
-        return {}
+                self.read_bytes = len(content)
+                break
+        if problems:
+            instead = f"{self.backup.name} is used" if found else "the table begins empty"
+            _log.warning("%s; %s, and what is damaged is kept aside", "; ".join(problems), instead)
+        return found
+
+    def _keep_aside(self, path: Path, content: bytes) -> None:
+        name = f"{path.name}.{zlib.crc32(content):08x}"
+        aside = StoreLayout(self.path.parents[1]).aside / name
+        if not aside.exists():
+            self._disk.write_durably(aside, content)
 
     def write(self, value: dict[str, Any]) -> bool:
         """Replace the content, durably; False when it is that already.
 
         :raises OSError: when it cannot be; the old content stays.
+        :raises ConfigError: when it is more than would be read back; the old content stays.
         """
-        content = dumps(value).encode()
+        content = encoded(value)
         if content == self._written:
             return False
-        before = fs.read_bytes(self.path, _LARGEST_FILE)
-        if before:
-            self._disk.write_durably(self.backup, before)
+        if len(content) > limits.MAX_CONFIG_BYTES:
+            raise ConfigError(
+                f"{self.path} would have {len(content)} bytes, {limits.MAX_CONFIG_BYTES} allowed"
+            )
+        # Only what is known to be sound may replace a sound backup.
+        if self._written:
+            self._disk.write_durably(self.backup, self._written)
         self._disk.write_durably(self.path, content)
         self._written = content
         return True
+
+
+def encoded(value: Any) -> bytes:
+    """Return the bytes of a table. A lone surrogate, which UTF-8 has not, is written escaped."""
+    return dumps(value).encode("utf-8", "backslashreplace")
+
+
+def _read_object(path: Path) -> tuple[dict[str, Any] | None, bytes, str]:
+    """Return the members of a file, its bytes, and what is wrong with it, if it is there."""
+    content = fs.read_bytes(path, limits.MAX_CONFIG_READ_BYTES + 1)
+    if content is None or not content.strip():
+        # An empty file is one that was made and never written: it says nothing.
+        return None, b"", ""
+    if len(content) > limits.MAX_CONFIG_READ_BYTES:
+        raise ConfigError(f"{path} has over {limits.MAX_CONFIG_READ_BYTES} bytes")
+    try:
+        value = config_json.loads(content, integer_keys=True)
+    except ConfigError as error:
+        return None, content, f"{path}: {error}"
+    if not isinstance(value, dict):
+        return None, content, f"{path}: holds no JSON object"
+    return value, content, ""
+
+
+def damaged_tables(config: Path) -> Iterator[str]:
+    """Return what is wrong with each table of a store's ``config`` directory, a line for each."""
+    for name in TABLES:
+        path = config / name
+        _, _, problem = _read_object(path)
+        if problem:
+            backup, _, _ = _read_object(path.with_name(f"{name}.bak"))
+            instead = "its .bak is used" if backup is not None else "there is no sound .bak"
+            yield f"{problem}; {instead}"
+
+
+class Room:
+    """How many bytes the entries of a table take in its file, and whether one more fits."""
+
+    def __init__(self, file: "ConfigFile") -> None:
+        """Begin with what was read from the file; it is not known which entry takes how much."""
+        self._name = file.path.name
+        self._bytes: dict[str, int] = {}
+        self._total = file.read_bytes
+
+    def take(self, key: str, entry: Any) -> None:
+        """Count an entry that is added or replaced.
+
+        :raises BadInput: when it is too large, or the table would be; nothing is counted then.
+        """
+        size = _size_of(key, entry)
+        if size > limits.MAX_CONFIG_ENTRY_BYTES:
+            raise BadInput(
+                f"{key[:300]!r} in {self._name} has {size} bytes, "
+                f"{limits.MAX_CONFIG_ENTRY_BYTES} are allowed"
+            )
+        total = self._total + size - self._bytes.get(key, 0)
+        if total > limits.MAX_CONFIG_BYTES - _FIXED_BYTES:
+            raise BadInput(f"{self._name} is full: it has {self._total} bytes")
+        self._total, self._bytes[key] = total, size
+
+    def give_back(self, key: str) -> None:
+        """Count an entry no more."""
+        self._total -= self._bytes.pop(key, 0)
+
+
+def _size_of(key: str, entry: Any) -> int:
+    """Return at least as many bytes as an entry of a table takes in its file."""
+    return len(encoded({"": {key: entry}}))
 
 
 def table_of(value: Any, read: Callable[[Any], Any]) -> dict[str, Any]:

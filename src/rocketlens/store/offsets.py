@@ -6,14 +6,22 @@ in between is read again. Delay offsets it writes soon after a delivery, as what
 delivered again.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
+from rocketlens import limits
+from rocketlens.errors import BadInput
 from rocketlens.store.config_table import ConfigFile, DataVersion, table_of
 from rocketlens.store.fs import Disk
 from rocketlens.store.layout import StoreLayout
 
 GROUP_SEPARATOR: Final = "@"
+_INTEGER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
+_OFFSET_BYTES: Final = 48
+"""What one offset takes in the file, at most: tabs, queue id, offset, and what is between."""
+_NAME_BYTES: Final = 16
+"""What stands around a name in the file."""
 
 
 def _numbers(value: Any) -> dict[int, int] | None:
@@ -22,8 +30,13 @@ def _numbers(value: Any) -> dict[int, int] | None:
     return {
         int(name): offset
         for name, offset in value.items()
-        if name.lstrip("-").isdigit() and isinstance(offset, int)
+        if _INTEGER.fullmatch(str(name)) and type(offset) is int
     }
+
+
+def _size_of(name: str) -> int:
+    """Return what a name takes in the file, at most: a character may be six bytes, escaped."""
+    return len(name) * 6 + _NAME_BYTES
 
 
 class ConsumerOffsets:
@@ -35,21 +48,40 @@ class ConsumerOffsets:
     def __init__(self, layout: StoreLayout, disk: Disk, clock: Callable[[], int]) -> None:
         """Read the file.
 
-        :raises ConfigError: when it and its backup are damaged.
+        :raises ConfigError: when it is larger than any that is read.
         """
         self._file = ConfigFile(layout.config / "consumerOffset.json", disk)
         self._others = self._file.read()
         self.is_changed = False
         self.table: dict[str, dict[int, int]] = table_of(self._others.get("offsetTable"), _numbers)
         self.data_version = DataVersion.decode(self._others.get("dataVersion"), clock())
+        self._bytes = 0
+        self._count_bytes()
+
+    def _count_bytes(self) -> None:
+        """Count how many bytes the offsets take in the file, at most."""
+        self._bytes = sum(
+            _size_of(name) + len(offsets) * _OFFSET_BYTES for name, offsets in self.table.items()
+        )
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         """Give an offset, None when the group has none in that queue."""
         return self.table.get(f"{topic}{GROUP_SEPARATOR}{group}", {}).get(queue_id)
 
     def put(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
-        """Set an offset; :meth:`save` writes it."""
-        self.table.setdefault(f"{topic}{GROUP_SEPARATOR}{group}", {})[queue_id] = queue_offset
+        """Set an offset; :meth:`save` writes it.
+
+        :raises BadInput: when there is no room for another one in the table.
+        """
+        name = f"{topic}{GROUP_SEPARATOR}{group}"
+        offsets = self.table.get(name)
+        if offsets is None or queue_id not in offsets:
+            size = _OFFSET_BYTES + (_size_of(name) if offsets is None else 0)
+            if self._bytes + size > limits.MAX_CONFIG_BYTES // 2:
+                raise BadInput(f"consumerOffset.json is full: it has {self._bytes} bytes")
+            self._bytes += size
+            offsets = self.table.setdefault(name, {})
+        offsets[queue_id] = queue_offset
         self.is_changed = True
 
     def pairs(self) -> list[tuple[str, str]]:
@@ -72,6 +104,7 @@ class ConsumerOffsets:
             if owner == group and topic in (None, found):
                 del self.table[name]
                 self.is_changed = True
+        self._count_bytes()
 
     def snapshot(self) -> Callable[[], None]:
         """Take the offsets of now; what is given writes them, in any thread.
@@ -114,7 +147,7 @@ class DelayOffsets:
     ) -> None:
         """Read the file.
 
-        :raises ConfigError: when it and its backup are damaged.
+        :raises ConfigError: when it is larger than any that is read.
         """
         self._file = ConfigFile(layout.config / "delayOffset.json", disk)
         self._delivered = delivered

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-from rocketlens.store.config_table import ConfigFile, DataVersion, table_of
+from rocketlens.store.config_table import ConfigFile, DataVersion, Room, table_of
 from rocketlens.store.fs import Disk
 from rocketlens.store.layout import StoreLayout
 
@@ -50,13 +50,17 @@ class TopicConfig:
 
     @classmethod
     def decode(cls, value: Any) -> Self | None:
-        """Read it; None when it is none."""
+        """Return the topic that a member of ``topicConfigTable`` is, or None if it is not one.
+
+        A field of another type than RocketMQ's is left out: it gets its default.
+        """
         if not isinstance(value, dict) or not isinstance(value.get("topicName"), str):
             return None
+        defaults = cls("")
         known = {
             attribute: value[name]
             for name, attribute in _TOPIC_FIELDS.items()
-            if value.get(name) is not None
+            if type(value.get(name)) is type(getattr(defaults, attribute))
         }
         return cls(**known, others={n: v for n, v in value.items() if n not in _TOPIC_FIELDS})
 
@@ -67,7 +71,7 @@ class TopicTable:
     def __init__(self, layout: StoreLayout, disk: Disk, clock: Callable[[], int]) -> None:
         """Read the file.
 
-        :raises ConfigError: when it and its backup are damaged.
+        :raises ConfigError: when it is larger than any that is read.
         """
         self._file = ConfigFile(layout.config / "topics.json", disk)
         self._clock = clock
@@ -75,18 +79,24 @@ class TopicTable:
         self.topics: dict[str, TopicConfig] = table_of(
             value.get("topicConfigTable"), TopicConfig.decode
         )
+        self._room = Room(self._file)
         self.data_version = DataVersion.decode(value.get("dataVersion"), clock())
         self.is_changed = False
 
     def put(self, *topics: TopicConfig) -> None:
-        """Add or replace topics: one change, however many."""
+        """Add or replace topics: one change, however many.
+
+        :raises BadInput: when one is too large for the table.
+        """
         for topic in topics:
+            self._room.take(topic.topic, topic.encode())
             self.topics[topic.topic] = topic
         self._changed()
 
     def remove(self, topic: str) -> TopicConfig | None:
         """Take a topic out; gives what it was."""
         removed = self.topics.pop(topic, None)
+        self._room.give_back(topic)
         if removed is not None:
             self._changed()
         return removed
@@ -123,7 +133,7 @@ class GroupTable:
     def __init__(self, layout: StoreLayout, disk: Disk, clock: Callable[[], int]) -> None:
         """Read the file.
 
-        :raises ConfigError: when it and its backup are damaged.
+        :raises ConfigError: when it is larger than any that is read.
         """
         self._file = ConfigFile(layout.config / "subscriptionGroup.json", disk)
         self._clock = clock
@@ -131,14 +141,20 @@ class GroupTable:
         self.groups: dict[str, dict[str, Any]] = table_of(
             value.get("subscriptionGroupTable"), lambda v: v if isinstance(v, dict) else None
         )
+        self._room = Room(self._file)
         self._forbidden = value.get("forbiddenTable", {})
         self.data_version = DataVersion.decode(value.get("dataVersion"), clock())
         self.is_changed = False
 
     def put(self, group: str, **members: Any) -> dict[str, Any]:
-        """Add a group with RocketMQ's defaults, or change members of it; gives all of them."""
+        """Add a group with RocketMQ's defaults, or change members of it; return all of them.
+
+        :raises BadInput: when it is too large for the table.
+        """
         current = self.groups.get(group) or default_group(group)
-        self.groups[group] = dict(sorted({**current, **members}.items()))
+        changed = dict(sorted({**current, **members}.items()))
+        self._room.take(group, changed)
+        self.groups[group] = changed
         self._changed()
         return self.groups[group]
 
@@ -146,6 +162,7 @@ class GroupTable:
         """Take a group out; False when there was none."""
         if self.groups.pop(group, None) is None:
             return False
+        self._room.give_back(group)
         self._changed()
         return True
 

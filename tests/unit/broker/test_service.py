@@ -7,7 +7,7 @@ import pytest
 
 from rocketlens.broker.config import parse_settings
 from rocketlens.broker.service import BrokerService, run
-from rocketlens.errors import BadInput, ConfigError, StoreLocked
+from rocketlens.errors import BadInput, StoreLocked
 from rocketlens.store.lock import StoreLock
 from rocketlens.wire.codes import RequestCode
 from tests.unit.broker.broker_world import in_broker, properties_of, running, settings_of
@@ -88,20 +88,24 @@ def test_a_clean_stop_leaves_no_abort_and_frees_the_store(tmp_path):
     assert (layout.config / "topics.json").exists()
 
 
-def test_damaged_tables_stop_the_start_and_free_the_store(tmp_path):
+def test_damaged_tables_do_not_stop_the_start_and_are_named_and_kept(tmp_path, caplog):
+    async def main(names):
+        async with running(tmp_path) as world:
+            for name in names:
+                await world.send(name)
+            return set(world.core.topics.topics)
+
+    names = {"007", "-01", "00"}
+    assert names <= asyncio.run(main(names))
+    assert names <= asyncio.run(main(()))
+    assert not any("damaged" in message for message in caplog.messages)
     config = tmp_path / "store" / "config"
-    config.mkdir(parents=True)
-    (config / "topics.json").write_text("{]")
-
-    async def main():
-        service = BrokerService(settings_of(tmp_path))
-        with pytest.raises(ConfigError):
-            await service.start()
-        await service.stop()
-
-    asyncio.run(main())
-    StoreLock(tmp_path / "store").release()
-    assert (config / "topics.json").read_text() == "{]"
+    for name in ("topics.json", "topics.json.bak"):
+        (config / name).write_text("{]")
+    assert not names & asyncio.run(main(()))
+    assert "topics.json: not JSON" in caplog.text
+    kept = (tmp_path / "store/rocketlens/aside").iterdir()
+    assert "{]" in {each.read_text() for each in kept}
 
 
 def test_it_runs_until_it_is_told_to_stop(tmp_path):

@@ -140,3 +140,21 @@ def test_every_missing_stretch_of_the_log_is_named(run, golden, tmp_path):
 
 def test_what_was_not_read_is_said(run, golden):
     assert "note  log content" in run("doctor", "--store", golden("5.5.0").store).out
+
+
+def test_a_damaged_table_is_a_warning_that_names_it_and_what_is_used_instead(run, golden, tmp_path):
+    store = tmp_path / "store"
+    shutil.copytree(golden("5.5.0").store, store)
+    topics, groups = store / "config/topics.json", store / "config/subscriptionGroup.json"
+    topics.with_name("topics.json.bak").write_bytes(topics.read_bytes())
+    topics.write_bytes(topics.read_bytes()[:-5])
+    groups.with_name("subscriptionGroup.json.bak").unlink(missing_ok=True)
+    groups.write_text("{")
+    done = run("doctor", "--store", store)
+    assert done.code == 0
+    lines = [line for line in done.out.splitlines() if line.split()[1] == "config"]
+    assert len(lines) == 2
+    assert "topics.json: not JSON" in lines[0]
+    assert "its .bak is used" in lines[0]
+    assert "subscriptionGroup.json: not JSON" in lines[1]
+    assert "there is no sound .bak" in lines[1]

@@ -1,10 +1,16 @@
 """RocketMQ's own files: broker.conf, and the tables in config/*.json."""
 
+import errno
 import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from rocketlens.errors import BadInput, ConfigError
+from rocketlens import limits
+from rocketlens.errors import BadInput
 from rocketlens.formats import config_json
 from rocketlens.store.config import StoreConfig, parse_delay_levels, parse_properties
 from rocketlens.store.config_table import ConfigFile, DataVersion, dumps
@@ -126,7 +132,7 @@ def test_integer_keys_stand_without_quotes_and_everything_is_indented_by_tabs():
     )
 
 
-def test_the_file_before_is_the_backup_and_serves_when_the_file_is_damaged(tmp_path):
+def test_the_content_before_is_the_backup_and_serves_when_the_file_is_damaged(tmp_path, caplog):
     path = tmp_path / "config" / "x.json"
     file = ConfigFile(path, Disk())
     assert file.read() == {}
@@ -134,11 +140,21 @@ def test_the_file_before_is_the_backup_and_serves_when_the_file_is_damaged(tmp_p
     assert not file.write({"a": 1})
     assert file.write({"a": 2})
     assert json.loads(file.backup.read_text()) == {"a": 1}
+    assert not caplog.messages
     path.write_text('{"a": ')
-    assert ConfigFile(path, Disk()).read() == {"a": 1}
+    damaged = ConfigFile(path, Disk())
+    assert damaged.read() == {"a": 1}
+    assert f"{path}: not JSON" in caplog.text
+    assert "x.json.bak is used" in caplog.text
+    kept = list((tmp_path / "rocketlens" / "aside").iterdir())
+    assert [each.read_text() for each in kept] == ['{"a": ']
+    # What is damaged never replaces the backup, which is all there is.
+    assert damaged.write({"a": 3})
+    assert json.loads(file.backup.read_text()) == {"a": 1}
+    path.write_text('{"a": ')
     file.backup.write_text("[]")
-    with pytest.raises(ConfigError, match=r"x\.json"):
-        ConfigFile(path, Disk()).read()
+    assert ConfigFile(path, Disk()).read() == {}
+    assert "the table begins empty" in caplog.messages[-1]
     path.unlink()
     file.backup.unlink()
     assert ConfigFile(path, Disk()).read() == {}
@@ -208,3 +224,152 @@ def test_tables_with_members_of_other_kinds_keep_the_sound_ones(tmp_path):
     (layout.config / "consumerOffset.json").write_text('{"offsetTable": {"a@g": 3, "b@g": {0: 1}}}')
     assert TopicTable(layout, Disk(), Clock()).topics["b"].perm == 4
     assert ConsumerOffsets(layout, Disk(), Clock()).table == {"b@g": {0: 1}}
+
+
+NAMES = ["007", "00", "01", "-0", "-01", "-1", "0", "7", "9" * 19, "9" * 127, "1e5", "%RETRY%01"]
+
+
+def test_a_name_of_digits_is_the_same_name_after_any_start(tmp_path):
+    layout = StoreLayout(tmp_path)
+    for number, name in enumerate(NAMES):
+        topics = TopicTable(layout, Disk(), Clock())
+        groups = GroupTable(layout, Disk(), Clock())
+        offsets = ConsumerOffsets(layout, Disk(), Clock())
+        assert list(topics.topics) == list(groups.groups) == NAMES[:number]
+        topics.put(TopicConfig(name, attributes={name: name}, others={name: {name: 1}}))
+        groups.put(name, **{"x" + name: {name: [name]}})
+        offsets.put(name, name, number, 5)
+        for table in (topics, groups, offsets):
+            table.save()
+    topics = TopicTable(layout, Disk(), Clock())
+    assert topics.topics["007"] == TopicConfig(
+        "007", attributes={"007": "007"}, others={"007": {"007": 1}}
+    )
+    assert GroupTable(layout, Disk(), Clock()).groups["-0"]["x-0"] == {"-0": ["-0"]}
+    assert ConsumerOffsets(layout, Disk(), Clock()).pairs() == [(name, name) for name in NAMES]
+
+
+def test_names_that_an_earlier_version_wrote_without_quotes_are_read(tmp_path):
+    layout = StoreLayout(tmp_path)
+    layout.config.mkdir()
+    (layout.config / "topics.json").write_text(
+        '{"topicConfigTable":{\n\t007:{"topicName":"007"},\n\t-0:{"topicName":"-0"},'
+        '12:{"topicName":"12"}}}'
+    )
+    assert list(TopicTable(layout, Disk(), Clock()).topics) == ["007", "-0", "12"]
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+ALLOWED = st.text("0123456789-_%|aZ", min_size=1, max_size=20)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(
+        st.tuples(
+            ALLOWED,
+            ALLOWED,
+            st.dictionaries(st.text(), st.text(), max_size=3),
+            st.dictionaries(st.text(min_size=1).map("x{}".format), VALUES, max_size=3),
+            st.integers(0, 2**31 - 1),
+            st.integers(-1, 2**63 - 1),
+        ),
+        max_size=6,
+    )
+)
+def test_whatever_is_put_is_there_after_each_start(changes):
+    with TemporaryDirectory() as directory:
+        layout = StoreLayout(Path(directory))
+        topics, groups, offsets = {}, {}, {}
+        for topic, group, attributes, members, queue_id, offset in changes:
+            tables = [kind(layout, Disk(), Clock()) for kind in (TopicTable, GroupTable)]
+            read = ConsumerOffsets(layout, Disk(), Clock())
+            assert tables[0].topics == topics
+            assert tables[1].groups == groups
+            assert read.table == offsets
+            topics[topic] = TopicConfig(topic, attributes=attributes, others=members)
+            tables[0].put(topics[topic])
+            groups[group] = tables[1].put(group, **members)
+            read.put(group, topic, queue_id, offset)
+            offsets.setdefault(f"{topic}@{group}", {})[queue_id] = offset
+            for table in (*tables, read):
+                table.save()
+
+
+def test_a_lone_surrogate_in_a_member_is_written_and_read_back(tmp_path):
+    layout = StoreLayout(tmp_path)
+    groups = GroupTable(layout, Disk(), Clock())
+    groups.put("g", x="\ud800")
+    groups.save()
+    assert GroupTable(layout, Disk(), Clock()).groups["g"]["x"] == "\ud800"
+
+
+def test_members_nested_as_deep_as_a_request_may_be_are_read_back(tmp_path):
+    layout = StoreLayout(tmp_path)
+    deep = 1
+    for _ in range(limits.JSON_DEPTH):
+        deep = {"a": deep}
+    groups = GroupTable(layout, Disk(), Clock())
+    groups.put("007", x=deep)
+    groups.save()
+    assert GroupTable(layout, Disk(), Clock()).groups["007"]["x"] == deep
+
+
+def test_what_would_not_be_read_back_is_refused_before_it_is_kept(tmp_path, monkeypatch):
+    layout = StoreLayout(tmp_path)
+    groups, topics = GroupTable(layout, Disk(), Clock()), TopicTable(layout, Disk(), Clock())
+    with pytest.raises(BadInput, match=r"'g' in subscriptionGroup\.json"):
+        groups.put("g", x="A" * limits.MAX_CONFIG_ENTRY_BYTES)
+    with pytest.raises(BadInput, match=r"'T' in topics\.json"):
+        topics.put(TopicConfig("T", others={"x": "A" * limits.MAX_CONFIG_ENTRY_BYTES}))
+    assert not groups.groups
+    assert not topics.topics
+    monkeypatch.setattr(limits, "MAX_CONFIG_BYTES", (1 << 20) + 200_000)
+    for number in range(20):
+        try:
+            groups.put(f"g{number}", x="A" * 50_000)
+        except BadInput as error:
+            assert "subscriptionGroup.json is full" in str(error)  # noqa: PT017
+            break
+    assert 1 < len(groups.groups) < 20
+    groups.save()
+    again = GroupTable(layout, Disk(), Clock())
+    assert again.groups == groups.groups
+    with pytest.raises(BadInput, match="is full"):
+        again.put("one more", x="A" * 50_000)
+    groups.remove("g0")
+    groups.put("one more", x="A" * 50_000)
+
+
+def test_offsets_that_would_not_be_read_back_are_refused(tmp_path, monkeypatch):
+    offsets = ConsumerOffsets(StoreLayout(tmp_path), Disk(), Clock())
+    monkeypatch.setattr(limits, "MAX_CONFIG_BYTES", 4000)
+    for queue_id in range(20):
+        offsets.put("g", "T", queue_id, 2**63 - 1)
+    with pytest.raises(BadInput, match=r"consumerOffset\.json is full"):
+        offsets.put("g2", "T" * 300, 0, 0)
+    offsets.put("g", "T", 0, 1)
+    offsets.save()
+    assert (tmp_path / "config" / "consumerOffset.json").stat().st_size < 4000
+    offsets.remove("g")
+    offsets.put("g", "T", 0, 1)
+
+
+def test_a_table_that_cannot_be_opened_now_is_no_damaged_one(tmp_path, monkeypatch):
+    layout = StoreLayout(tmp_path)
+    topics = TopicTable(layout, Disk(), Clock())
+    topics.put(TopicConfig("T"))
+    topics.save()
+
+    def refuse(*_):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("pathlib.Path.open", refuse)
+        with pytest.raises(OSError, match="Too many open files"):
+            TopicTable(layout, Disk(), Clock())
+    assert "T" in TopicTable(layout, Disk(), Clock()).topics
