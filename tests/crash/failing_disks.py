@@ -3,6 +3,7 @@
 import errno
 import random
 import shutil
+from collections import Counter
 from pathlib import Path
 
 from rocketlens.store.fs import Disk, WritableFile
@@ -42,6 +43,31 @@ class RestartedDisk(QuickDisk):
     def boot(self):
         """Name another start of the machine."""
         return "restarted"
+
+
+class RecordingFile(WritableFile):
+    """A file that tells its disk what it was synced with."""
+
+    def __init__(self, path, disk):
+        super().__init__(path)
+        self.disk = disk
+
+    def sync(self):
+        """Note what is durable now."""
+        self.disk.durable[self.path] = bytes(self.content)
+        self.disk.sync_counts[self.path] += 1
+
+
+class RecordingDisk(QuickDisk):
+    """Knows what each mapped file was synced with last."""
+
+    def __init__(self):
+        self.durable = {}
+        self.sync_counts = Counter()
+
+    def open_file(self, path):
+        """Map a file."""
+        return RecordingFile(path, self)
 
 
 class FailingFile(WritableFile):

@@ -9,6 +9,7 @@ Room is reserved before anything is written, so a full disk refuses a message an
 Segments are made sparse, and reserved in steps of 16 MiB.
 """
 
+import errno
 import struct
 import zlib
 from collections.abc import Callable, Sequence
@@ -29,6 +30,7 @@ from rocketlens.formats.commitlog_record import (
 from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES, SCHEDULE_TOPIC
 from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8, string_hash
+from rocketlens.store import fs
 from rocketlens.store.consumequeue import is_topic_name
 from rocketlens.store.fs import Disk, WritableFile
 from rocketlens.store.layout import StoreLayout
@@ -135,7 +137,8 @@ class Appender:
     """Appends to a log and its queues. One thread at a time appends; others may sync.
 
     ``last`` is the last record, None when there is none. ``refusal``, when set, is raised instead
-    of appending.
+    of appending. ``zeros_end_offset`` is the physical offset behind the last record with a zero
+    byte in its properties, or a later one: see :mod:`rocketlens.store.torn`.
     """
 
     def __init__(
@@ -178,6 +181,7 @@ class Appender:
         self.queues: dict[tuple[str, int], QueueWriter] = {}
         self.refusal: StoreError | None = None
         self.last: Appended | None = None
+        self.zeros_end_offset = 0
         self._batch_steps = 0
         self._removed: list[QueueWriter] = []
         self._segment: WritableFile | None = None
@@ -209,13 +213,21 @@ class Appender:
         segment = self._new_segment(base_offset)
         self._turn_to(segment, base_offset)
         self._place = self._limit = end_offset - base_offset
+        # Recovery took what was there for whole: from now on that is not asked again.
+        self.zeros_end_offset = end_offset
 
     def _new_segment(self, base: int) -> WritableFile:
         """Open a segment, with room at its begin."""
         path = self._layout.commit_log / f"{base:0{_NAME_DIGITS}}"
-        is_new = not path.exists()
+        size = fs.file_size(path)
+        is_new = not size
         if is_new:
+            # In the place of an empty one, too, as a real broker that crashed leaves it.
             self._disk.make_file(path, self.segment_bytes, self._layout.scratch)
+        elif size != self.segment_bytes:
+            raise OSError(
+                errno.EINVAL, f"has {size} bytes, a segment {self.segment_bytes}", str(path)
+            )
         segment = self._disk.open_file(path)
         try:
             segment.reserve(0, min(RESERVED_BYTES + AHEAD_BYTES, self.segment_bytes))
@@ -314,18 +326,17 @@ class Appender:
         :raises MessageIllegal: when it is larger than a message may be, or its topic is none.
         :raises StoreFull: when the disk is full; the next call may succeed.
         :raises StoreFailed: when an earlier write or sync failed.
-        :raises struct.error: when a number does not fit its field; nothing is stored then.
+        :raises struct.error: when a number does not fit its field; nothing is stored.
         """
         queue = self.queues.get((topic, queue_id)) or self.queue(topic, queue_id)
         body_bytes, property_bytes, born_bytes = len(body), len(properties), len(born_host)
         size = queue.head_bytes + body_bytes + property_bytes + born_bytes
         if body_bytes > self._most or property_bytes > limits.PROPERTIES_BYTES or self.refusal:
             raise self.refusal or _too_large(self._most)
-        place = self._place
+        place, is_queued = self._place, sys_flag & _TRANSACTION_MASK in _QUEUED_TYPES
         if place + size > self._limit or queue.place >= queue.limit:
             place = self._make_room(size, queue, 1)
         physical_offset, timestamp_ms = self._base + place, self._clock()
-        is_queued = sys_flag & _TRANSACTION_MASK in _QUEUED_TYPES
         queue_offset = queue.next_offset if is_queued else 0
         self._content[place + BLANK_BYTES : place + size] = b"".join(
             (
@@ -355,13 +366,14 @@ class Appender:
             if queue.is_schedule:
                 code = self._schedule_code(properties, timestamp_ms, code)
             ENTRY.pack_into(queue.content, queue.place, physical_offset, size, code)
+            queue.is_dirty = True  # Before `last`: who sees the record there syncs its entry.
+        if 0 in properties:
+            self.zeros_end_offset = physical_offset + size
         SIZE_AND_MAGIC.pack_into(self._content, place, size, queue.magic)
         self._place = place + size
         appended = self.last = Appended(physical_offset, queue_offset, timestamp_ms, size)
         if is_queued:
-            queue.place += ENTRY_BYTES
-            queue.next_offset = queue_offset + 1
-            queue.is_dirty = True
+            queue.place, queue.next_offset = queue.place + ENTRY_BYTES, queue_offset + 1
         return appended
 
     def append_batch(
@@ -394,9 +406,8 @@ class Appender:
         if place + total > self._limit or queue.place + len(members) * ENTRY_BYTES > queue.limit:
             place = self._make_room(total, queue, len(members))
         physical_offset, queue_offset = self._base + place, queue.next_offset
-        head = self._heads[len(born_host)]
+        head, timestamp_ms = self._heads[len(born_host)], self._clock()
         sys_flag = sys_flag & _NO_HOST_BITS | self._flag_bits[len(born_host)]
-        timestamp_ms = self._clock()
         parts: list[bytes] = []
         entries: list[bytes] = []
         appended: list[Appended] = []
@@ -430,8 +441,9 @@ class Appender:
             physical_offset += size
         self._batch_steps += 1
         queue.append_entries(b"".join(entries))
+        if any(0 in properties for _, _, properties in members):
+            self.zeros_end_offset = physical_offset
         self._commit_batch(place, b"".join(parts), queue.magic, appended)
-        self.last = appended[-1]
         self._batch_steps += 1
         return appended
 
@@ -454,6 +466,7 @@ class Appender:
                 self._content, one.physical_offset - self._base, one.store_size, magic
             )
         self._place = place + len(records)
+        self.last = appended[-1]
 
     def _schedule_code(self, properties: bytes, timestamp_ms: int, tags_code: int) -> int:
         """Give the tags code of a delayed message: when it is due, if it has a level."""

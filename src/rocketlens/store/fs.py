@@ -20,6 +20,7 @@ _RENAME_EXCHANGE: Final = 2
 _AT_FDCWD: Final = -100
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _CLEAR_BYTES: Final = 1 << 20
+_LOOK_BYTES: Final = 1 << 16
 
 DISK_FULL_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT)
 """Error numbers that say that there is no room."""
@@ -345,6 +346,57 @@ def size_of(entry: "os.DirEntry[str]") -> int:
         return entry.stat().st_size if entry.is_file() else 0
     except FileNotFoundError:
         return 0
+
+
+def file_size(path: Path) -> int | None:
+    """Return the size of a file, or None when there is none.
+
+    :raises OSError: when that cannot be known now.
+    """
+    try:
+        return path.stat().st_size
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def read_part(path: Path, start: int, count: int) -> bytes:
+    """Read up to ``count`` bytes from byte ``start`` of a file; none when it is not there.
+
+    :raises OSError: when it cannot be read now.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return b""
+    try:
+        return os.pread(descriptor, count, start)
+    finally:
+        os.close(descriptor)
+
+
+def has_bytes_from(path: Path, start: int) -> bool:
+    """Return whether a byte from ``start`` on is not zero; the file's holes are not looked at.
+
+    :raises OSError: when it cannot be read.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        position = start
+        while True:
+            try:
+                position = os.lseek(descriptor, position, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:
+                    return False
+                # Where the file system cannot tell, all of it is read.
+            part = os.pread(descriptor, _LOOK_BYTES, position)
+            if not part:
+                return False
+            if part.count(0) < len(part):
+                return True
+            position += len(part)
+    finally:
+        os.close(descriptor)
 
 
 def read_bytes(path: Path, limit: int) -> bytes | None:

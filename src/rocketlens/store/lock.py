@@ -3,6 +3,9 @@
 It is RocketMQ's own: an advisory lock on byte 0 of the file ``lock`` in the store directory, so a
 broker and a job of ours exclude each other. It goes with the process that holds it, however that
 ends. Readers do not take it.
+
+RocketMQ writes its text into the file whenever a broker starts. So a text of ours says, however
+the broker that came next ended, and wherever the store was copied to, that none has started since.
 """
 
 import fcntl
@@ -16,6 +19,9 @@ from rocketlens.errors import StoreLocked
 LOCK_FILE: Final = "lock"
 LOCK_TEXT: Final = b"lock"
 """What RocketMQ writes into it, too."""
+OUR_TEXT: Final = b"lens"
+"""What a broker of this project puts in its place. RocketMQ writes its own at each start, and reads
+neither."""
 _FLOCK: Final = struct.Struct("hhlli4x")
 """type, whence, start, length, process: Linux's ``struct flock`` on 64-bit machines."""
 
@@ -53,6 +59,19 @@ class StoreLock:
             os.write(self._descriptor, LOCK_TEXT)
         self._identity = (status.st_dev, status.st_ino)
         _held.add(self._identity)
+
+    def is_marked(self) -> bool:
+        """Return whether no real broker has started on the store since :meth:`mark`."""
+        return os.pread(self._descriptor, len(OUR_TEXT), 0) == OUR_TEXT
+
+    def mark(self) -> None:
+        """Note durably that what is beside the log is what a broker of this project wrote.
+
+        :raises OSError: when that cannot be written.
+        """
+        if not self.is_marked():
+            os.pwrite(self._descriptor, OUR_TEXT, 0)
+            os.fsync(self._descriptor)
 
     def release(self) -> None:
         """Give the store up; a second call does nothing."""

@@ -5,50 +5,37 @@ touched. Then the log and the queues are recovered, and ``abort`` says that the 
 
 Three threads run beside the caller's: one makes the log durable, one the queues and then the
 checkpoint, and one builds index files. All other calls belong to one thread, the broker's loop.
-
-The checkpoint is made for a real broker that opens the store after ours was killed. It would throw
-the unfinished index file away and read the log again only from ``min(physic, logics) - 3 s``, so
-``logics`` never says more than the last *full* index file does: it reads again what it throws away.
 """
 
 import logging
 import threading
 import time
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from rocketlens.errors import (
-    BadInput,
-    CheckpointError,
-    NotAStore,
-    StoreFailed,
-    StoreFull,
-    StoreLocked,
-)
-from rocketlens.formats import checkpoint
-from rocketlens.formats.checkpoint import Checkpoint
+from rocketlens.errors import BadInput, NotAStore, StoreFull, StoreLocked
 from rocketlens.formats.commitlog_record import HEAD, STORE_TIMESTAMP, SYS_FLAG_BORN_HOST_V6
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import pack_address
 from rocketlens.store import cleaner, fs
-from rocketlens.store.append import DISK_FULL, Appended, Appender, Limits, Snapshot
+from rocketlens.store.append import DISK_FULL, Appended, Appender, Limits
 from rocketlens.store.commitlog import CommitLog
 from rocketlens.store.config import StoreConfig, parse_delay_levels
-from rocketlens.store.consumequeue import ConsumeQueues
-from rocketlens.store.deleted import DeletedTopics
-from rocketlens.store.flush import CHECKPOINT_THREAD, FLUSH_THREAD, FlushThread, GroupCommit, Waiter
+from rocketlens.store.deleted import DeletedTopics, Mark
+from rocketlens.store.durability import Durability
+from rocketlens.store.flush import CHECKPOINT_THREAD, FLUSH_THREAD, FlushThread, Waiter
 from rocketlens.store.fs import Disk
 from rocketlens.store.index_build import IndexBuilder
-from rocketlens.store.index_state import full_index_end, safe_offset_of
+from rocketlens.store.index_state import safe_offset_of
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.lock import StoreLock
 from rocketlens.store.queue_append import QueueWriter
-from rocketlens.store.recovery import Recovered, Recovery
-from rocketlens.store.state import StoreState, SyncedFile, read_state, read_synced_offset
+from rocketlens.store.queue_files import QueueFiles, check_file_sizes, list_queue_files
+from rocketlens.store.recovery import OpenLog, Recovered, Recovery
+from rocketlens.store.state import StoreState, read_state, read_synced
 
 _log: Final = logging.getLogger(__name__)
 
@@ -58,7 +45,6 @@ _INDEX_STEP_BYTES: Final = 64 * 1024 * 1024
 _CLOSE_SECONDS: Final = 20.0
 _DESCRIPTORS_KEPT: Final = 256
 _FEWEST_OPEN_QUEUES: Final = 64
-_CHECKPOINT_BYTES: Final = 4096
 
 
 def system_clock() -> int:
@@ -84,7 +70,8 @@ class StoreOptions:
 class MessageStore:
     """One store directory, open for writing. A context manager.
 
-    ``append`` and ``append_batch`` are those of :class:`rocketlens.store.append.Appender`.
+    ``append`` and ``append_batch`` are those of :class:`rocketlens.store.append.Appender`,
+    ``flush_log`` and ``flush`` those of :class:`rocketlens.store.durability.Durability`.
     ``recovered`` says what opening found; ``config`` has the file sizes that the store really has.
     """
 
@@ -121,6 +108,8 @@ class MessageStore:
         layout.commit_log.mkdir(exist_ok=True)
         layout.own.mkdir(exist_ok=True)
         log = self._existing_log()
+        state = read_state(layout)
+        queue_files = self._existing_queue_files(log, state)
         host = self.options.store_host
         appender = Appender(
             layout,
@@ -136,50 +125,52 @@ class MessageStore:
         self.appender = appender
         self.append, self.append_batch = appender.append, appender.append_batch
         self.deleted = DeletedTopics(layout, disk, appender)
+        was_closed = fs.file_size(layout.abort) is None
         disk.write_durably(layout.abort, str(fs.process_number()).encode())
         self.recovered = Recovered()
         if log is not None:
-            self.deleted.keep_those_of(log)
-            recovery = Recovery(layout, disk, log, appender, self.deleted.ends)
-            synced_offset = read_synced_offset(layout)
-            self.recovered = recovery.run(read_state(layout), synced_offset)
-            log.close()
-            end_offset, notes = self.recovered.end_offset, self.recovered.notes
-            if synced_offset is not None and synced_offset > end_offset and not notes:
-                notes.append(
-                    "the log is not the one that was here before: it ends at physical offset "
-                    f"{end_offset}, and had been synced up to {synced_offset}"
-                )
+            self._recover(log, queue_files, state, was_closed=was_closed)
         else:
-            self._forget_queues()
+            self._forget_queues(queue_files)
         self._tell()
         appender.last = self.recovered.last
         appender.start(self.recovered.base_offset, self.recovered.end_offset)
-        self._synced = SyncedFile(layout, disk)
-        self.group_commit = GroupCommit(0)
         self._builder: IndexBuilder | None = None
-        self._saved: tuple[StoreState, Checkpoint] | None = None
         self._cleaned_below = -1
-        self._boot = disk.boot()
         self._index_lock = threading.Lock()
-        self._checkpoint = _read_checkpoint(layout)
-        self._flush_lock = threading.Lock()
-        self._save_lock = threading.Lock()
         self._log = CommitLog(layout.commit_log)
         self._is_closed = False
-        self.flush()
+        self._durability = Durability(
+            layout,
+            disk,
+            config,
+            appender,
+            end_offset=self.recovered.end_offset,
+            on_saved=self._lock.mark,
+        )
+        self.group_commit = self._durability.group_commit
+        self.flush_log, self.flush = self._durability.flush_log, self._durability.flush
+        if self.options.threads and self.recovered.is_ours:
+            # The state that is there goes on being true; the checkpoint thread writes the next.
+            self.flush_log()
+        else:
+            self.flush()
         if self.group_commit.failure is not None:
             raise self.group_commit.failure
         self._start_threads()
 
-    def _existing_log(self) -> CommitLog | None:
+    def _existing_log(self) -> OpenLog | None:
         """Open the log for recovery; None when there is none yet.
 
         :raises BadInput: when its segments have another size than the configuration says.
+        :raises OSError: when it cannot be read now.
         """
         try:
-            log = CommitLog(self.layout.commit_log)
-        except NotAStore:
+            log = OpenLog(self.layout.commit_log)
+        except NotAStore as error:
+            if isinstance(error.__cause__, OSError):
+                # It is there: nothing beside it may be taken for that of a log that is gone.
+                raise error.__cause__ from None
             return None
         size = self.config.mappedFileSizeCommitLog
         for segment in log.segments:
@@ -191,13 +182,57 @@ class MessageStore:
                 )
         return log
 
-    def _forget_queues(self) -> None:
+    def _existing_queue_files(self, log: OpenLog | None, state: StoreState | None) -> QueueFiles:
+        """List the queue files.
+
+        :raises BadInput: when they have another size than the configuration says.
+        :raises OSError: when they cannot be read now.
+        """
+        files = list_queue_files(self.layout.consume_queue)
+        if log is None:
+            return files
+        try:
+            is_of_log = state is not None and state.is_of(log)
+            known_bytes = state.queue_file_bytes if state is not None and is_of_log else None
+            check_file_sizes(files, self.config.queue_file_bytes, known_bytes)
+        except BaseException:
+            log.close()
+            raise
+        return files
+
+    def _recover(
+        self, log: OpenLog, files: QueueFiles, state: StoreState | None, *, was_closed: bool
+    ) -> None:
+        """Bring log and queues into a state that can be appended to."""
+        self.deleted.keep_those_of(log)
+        recovery = Recovery(
+            self.layout, self._disk, log, self.appender, files=files, deleted=self.deleted.ends
+        )
+        synced = read_synced(self.layout)
+        self.recovered = recovery.run(
+            state, synced, is_marked=self._lock.is_marked(), was_closed=was_closed
+        )
+        log.close()
+        for topic, last in self.recovered.deleted.items():
+            end_offset = last.physical_offset + last.store_size
+            mark = Mark(end_offset, last.physical_offset, last.store_timestamp_ms)
+            self.deleted.put(topic, mark)
+        if self.recovered.deleted:
+            self.deleted.snapshot()()
+        end_offset, notes = self.recovered.end_offset, self.recovered.notes
+        if synced is not None and synced.offset > end_offset and not notes:
+            notes.append(
+                "the log is not the one that was here before: it ends at physical offset "
+                f"{end_offset}, and had been synced up to {synced.offset}"
+            )
+
+    def _forget_queues(self, files: QueueFiles) -> None:
         """Delete the queues of a log that is gone, as RocketMQ does: a new one begins at 0.
 
         The index builder finds out by itself that its files are of another log.
         """
         layout, is_one = self.layout, False
-        for topic, queue_id in ConsumeQueues(layout.consume_queue).names():
+        for topic, queue_id in files:
             directory = layout.consume_queue / topic / str(queue_id)
             for entry in list(fs.entries(directory)):
                 self._disk.remove_file(Path(entry.path))
@@ -264,75 +299,6 @@ class MessageStore:
         self.group_commit.wait_for(end_offset, waiter)
         if self._flusher is not None and self.group_commit.has_waiting:
             self._flusher.ask()
-
-    def flush_log(self) -> None:
-        """Make durable what was appended before this call, and tell who waits for it.
-
-        A failure is final, and not raised here: see :class:`rocketlens.errors.StoreFailed`.
-        """
-        with self._flush_lock:
-            if self.group_commit.failure is not None:
-                return
-            end_offset = self.end_offset
-            try:
-                self.appender.sync_log()
-            except OSError as error:
-                self._fail(error)
-                return
-            self._synced.write(end_offset)
-        self.group_commit.end_round(end_offset)
-
-    def flush(self) -> None:
-        """Make the log durable, then the queues, then write the checkpoint.
-
-        Failures are treated as by :meth:`flush_log`; a full disk only leaves the checkpoint old.
-        """
-        with self._save_lock:
-            snapshot = self.appender.snapshot()
-            self.flush_log()
-            if snapshot is None or self.group_commit.failure is not None:
-                return
-            try:
-                self.appender.sync_queues()
-                self._save(snapshot)
-            except OSError as error:
-                if error.errno not in fs.DISK_FULL_ERRORS:
-                    self._fail(error)
-
-    def _save(self, snapshot: Snapshot) -> None:
-        """Write ``state.json`` and the checkpoint, if anything changed."""
-        last = snapshot.last
-        state = StoreState(self.recovered.end_offset, None, 0)
-        if last is not None:
-            state = StoreState(_end_of(last), last.physical_offset, last.store_timestamp_ms)
-        for (topic, queue_id), span in snapshot.queues.items():
-            if span[1]:
-                state.queue_offsets.setdefault(topic, {})[queue_id] = span
-        state.boot = self._boot
-        now_ms = state.last_record_timestamp_ms
-        new = Checkpoint(now_ms, now_ms, now_ms, 0, 0, state.queues_offset)
-        if self.config.messageIndexEnable:
-            full_ms, full_end_offset = full_index_end(self.layout, self._checkpoint)
-            new = new._replace(
-                logics_msg_timestamp_ms=min(now_ms, full_ms),
-                index_msg_timestamp_ms=min(now_ms, full_ms),
-                logics_physical_offset=full_end_offset,
-            )
-        crcs = {zlib.crc32(one.encode()) for one in (self._checkpoint, new)}
-        state.checkpoint_crcs = tuple(sorted(crcs))
-        if (state, new) == self._saved:
-            return
-        self._synced.sync()
-        self._disk.write_durably(self.layout.state, state.encode())
-        self._disk.write_durably(self.layout.checkpoint, new.encode())
-        self._checkpoint, self._saved = new, (state, new)
-
-    def _fail(self, error: OSError) -> None:
-        """Store nothing more, and tell everyone who waits."""
-        failure = StoreFailed(f"the store failed and takes no more messages: {error}")
-        _log.error("%s", failure)
-        self.appender.refusal = failure
-        self.group_commit.fail(failure)
 
     def build_index(self, *, at_most_bytes: int = _INDEX_STEP_BYTES) -> bool:
         """Index what is durable, up to a number of bytes; True when all of it is, and synced.
@@ -543,10 +509,9 @@ class MessageStore:
 
     def _is_complete(self) -> bool:
         """Say whether a real broker may take the store for one that was stopped cleanly."""
-        is_saved = self._saved is not None and self._saved[0].queues_offset == self.end_offset
         return (
             self.group_commit.failure is None
-            and is_saved
+            and self._durability.saved_offset == self.end_offset
             and (not self.config.messageIndexEnable or self.indexed_offset >= self.end_offset)
         )
 
@@ -566,7 +531,7 @@ class MessageStore:
             self._builder.abandon()
             self._builder = None
         self.appender.close()
-        self._synced.close()
+        self._durability.close()
         self._log.close()
         self._lock.release()
 
@@ -589,11 +554,3 @@ def store_timestamp_of(record: memoryview) -> int:
     start = HEAD.size + (20 if is_v6 else 8)
     timestamp_ms: int = STORE_TIMESTAMP.unpack_from(record, start)[0]
     return timestamp_ms
-
-
-def _read_checkpoint(layout: StoreLayout) -> Checkpoint:
-    """Read RocketMQ's checkpoint; one of zeros when it is not there, or too short."""
-    try:
-        return checkpoint.decode(fs.read_bytes(layout.checkpoint, _CHECKPOINT_BYTES) or b"")
-    except CheckpointError:
-        return Checkpoint()

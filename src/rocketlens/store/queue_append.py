@@ -21,11 +21,7 @@ from rocketlens.store.fs import Disk, WritableFile
 from rocketlens.store.layout import StoreLayout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from mmap import mmap
-
-    import numpy as np
-    import numpy.typing as npt
 
 RESERVED_ENTRIES: Final = 3_276
 RESERVED_BYTES: Final = RESERVED_ENTRIES * ENTRY_BYTES
@@ -81,6 +77,7 @@ class QueueWriter:
         "_base",
         "_disk",
         "_file",
+        "_found",
         "_open_queues",
         "_retired",
         "_scratch",
@@ -112,6 +109,7 @@ class QueueWriter:
         self._scratch = layout.scratch
         self._file: WritableFile | None = None
         self._retired: list[WritableFile] = []
+        self._found: set[Path] = set()
         self._base = -1
         self.directory = layout.consume_queue / topic / str(queue_id)
         self.topic = topic
@@ -147,7 +145,7 @@ class QueueWriter:
         while position < stop:
             base = position - position % self.file_bytes
             path = self.directory / f"{base:0{_NAME_DIGITS}}"
-            if not path.exists():
+            if not fs.file_size(path):
                 self._disk.make_file(path, self.file_bytes, self._scratch)
                 self.has_new_names = True
             file = self._disk.open_file(path)
@@ -184,10 +182,7 @@ class QueueWriter:
             content = bytes(self.content[position - base : end])
         else:
             path = self.directory / f"{base:0{_NAME_DIGITS}}"
-            if not path.exists():
-                return []
-            with fs.MappedFile(path) as mapped:
-                content = bytes(mapped.view[position - base : end])
+            content = fs.read_part(path, position - base, end - (position - base))
         whole = len(content) // ENTRY_BYTES * ENTRY_BYTES
         return [QueueEntry(*fields) for fields in ENTRY.iter_unpack(content[:whole])]
 
@@ -213,15 +208,16 @@ class QueueWriter:
         if not self.has_files:
             self.next_offset = queue_offset
         while self.next_offset < queue_offset:
-            skipped = self._entry_to_write(self.next_offset)
+            skipped = self.entry(self.next_offset)
             if skipped is None or skipped[0] > physical_offset:
                 self._write(self.next_offset, FILLER.physical_offset, FILLER_SIZE, 0)
             else:
                 # Its record is damaged now, or gone.
                 self.next_offset += 1
-        current = self._entry_to_write(queue_offset)
+        current = self.entry(queue_offset)
         if current is not None and current[:2] == (physical_offset, size):
             self.next_offset = max(self.next_offset, queue_offset + 1)
+            self._note_found(queue_offset)
             return False
         self._write(queue_offset, physical_offset, size, tags_code)
         return True
@@ -232,20 +228,25 @@ class QueueWriter:
         return self._base >= 0 or bool(self.files())
 
     def has_bytes_behind(self) -> bool:
-        """Say whether anything is written behind the last entry."""
+        """Return whether anything is written behind the last entry."""
         end = self.next_offset * ENTRY_BYTES
-        for base, path in self.files():
-            if base + self.file_bytes > end:
-                with fs.MappedFile(path) as mapped:
-                    if fs.last_written(path, mapped.view, max(end - base, 0)) is not None:
-                        return True
-        return False
+        return any(
+            fs.has_bytes_from(path, max(end - base, 0))
+            for base, path in self.files()
+            if base + self.file_bytes > end
+        )
 
-    def _entry_to_write(self, queue_offset: int) -> QueueEntry | None:
-        """Read an entry, and open its file for writing."""
+    def _note_found(self, queue_offset: int) -> None:
+        """Have the next sync wait for an entry that another process wrote."""
         position = queue_offset * ENTRY_BYTES
-        self._turn_to(position - position % self.file_bytes)
-        return self.entry(queue_offset)
+        base = position - position % self.file_bytes
+        if base == self._base:
+            self.is_dirty = True
+            return
+        path = self.directory / f"{base:0{_NAME_DIGITS}}"
+        if path not in self._found:
+            self._found.add(path)
+            self.has_new_names = self.is_dirty = True
 
     def _write(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> None:
         position = queue_offset * ENTRY_BYTES
@@ -267,7 +268,7 @@ class QueueWriter:
         if base == self._base:
             return
         path = self.directory / f"{base:0{_NAME_DIGITS}}"
-        is_new = not path.exists()
+        is_new = not fs.file_size(path)
         if is_new:
             self._disk.make_file(path, self.file_bytes, self._scratch)
             self.has_new_names = True
@@ -307,24 +308,39 @@ class QueueWriter:
         # In this order: an appender retires a file before it turns to the next.
         current = self._file
         retired = self._retired[:]
-        for file in retired:
-            file.sync()
-        if current is not None:
-            current.sync()
-        if self.has_new_names:
-            self.has_new_names = False
-            try:
+        has_new_names, self.has_new_names = self.has_new_names, False
+        try:
+            for file in retired:
+                file.sync()
+            if current is not None:
+                current.sync()
+            self._sync_found()
+            if has_new_names:
                 self._sync_names()
-            except FileNotFoundError:
-                if not self.is_removed:
-                    raise
+        except OSError:
+            self.is_dirty = True
+            self.has_new_names |= has_new_names
+            raise
         for file in retired:
             self._retired.remove(file)
             file.close()
 
+    def _sync_found(self) -> None:
+        for path in list(self._found):
+            try:
+                self._disk.sync_file(path)
+            except FileNotFoundError:
+                if not self.is_removed:
+                    raise
+            self._found.discard(path)
+
     def _sync_names(self) -> None:
-        for directory in (self.directory, self.directory.parent, self.directory.parent.parent):
-            self._disk.sync_directory(directory)
+        try:
+            for directory in (self.directory, self.directory.parent, self.directory.parent.parent):
+                self._disk.sync_directory(directory)
+        except FileNotFoundError:
+            if not self.is_removed:
+                raise
 
     def files(self) -> list[tuple[int, Path]]:
         """List the files: the byte of the queue at which each begins, and its path."""
@@ -344,23 +360,26 @@ class QueueWriter:
             entry = decode_entry(memoryview(self._file.content), position - base)
             return None if entry.is_end else entry
         path = self.directory / f"{base:0{_NAME_DIGITS}}"
-        if not path.exists():
+        content = fs.read_part(path, position - base, ENTRY_BYTES)
+        if len(content) < ENTRY_BYTES:
             return None
-        with fs.MappedFile(path) as mapped:
-            if position - base + ENTRY_BYTES > len(mapped):
-                return None
-            entry = decode_entry(mapped.view, position - base)
-            return None if entry.is_end else entry
+        entry = decode_entry(content)
+        return None if entry.is_end else entry
 
     def cut(self, queue_offset: int) -> None:
         """Make the queue end before ``queue_offset``; later files are deleted.
 
         The queue is closed by this; it is opened again where it is written next.
         """
+        written = {file.path for file in (*self._retired, *([self._file] if self._file else []))}
+        if written:
+            self._found |= written
+            self.is_dirty = True
         self.close()
         for base, path in self.files():
             first = base // ENTRY_BYTES
             if first >= queue_offset and base != queue_offset * ENTRY_BYTES:
+                self._found.discard(path)
                 self._disk.remove_file(path)
             elif queue_offset < first + self.file_bytes // ENTRY_BYTES:
                 file = self._disk.open_file(path)
@@ -371,17 +390,6 @@ class QueueWriter:
                     file.close()
         self.next_offset = queue_offset
 
-    def columns(self, file_count: int) -> "Iterator[tuple[int, npt.NDArray[np.void]]]":
-        """Give the entries of the last ``file_count`` files: first queue offset, and an array.
-
-        The array has the columns of :data:`ENTRY_DTYPE`, one row for each place of the file.
-        """
-        import numpy as np
-
-        for base, path in self.files()[-file_count:]:
-            content = np.fromfile(path, dtype=ENTRY_DTYPE)
-            yield base // ENTRY_BYTES, content
-
     def close(self) -> None:
         """Unmap the files without syncing."""
         for file in (*self._retired, *([self._file] if self._file else [])):
@@ -389,7 +397,3 @@ class QueueWriter:
         self._retired.clear()
         self._file, self._base, self.content = None, -1, bytearray()
         self.place = self.limit = 0
-
-
-ENTRY_DTYPE: Final = [("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")]
-"""An entry as a numpy record of 20 bytes."""
