@@ -12,6 +12,7 @@ from rocketlens.broker.config import BrokerSettings
 from rocketlens.broker.durable import Durable
 from rocketlens.broker.figures import Figures
 from rocketlens.broker.registry import GroupRegistry, TopicRegistry
+from rocketlens.broker.remembered import fit_to_store
 from rocketlens.broker.saving import Table, TableSaver
 from rocketlens.broker.search import LiveSearch
 from rocketlens.model.message import Host
@@ -19,6 +20,7 @@ from rocketlens.model.message_id import pack_address
 from rocketlens.net.channel import Channel
 from rocketlens.net.pool import parse_address
 from rocketlens.store.fs import Disk
+from rocketlens.store.log_identity import LogIdentity
 from rocketlens.store.message_store import MessageStore
 from rocketlens.store.offsets import ConsumerOffsets, DelayOffsets
 from rocketlens.store.topics import GroupTable, TopicTable
@@ -61,6 +63,9 @@ class BrokerCore:
         self.groups: Final = GroupRegistry(GroupTable(layout, disk, clock), self.config)
         self.offsets: Final = ConsumerOffsets(layout, disk, clock)
         self.delay_offsets: Final = DelayOffsets(layout, disk, clock, self._make_durable)
+        identity = LogIdentity(layout.commit_log)
+        self.offsets.log_checksums = self.delay_offsets.log_checksums = identity.checksums
+        fit_to_store(store, self.offsets, self.delay_offsets)
         topics, groups = self.topics.table, self.groups.table
         offsets = (self.offsets, self.delay_offsets)
         self.tables: Final[tuple[Table, ...]] = (topics, groups, *offsets, store.deleted)

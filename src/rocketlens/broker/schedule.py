@@ -32,7 +32,12 @@ class Schedule:
 
     def __init__(self, core: BrokerCore) -> None:
         self.core: Final = core
-        self._delays_ms: Final = parse_delay_levels(core.settings.store.messageDelayLevel)
+        delays_ms = parse_delay_levels(core.settings.store.messageDelayLevel)
+        queue_ids = {each for topic, each in core.store.appender.queues if topic == SCHEDULE_TOPIC}
+        self._delays_ms: Final = dict(enumerate(delays_ms[1:], 1))
+        """By level. Levels that only an earlier configuration had are delivered, too."""
+        for queue_id in sorted(queue_ids):
+            self._delays_ms.setdefault(queue_id + 1, max(delays_ms))
 
     def deliver_due(self) -> int:
         """Deliver what is due, up to 500 messages of each level; gives how many.
@@ -40,15 +45,16 @@ class Schedule:
         Stops at the first that cannot be stored now; the next call goes on there.
         """
         now_ms = self.core.clock()
-        return sum(self._deliver(level, now_ms) for level in range(1, len(self._delays_ms)))
+        return sum(self._deliver(level, now_ms) for level in self._delays_ms)
 
     def _deliver(self, level: int, now_ms: int) -> int:
         store, offsets = self.core.store, self.core.delay_offsets
         queue = store.queue(SCHEDULE_TOPIC, level - 1)
         offset = offsets.table.get(level, 0)
-        if queue is None or offset >= queue.next_offset:
+        if queue is None or offset == queue.next_offset:
             return 0
-        offset = max(offset, store.min_queue_offset(SCHEDULE_TOPIC, level - 1))
+        low = store.min_queue_offset(SCHEDULE_TOPIC, level - 1)
+        offset = min(max(offset, low), queue.next_offset)
         delivered = 0
         try:
             while offset < queue.next_offset and delivered < AT_ONCE:

@@ -4,6 +4,10 @@ Offsets change with every pull, so they are kept in memory; ``is_changed`` says 
 not have them. The broker writes consumer offsets every few seconds and when it stops: what is lost
 in between is read again. Delay offsets it writes soon after a delivery, as what is lost of those is
 delivered again.
+
+Both files stay when the log is replaced, and then tell of queues that are not there any more. So
+each has a member that RocketMQ does not know and leaves out when it writes the file: by what the
+log is recognized (:mod:`rocketlens.store.log_identity`).
 """
 
 import re
@@ -15,6 +19,7 @@ from rocketlens.errors import BadInput
 from rocketlens.store.config_table import ConfigFile, DataVersion, table_of
 from rocketlens.store.fs import Disk
 from rocketlens.store.layout import StoreLayout
+from rocketlens.store.log_identity import SegmentChecksums, format_checksums, parse_checksums
 
 GROUP_SEPARATOR: Final = "@"
 _INTEGER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
@@ -22,6 +27,7 @@ _OFFSET_BYTES: Final = 48
 """What one offset takes in the file, at most: tabs, queue id, offset, and what is between."""
 _NAME_BYTES: Final = 16
 """What stands around a name in the file."""
+LOG_MEMBER: Final = "logSegmentChecksums"
 
 
 def _numbers(value: Any) -> dict[int, int] | None:
@@ -42,7 +48,8 @@ def _size_of(name: str) -> int:
 class ConsumerOffsets:
     """For each ``topic@group`` and queue id the queue offset that is to be read next.
 
-    A topic has no ``@`` in its name, a group neither.
+    A topic has no ``@`` in its name, a group neither. ``log`` has the checksums of the log that the
+    file was written for, empty when it does not say, and ``log_checksums`` returns those of now.
     """
 
     def __init__(self, layout: StoreLayout, disk: Disk, clock: Callable[[], int]) -> None:
@@ -53,6 +60,8 @@ class ConsumerOffsets:
         self._file = ConfigFile(layout.config / "consumerOffset.json", disk)
         self._others = self._file.read()
         self.is_changed = False
+        self.log: SegmentChecksums = parse_checksums(self._others.pop(LOG_MEMBER, None))
+        self.log_checksums: Callable[[], SegmentChecksums] = dict
         self.table: dict[str, dict[int, int]] = table_of(self._others.get("offsetTable"), _numbers)
         self.data_version = DataVersion.decode(self._others.get("dataVersion"), clock())
         self._bytes = 0
@@ -115,7 +124,7 @@ class ConsumerOffsets:
             **self._others,
             "dataVersion": self.data_version.encode(),
             "offsetTable": {name: dict(offsets) for name, offsets in self.table.items()},
-        }
+        } | _log_member(self.log_checksums())
 
         def write() -> None:
             self._file.write(value)
@@ -136,6 +145,7 @@ class DelayOffsets:
 
     ``delivered``: waits until what was delivered is durable, and raises if it will never be. An
     offset may not be durable before the message that was delivered, or that is lost with the power.
+    ``log`` and ``log_checksums`` are as in :class:`ConsumerOffsets`.
     """
 
     def __init__(
@@ -153,6 +163,8 @@ class DelayOffsets:
         self._delivered = delivered
         self.is_changed = False
         value = self._file.read()
+        self.log: SegmentChecksums = parse_checksums(value.get(LOG_MEMBER))
+        self.log_checksums: Callable[[], SegmentChecksums] = dict
         self.table: dict[int, int] = _numbers(value.get("offsetTable")) or {}
         self.data_version = DataVersion.decode(value.get("dataVersion"), clock())
 
@@ -167,7 +179,10 @@ class DelayOffsets:
 
         That raises OSError when they cannot be written, and what ``delivered`` raises.
         """
-        value = {"dataVersion": self.data_version.encode(), "offsetTable": dict(self.table)}
+        value = {
+            "dataVersion": self.data_version.encode(),
+            "offsetTable": dict(self.table),
+        } | _log_member(self.log_checksums())
 
         def write() -> None:
             self._delivered()
@@ -179,3 +194,8 @@ class DelayOffsets:
         """Write the file now; raises what writing a snapshot does."""
         self.snapshot()()
         self.is_changed = False
+
+
+def _log_member(checksums: SegmentChecksums) -> dict[str, Any]:
+    """Return the member of a file that says which log it was written for."""
+    return {LOG_MEMBER: format_checksums(checksums)} if checksums else {}

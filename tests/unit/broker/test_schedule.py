@@ -139,3 +139,16 @@ def test_a_message_that_names_no_place_is_left_out(tmp_path, caplog):
         assert "left out" in caplog.text
 
     in_broker(tmp_path, test)
+
+
+def test_messages_of_a_level_that_the_configuration_has_no_more_are_delivered(tmp_path):
+    async def main():
+        clock = Clock()
+        async with running(tmp_path, clock=clock) as world:
+            await send_delayed(world, b"waits", 3)
+        clock.now_ms += 10_000
+        async with running(tmp_path, clock=clock, messageDelayLevel="1s 5s") as world:
+            assert deliver(world) == 1
+            assert [record.body for record in world.stored("Orders", 1)] == [b"waits"]
+
+    asyncio.run(main())
