@@ -22,6 +22,8 @@ from rocketlens.wire.commands import query as commands
 
 TAG_TYPE: Final = "T"
 UNIQUE_TYPE: Final = "U"
+LONGEST_FAILURE: Final = 500
+"""Characters of what an answer says of it."""
 NOT_FOUND: Final = "can not find message, maybe time range not correct"
 
 Pending = Response | Awaitable[Response | None]
@@ -48,7 +50,7 @@ class QueryProcessor:
         max_num = config.defaultQueryMaxNum if asked.is_unique_key else asked.max_num
         max_num = min(max_num, config.maxMsgsNumBatch)
         if not asked.topic or not asked.key or max_num <= 0:
-            return self._answer(Found(()))
+            return self._answer(Found())
         is_tag = asked.index_type == TAG_TYPE and not is_unique
         wanted = Wanted(
             topic=asked.topic,
@@ -68,19 +70,18 @@ class QueryProcessor:
         return self._answer(await found)
 
     def _answer(self, found: Found) -> Response:
-        body = b"".join(found.records)
         last = self.core.store.appender.last
-        if body and last is not None:
-            return Response(
-                ext_fields={
-                    "indexLastUpdateTimestamp": str(last.store_timestamp_ms),
-                    "indexLastUpdatePhyoffset": str(last.physical_offset),
-                },
-                body=body,
-            )
+        if found.count and last is not None:
+            fields = {
+                "indexLastUpdateTimestamp": str(last.store_timestamp_ms),
+                "indexLastUpdatePhyoffset": str(last.physical_offset),
+            }
+            if found.failures:
+                fields[commands.NOT_SEARCHED] = found.failures[0][:LONGEST_FAILURE]
+            return Response(ext_fields=fields, body=found.body)
         nothing = {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}
         if found.failures:
-            words = f"not everything could be searched: {found.failures[0]}"
+            words = f"not everything could be searched: {found.failures[0][:LONGEST_FAILURE]}"
             return Response(ResponseCode.SYSTEM_ERROR, nothing, remark=words)
         return Response(ResponseCode.QUERY_NOT_FOUND, nothing, remark=NOT_FOUND)
 

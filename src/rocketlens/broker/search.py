@@ -10,25 +10,28 @@ With no builder at all nothing is lost, and memory grows by 8 bytes for each key
 unique key included: 200 MiB for 12 million messages with a key each.
 
 The memory and the index files are used by one look-up or step at a time. A look-up that has little
-to read is done at once on the event loop; one that has much goes to a thread, and so do those that
-come while it runs, or while a step does.
+to read is done at once on the event loop; one that has much, or turns out to, goes to a thread, and
+so do those that come while it runs, or while a step does. Candidates are verified newest first,
+until as many answers are found as are wanted.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeVar
 
 from rocketlens import limits
+from rocketlens.broker.tagged import deleted_part, tagged_newest_first
 from rocketlens.errors import IndexFileError, RecordError, RocketLensError
 from rocketlens.formats.commitlog_record import Reason, Record
-from rocketlens.model.java import index_hash, string_hash
+from rocketlens.model.java import index_hash
 from rocketlens.query.source import StoreSource
 from rocketlens.query.verify import SureMatch, Wanted
 from rocketlens.store.commitlog import SegmentLost
-from rocketlens.store.index_files import Hit, Rejected
+from rocketlens.store.index import TakesLong
+from rocketlens.store.index_files import Hit, Rejected, newest_first
 from rocketlens.store.message_store import MessageStore
 from rocketlens.store.tail import Tail, load_kernels
 
@@ -47,7 +50,9 @@ LARGEST_GAP_BYTES: Final = 16 * 1024 * 1024
 LARGEST_ANSWER_BYTES: Final = limits.FRAME_BYTES - 64 * 1024
 """Records of one answer together: they must fit a frame."""
 THREAD_NAME: Final = "rocketlens-search"
-_ENTRIES_READ: Final = 4096
+MAX_CANDIDATES_AT_ONCE: Final = 256
+MAX_BYTES_AT_ONCE: Final = 1024 * 1024
+"""Candidates, and bytes of answers, that a look-up on the event loop looks at: some ms."""
 _ALL_BYTES: Final = 1 << 62
 
 
@@ -55,7 +60,8 @@ _ALL_BYTES: Final = 1 << 62
 class Found:
     """The records as they are stored, in the log's order; and what could not be searched."""
 
-    records: tuple[memoryview, ...]
+    body: bytes = b""
+    count: int = 0
     failures: tuple[str, ...] = ()
 
 
@@ -99,15 +105,18 @@ class LiveSearch:
         """Give the newest records that have a key or unique key of a topic."""
         if self._can_do_at_once():
             try:
-                return self._by_key_once(query)
-            except Rejected as rejected:
-                self._reject(rejected)
+                return self._by_key_once(query, at_once=True)
+            except Rejected as error:
+                rejected = error
+                return self._aside(lambda: self._by_key(query, rejected))
+            except TakesLong:
+                pass
         return self._aside(lambda: self._by_key(query))
 
     def by_tag(self, query: Query) -> "asyncio.Future[Found]":
         """Give the newest records that have a tag of a topic.
 
-        O(entries of its queues in the time range): index files of before 5.5 have no tags.
+        O(entries of its queues): index files of before 5.5 have no tags.
         """
         return self._aside(lambda: self._by_tag(query))
 
@@ -249,12 +258,14 @@ class LiveSearch:
             self._read_to = tail.read(self._read_to, min(end, self._read_to + left))
         return tail
 
-    def _by_key(self, query: Query) -> Found:
+    def _by_key(self, query: Query, rejected: Rejected | None = None) -> Found:
         while True:
             try:
+                if rejected is not None:
+                    self._reject(rejected)
                 return self._by_key_once(query)
-            except Rejected as rejected:
-                self._reject(rejected)
+            except Rejected as another:
+                rejected = another
 
     def _reject(self, rejected: Rejected) -> None:
         """Use a damaged index file no more; its log is read again, so believe it again but late."""
@@ -263,48 +274,53 @@ class LiveSearch:
         begin = min((start for start, _ in self._unread), default=self._open_at)
         self._reopen_at = self._store.indexed_offset + self._read_to - begin
 
-    def _by_key_once(self, query: Query) -> Found:
-        """Read all that is new, and search.
+    def _by_key_once(self, query: Query, *, at_once: bool = False) -> Found:
+        """Read all that is new, and search, newest first, until enough is found.
 
         :raises Rejected: when an index file turns out to be damaged.
+        :raises TakesLong: with ``at_once``, before anything that may take over some milliseconds.
         """
         wanted = query.wanted
         text = wanted.key if wanted.key is not None else wanted.unique_key
         hashes = {index_hash(f"{wanted.topic}#{text}")}
         tail, source = self._read_some(_ALL_BYTES), self._source
-        candidates: dict[int, Hit | None] = dict.fromkeys(tail.find(hashes))
-        candidates.update((hit.physical_offset, hit) for hit in source.index.find(hashes))
-        found = self._verified(query, candidates)
-        if not found.records:
-            source.index.count_slots()
+        hits = source.index.find(hashes, at_once=at_once)
+        candidates = newest_first(hits, tail.find(hashes))
+        found = self._verified(query, candidates, at_once=at_once)
+        if not found.count:
+            source.index.count_slots(at_once=at_once)
         damage = tuple(map(str, tail.damage[: limits.DAMAGE_REPORTS]))
-        return Found(found.records, damage + found.failures)
+        return replace(found, failures=damage + found.failures)
 
-    def _verified(self, query: Query, candidates: dict[int, Hit | None]) -> Found:
-        """Give the newest of the candidates that are answers."""
+    def _verified(
+        self, query: Query, candidates: Iterable[tuple[int, Hit | None]], *, at_once: bool = False
+    ) -> Found:
+        """Return the newest of the candidates that are answers; they must come newest first."""
         records: list[memoryview] = []
         failures: list[str] = []
         left = LARGEST_ANSWER_BYTES
         sure = SureMatch(query.wanted)
         view, begin, end = memoryview(b""), 0, 0
         min_offset = self._store.min_offset
-        for offset in sorted(candidates, reverse=True):
-            if len(records) == query.max_num or left <= 0:
+        for number, (offset, hit) in enumerate(candidates):
+            if len(records) == query.max_num or left <= 0 or offset < min_offset:
                 break
-            if offset < min_offset:
-                continue
+            if at_once and (
+                number == MAX_CANDIDATES_AT_ONCE or LARGEST_ANSWER_BYTES - left > MAX_BYTES_AT_ONCE
+            ):
+                raise TakesLong
             if not begin <= offset < end:
                 view, begin = self._segment_at(offset)
                 end = begin + len(view)
             size = sure.size_at(view, offset - begin, offset)
             if not size:
-                record = self._read(query.wanted, offset, candidates[offset], failures)
+                record = self._read(query.wanted, offset, hit, failures, at_once=at_once)
                 size = record.total_size if record else 0
             if size:
                 left -= size
                 if left >= 0 or not records:
                     records.append(view[offset - begin : offset - begin + size])
-        return Found(tuple(reversed(records)), tuple(failures))
+        return Found(b"".join(reversed(records)), len(records), tuple(failures))
 
     def _segment_at(self, offset: int) -> tuple[memoryview, int]:
         """Give the bytes of the segment that holds an offset, and where it begins.
@@ -321,7 +337,7 @@ class LiveSearch:
             return memoryview(b""), offset
 
     def _read(
-        self, wanted: Wanted, offset: int, hit: Hit | None, failures: list[str]
+        self, wanted: Wanted, offset: int, hit: Hit | None, failures: list[str], *, at_once: bool
     ) -> Record | None:
         """Give the record at an offset if it is wanted; account for one that is damaged."""
         log = self._source.log
@@ -331,60 +347,37 @@ class LiveSearch:
             if offset < self._store.min_offset:
                 return None
             if error.reason != Reason.CRC:
-                self._check(hit)
+                self._check(hit, at_once=at_once)
                 failures.append(str(error))
             elif wanted.matches(log.record_at(offset, check_crc=False)):
                 failures.append(str(error))
             return None
         if wanted.matches(record):
             return record
-        self._check(hit)
+        self._check(hit, at_once=at_once)
         return None
 
-    def _check(self, hit: Hit | None) -> None:
+    def _check(self, hit: Hit | None, *, at_once: bool) -> None:
         """Make sure that an entry which led to nothing wanted is that of another key."""
         if hit is None:
             return
+        if at_once:
+            raise TakesLong
         try:
             hit.file.check_entry(self._source.log, hit.number)
         except IndexFileError as error:
             raise Rejected(hit.file, error) from error
 
     def _by_tag(self, query: Query) -> Found:
-        wanted = query.wanted
-        code = string_hash(next(iter(wanted.tags or {""})))
-        candidates: dict[int, Hit | None] = {}
-        for topic, queue_id in list(self._store.appender.queues):
-            if topic == wanted.topic:
-                offsets = self._tagged(topic, queue_id, code, wanted)
-                for physical_offset, _ in zip(offsets, range(query.max_num), strict=False):
-                    candidates[physical_offset] = None
-        return self._verified(query, candidates)
-
-    def _tagged(self, topic: str, queue_id: int, code: int, wanted: Wanted) -> Iterator[int]:
-        """Give where the messages of a queue are that may have a tag, newest first."""
-        store = self._store
-        queue = store.queue(topic, queue_id)
-        if queue is None:
-            return
-        first = store.offset_by_time(topic, queue_id, wanted.begin)
-        stop = store.max_queue_offset(topic, queue_id)
-        if wanted.end < self._clock():
-            stop = min(stop, store.offset_by_time(topic, queue_id, wanted.end, upper=True) + 1)
-        while stop > first:
-            start = max(first, stop - _ENTRIES_READ)
-            place = start
-            entries: list[tuple[int, int]] = []
-            while place < stop:
-                read = queue.read(place, stop - place)
-                if not read:
-                    break
-                entries += [(entry.tags_code, entry.physical_offset) for entry in read]
-                place += len(read)
-            for tags_code, physical_offset in reversed(entries):
-                if tags_code == code:
-                    yield physical_offset
-            stop = start
+        end = self._store.end_offset
+        if end > self._source.log.max_offset:
+            self._source.log.refresh()
+        failures: list[str] = []
+        candidates = tagged_newest_first(self._store, self._source.log, query.wanted, failures)
+        found = self._verified(query, ((offset, None) for offset in candidates))
+        if found.count < query.max_num:
+            failures += deleted_part(self._store, query.wanted.topic or "")
+        return replace(found, failures=found.failures + tuple(failures))
 
 
 def _gap_bytes(uncovered: list[tuple[int, int | None]]) -> int:

@@ -28,7 +28,7 @@ from rocketlens.model.message import MessageExt
 from rocketlens.query.verify import Wanted
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.query import QUERY_MESSAGE, QueryMessageRequest
+from rocketlens.wire.commands.query import NOT_SEARCHED, QUERY_MESSAGE, QueryMessageRequest
 
 INDEX_STEP_MS: Final = 1000
 KEYS_INDEX: Final = "K"
@@ -116,6 +116,8 @@ class KeySearch:
             raise broker_error(self.address, answer)
         fields = QUERY_MESSAGE.response.decode(answer.ext_fields)
         self._indexed_to_ms = max(self._indexed_to_ms, fields.index_last_update_timestamp_ms)
+        if NOT_SEARCHED in answer.ext_fields:
+            self._verified.damage.append(answer.ext_fields[NOT_SEARCHED])
         page = list(records_in(answer.body, self._verified.damage))
         for record in page:
             self._verified.take(record, self.question.wanted)

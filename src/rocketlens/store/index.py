@@ -51,6 +51,8 @@ _COPY_BYTES: Final = 1 << 20
 """Files up to this size are read, not mapped: a broker that makes small ones makes thousands."""
 
 _PAGE_BYTES: Final = 4096
+_MAX_STEPS_AT_ONCE: Final = 256
+"""Of one chain: half a millisecond."""
 _LONG_CHAIN: Final = 20_000
 """Entries of a chain that are walked one by one; RocketMQ 5.5 hangs a topic's tags on one each."""
 
@@ -80,6 +82,10 @@ def is_near(key_hash: int, wanted: int) -> bool:
         or not changed & 0xFF00FFFF
         or not changed & 0x00FFFFFF
     )
+
+
+class TakesLong(Exception):
+    """A look-up that was to be done at once has much to read."""
 
 
 class IndexFile:
@@ -129,10 +135,11 @@ class IndexFile:
             raise IndexFileError(message)
         return decode_entry(self._view, self.geometry, number)
 
-    def chain(self, key_hash: int) -> Iterator[tuple[int, IndexEntry]]:
+    def chain(self, key_hash: int, *, at_once: bool = False) -> Iterator[tuple[int, IndexEntry]]:
         """Walk the chain of a hash, newest entry first; entries of other hashes included.
 
         :raises IndexFileError: at the first step that cannot be right.
+        :raises TakesLong: with ``at_once``, before all slots are counted.
         """
         if self.geometry is None:
             return
@@ -140,7 +147,7 @@ class IndexFile:
         slot = key_hash % slot_count
         number = self.head_of(slot)
         if number == 0:
-            self._check_empty_slot(slot)
+            self._check_empty_slot(slot, at_once=at_once)
             return
         counted = max(self.header.next_entry, SLOT.unpack_from(self._view, _NEXT_ENTRY_POSITION)[0])
         # A builder that is writing counts entries once they hang on their slots: one, or many.
@@ -161,15 +168,20 @@ class IndexFile:
             yield number, entry
             above, number, offset_above = number, entry.previous_entry, entry.physical_offset
 
-    def find(self, key_hash: int, log: CommitLog) -> Iterator[tuple[int, int]]:
+    def find(
+        self, key_hash: int, log: CommitLog, *, at_once: bool = False
+    ) -> Iterator[tuple[int, int]]:
         """Yield number and physical offset of each entry with a hash, newest first.
 
         Entries beside them that may have been damaged are compared with the log. Walks no farther
         than it is iterated.
 
         :raises IndexFileError: when the file turns out to be damaged.
+        :raises TakesLong: with ``at_once``, before anything that may take over a millisecond.
         """
-        for step, (number, entry) in enumerate(self.chain(key_hash)):
+        for step, (number, entry) in enumerate(self.chain(key_hash, at_once=at_once)):
+            if at_once and step == _MAX_STEPS_AT_ONCE:
+                raise TakesLong
             if step == _LONG_CHAIN:
                 yield from self._find_by_column(key_hash, log, number)
                 return
@@ -177,6 +189,8 @@ class IndexFile:
                 self._check_order(number, entry)
                 yield number, entry.physical_offset
             elif is_near(entry.key_hash, key_hash):
+                if at_once:
+                    raise TakesLong
                 self.check_entry(log, number)
 
     def _find_by_column(
@@ -212,7 +226,7 @@ class IndexFile:
             message = f"{self.path.name}: entry {number} is out of the log's order"
             raise IndexFileError(message)
 
-    def _check_empty_slot(self, slot: int) -> None:
+    def _check_empty_slot(self, slot: int, *, at_once: bool) -> None:
         """Doubt an empty slot when the whole page of slots around it is empty.
 
         It may be: hashes of keys that are much alike lie close together.
@@ -222,6 +236,8 @@ class IndexFile:
         start = self.geometry.slot_position(slot) // _PAGE_BYTES * _PAGE_BYTES
         end = min(start + _PAGE_BYTES, self.geometry.entry_position(0))
         if not any(self._view[max(start, HEADER_BYTES) : end]):
+            if at_once:
+                raise TakesLong
             self.count_slots()
 
     def count_slots(self) -> None:

@@ -14,7 +14,7 @@ from rocketlens.formats.index_file import Geometry
 from rocketlens.store import fs
 from rocketlens.store.commitlog import CommitLog
 from rocketlens.store.entry_runs import merge_descending
-from rocketlens.store.index import IndexFile, index_hashes
+from rocketlens.store.index import IndexFile, TakesLong, index_hashes
 from rocketlens.store.index_check import (
     Extent,
     check_links,
@@ -121,13 +121,14 @@ class IndexFiles:
         """The files to look into, oldest first; each has at least one entry."""
         return self._sound
 
-    def find(self, hashes: Collection[int]) -> Iterator[Hit]:
+    def find(self, hashes: Collection[int], *, at_once: bool = False) -> Iterator[Hit]:
         """Yield the entries that have one of the hashes, newest first.
 
         A record with two of the hashes comes twice. Files and chains are looked into no farther
         than it is iterated.
 
         :raises Rejected: when a file turns out to be damaged.
+        :raises TakesLong: with ``at_once``, before anything that may take over a millisecond.
         """
         self._look_ups += 1
         if (
@@ -139,12 +140,14 @@ class IndexFiles:
             )
             and sum(file.last_entry for file in self._sound) <= _JOIN_ENTRIES
         ):
+            if at_once:
+                raise TakesLong
             self._joined = _Joined(self._sound)
         if self._joined is not None:
-            yield from self._joined.find(hashes, self._log)
+            yield from self._joined.find(hashes, self._log, at_once=at_once)
             return
         for file in reversed(self._sound):
-            walks = [file.find(key_hash, self._log) for key_hash in hashes]
+            walks = [file.find(key_hash, self._log, at_once=at_once) for key_hash in hashes]
             # Numbers ascend with offsets, and one walk needs no merging.
             found = walks[0] if len(walks) == 1 else merge(*walks, reverse=True)
             try:
@@ -153,11 +156,14 @@ class IndexFiles:
             except IndexFileError as error:
                 raise Rejected(file, error) from error
 
-    def count_slots(self) -> None:
+    def count_slots(self, *, at_once: bool = False) -> None:
         """Make sure that no slot was lost, which only their number shows.
 
         :raises Rejected: when a file turns out to be damaged.
+        :raises TakesLong: with ``at_once``, when there is a slot that was not counted yet.
         """
+        if at_once and not all(file.are_slots_counted for file in self._sound):
+            raise TakesLong
         for file in self._sound:
             try:
                 file.count_slots()
@@ -316,9 +322,11 @@ class _Joined:
             1 << bit for bit in range(31) if any((1 << bit) % count == 0 for count in slot_counts)
         ]
 
-    def find(self, hashes: Collection[int], log: CommitLog) -> Iterator[Hit]:
+    def find(self, hashes: Collection[int], log: CommitLog, *, at_once: bool) -> Iterator[Hit]:
         for key_hash in hashes:
             for place in self._places([key_hash ^ mask for mask in self._masks]):
+                if at_once:
+                    raise TakesLong
                 file, number = self._entry(place)
                 try:
                     file.check_entry(log, number)

@@ -196,3 +196,106 @@ def test_a_query_with_much_to_read_holds_up_nobody(tmp_path, monkeypatch):
         assert {answer.code for answer in await asyncio.gather(*asked)} == {0}
 
     in_broker(tmp_path, test)
+
+
+def test_an_answer_without_a_damaged_message_says_what_could_not_be_searched(tmp_path):
+    async def test(world):
+        for number in range(3):
+            await world.send(body=b"number %d" % number, properties=properties_of(KEYS="k"))
+        (segment,) = (world.core.store.layout.commit_log).iterdir()
+        content = segment.read_bytes()
+        with segment.open("r+b") as file:
+            file.seek(content.index(b"number 1"))
+            file.write(b"X")
+        answer = await world.query("k")
+        assert bodies(answer) == [b"number 0", b"number 2"]
+        assert "checksum" in answer.ext_fields["notSearched"]
+
+    in_broker(tmp_path, test)
+
+
+async def by_tag(world, tag, **changes):
+    """The bodies of the messages that a query by tag finds."""
+    answer = await world.query(tag, indexType="T", **changes)
+    if answer.code == 22:
+        return []
+    assert answer.code == 0, answer.remark
+    return [record.body for record in records_of(answer.body)]
+
+
+def test_twins_of_a_tag_do_not_hide_it(tmp_path):
+    async def test(world):
+        for number in range(5):
+            await world.send(body=b"wanted %d" % number, properties=properties_of(TAGS="Aa"))
+        for number in range(40):
+            await world.send(body=b"twin %d" % number, properties=properties_of(TAGS="BB"))
+        found = await by_tag(world, "Aa", maxNum=32)
+        assert found == [b"wanted %d" % number for number in range(5)]
+        found = await by_tag(world, "Aa", maxNum=2)
+        assert found == [b"wanted 3", b"wanted 4"]
+
+    in_broker(tmp_path, test)
+
+
+def test_the_newest_of_a_tag_come_from_all_queues_together(tmp_path):
+    async def test(world):
+        for number in range(40):
+            sent = {"e": number % 4, "properties": properties_of(TAGS="a")}
+            await world.send(body=b"%d" % number, **sent)
+        assert await by_tag(world, "a", maxNum=6) == [b"%d" % each for each in range(34, 40)]
+
+    in_broker(tmp_path, test)
+
+
+def test_messages_of_a_tag_are_found_by_time_though_the_clock_was_set_back(tmp_path):
+    async def test(world):
+        at_ms = world.clock.now_ms
+        for place, seconds in enumerate((100, 101, 102, 10, 11, 103, 12, 104, 105, 106)):
+            world.clock.now_ms = at_ms + seconds * 1000
+            await world.send(body=b"%d" % place, properties=properties_of(TAGS="a"))
+        window = {"beginTimestamp": at_ms + 10_000, "endTimestamp": at_ms + 12_000}
+        assert await by_tag(world, "a", **window) == [b"3", b"4", b"6"]
+        window = {"beginTimestamp": at_ms + 102_000, "endTimestamp": at_ms + 103_000}
+        assert await by_tag(world, "a", **window) == [b"2", b"5"]
+
+    in_broker(tmp_path, test)
+
+
+def test_delayed_messages_are_found_by_tag_where_they_wait(tmp_path):
+    async def test(world):
+        for tag in ("a", "b"):
+            sent = properties_of(TAGS=tag, DELAY=3)
+            await world.send(body=tag.encode(), properties=sent)
+        assert await by_tag(world, "b", topic="SCHEDULE_TOPIC_XXXX") == [b"b"]
+        assert await by_tag(world, "b") == []
+
+    in_broker(tmp_path, test)
+
+
+def test_a_tag_is_not_said_to_be_nowhere_when_a_queue_cannot_be_read(tmp_path):
+    async def test(world):
+        for _ in range(150):
+            await world.send(properties=properties_of(TAGS="b"))
+        await world.send(properties=properties_of(TAGS="a"), e=1)
+        files = world.core.store.queue("Orders", 0).files()
+        assert len(files) == 2
+        files[1][1].unlink()
+        answer = await world.query("none", indexType="T")
+        assert (answer.code, "queue Orders/0 cannot be read" in answer.remark) == (1, True)
+        answer = await world.query("a", indexType="T")
+        assert answer.code == 0
+        assert "queue Orders/0 cannot be read" in answer.ext_fields["notSearched"]
+
+    in_broker(tmp_path, test)
+
+
+def test_a_tag_is_not_said_to_be_nowhere_in_a_topic_that_was_deleted(tmp_path):
+    async def test(world):
+        await world.send(properties=properties_of(TAGS="old"))
+        await world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="Orders")
+        await world.send(properties=properties_of(TAGS="new"))
+        assert len(await by_tag(world, "new")) == 1
+        answer = await world.query("old", indexType="T")
+        assert (answer.code, "Orders was deleted" in answer.remark) == (1, True)
+
+    in_broker(tmp_path, test)

@@ -10,6 +10,7 @@ from rocketlens.broker.search import LiveSearch, Query
 from rocketlens.query.verify import Wanted
 from rocketlens.store.message_store import StoreOptions
 from rocketlens.store.tail import Tail, load_kernels
+from tests.unit.broker.broker_world import records_of
 from tests.unit.store.written_stores import SMALL, STORE_HOST, open_small, send_many
 
 NO_BUILDER = StoreOptions(STORE_HOST, build_index=False, threads=False)
@@ -47,7 +48,7 @@ async def places(search, key):
     if asyncio.isfuture(found):
         found = await found
     assert not found.failures
-    return [int.from_bytes(record[28:36], "big") for record in found.records]
+    return [record.physical_offset for record in records_of(found.body)]
 
 
 async def assert_found(search, sent, step=1):
@@ -249,5 +250,64 @@ def test_a_damaged_index_file_is_not_believed_again_when_they_are_opened_anew(
                 await read_all(search)
                 await assert_found(search, sent, 7)
             assert search._source is before
+
+    asyncio.run(test())
+
+
+@asynccontextmanager
+async def searching_many(path, count):
+    """Search in a store of ``count`` messages with the key ``all``, all of them in memory."""
+    async with searching(path, config=LARGE, options=NO_BUILDER) as (store, search):
+        sent = [one.physical_offset for one in send_many(store, count)]
+        await read_all(search)
+        yield store, search, sent
+
+
+def test_the_newest_of_a_key_are_found_with_no_look_at_the_others(tmp_path, monkeypatch):
+    looked_at = []
+    size_at = module.SureMatch.size_at
+
+    def counted(*arguments):
+        looked_at.append(arguments[-1])
+        return size_at(*arguments)
+
+    monkeypatch.setattr(module.SureMatch, "size_at", counted)
+
+    async def test():
+        async with searching_many(tmp_path, 3000) as (_, search, sent):
+            found = search.by_key(Query(Wanted("Orders", key="all"), 64))
+            assert not asyncio.isfuture(found)
+            assert [each.physical_offset for each in records_of(found.body)] == sent[-64:]
+            assert looked_at == sent[:-65:-1]
+
+    asyncio.run(test())
+
+
+def test_a_look_up_that_has_many_candidates_goes_on_in_the_thread(tmp_path):
+    async def test():
+        async with searching_many(tmp_path, 3000) as (store, search, sent):
+            store._clock.now_ms += 1000
+            send_many(store, 300, first=3000)
+            await read_all(search)
+            wanted = Wanted("Orders", key="all", end=store._clock.now_ms - 1000)
+            found = search.by_key(Query(wanted, 64))
+            assert asyncio.isfuture(found)
+            found = await found
+            assert [each.physical_offset for each in records_of(found.body)] == sent[-64:]
+
+    asyncio.run(test())
+
+
+def test_a_look_up_of_large_messages_goes_on_in_the_thread(tmp_path):
+    async def test():
+        async with searching(tmp_path, config=LARGE, options=NO_BUILDER) as (store, search):
+            sent = send_many(store, 20, body_bytes=200_000)
+            await read_all(search)
+            found = search.by_key(Query(Wanted("Orders", key="all"), 64))
+            assert asyncio.isfuture(found)
+            found = await found
+            assert [each.physical_offset for each in records_of(found.body)] == [
+                one.physical_offset for one in sent
+            ]
 
     asyncio.run(test())

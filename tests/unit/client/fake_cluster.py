@@ -120,6 +120,8 @@ class FakeBroker(Fake):
         self.records = []
         self.send_codes = []
         """Codes to answer sends with, one for each; then all succeed."""
+        self.more_fields = {}
+        """Of answers to queries."""
         self.now_ms = T0
         self.step_ms = 1
 
@@ -228,6 +230,7 @@ class FakeBroker(Fake):
         found = found[: min(header.max_num, self.cap)]
         newest = self.records[-1].store_timestamp_ms if self.records else 0
         fields = {"indexLastUpdateTimestamp": str(newest), "indexLastUpdatePhyoffset": "0"}
+        fields |= self.more_fields
         if not found:
             return Response(ResponseCode.QUERY_NOT_FOUND, fields, remark="can not find message")
         ordered = sorted(found, key=lambda each: each.physical_offset)

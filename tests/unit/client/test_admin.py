@@ -290,6 +290,19 @@ def test_a_damaged_record_costs_one_record_and_is_reported():
     ask(scenario)
 
 
+def test_what_a_broker_could_not_search_makes_an_answer_incomplete():
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        broker.store("T", b"found", keys="k")
+        broker.more_fields = {"notSearched": "segment 7 cannot be read"}
+        answer = await admin.query_message("T", "k")
+        assert bodies(answer) == [b"found"]
+        assert not answer.complete
+        assert [failure.error for failure in answer.failures] == ["segment 7 cannot be read"]
+
+    ask(scenario)
+
+
 def test_of_several_records_with_one_unique_key_the_oldest_is_shown():
     async def scenario(cluster, admin):
         cluster.masters[1].store("T", b"first", unique_key="U")

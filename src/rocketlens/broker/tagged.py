@@ -1,0 +1,136 @@
+"""Finds the messages of a topic that may have a tag, newest first, by the entries of its queues.
+
+Each entry has the hash code of its message's tag, and twins of a tag share it: what is found here
+is a candidate. Entries whose tags code is no hash code are candidates, too: in SCHEDULE_TOPIC it is
+the time of the delivery, and with RocketMQ's ``enableConsumeQueueExt`` an address elsewhere.
+
+Store times are read from the records: a clock may have been set back, so they are in no order.
+"""
+
+from collections.abc import Iterator
+from heapq import merge
+from typing import TYPE_CHECKING, Final
+
+from rocketlens.errors import RecordError
+from rocketlens.formats.commitlog_record import HEAD, SYS_FLAG_BORN_HOST_V6
+from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, FILLER_SIZE, SCHEDULE_TOPIC
+from rocketlens.model.java import string_hash
+from rocketlens.query.verify import Wanted
+from rocketlens.store import fs
+from rocketlens.store.commitlog import CommitLog
+from rocketlens.store.message_store import MessageStore
+from rocketlens.store.queue_append import ENTRY_DTYPE, QueueWriter
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_ENTRIES_READ: Final = 8192
+_SYS_FLAG_PLACE: Final = 36
+_V4_TIME_PLACE: Final = HEAD.size + 8
+_V6_TIME_PLACE: Final = HEAD.size + 20
+_HASH_CODES: Final = 2**31
+
+
+def tagged_newest_first(
+    store: MessageStore, log: CommitLog, wanted: Wanted, failures: list[str]
+) -> Iterator[int]:
+    """Yield the physical offsets of the messages that may be wanted, newest first.
+
+    Nothing is read farther than it is iterated. May run in any thread beside the one that appends,
+    as long as nobody else uses ``log``: the store's own reader belongs to that thread. What cannot
+    be read is added to ``failures``.
+    """
+    queues = [
+        queue for (topic, _), queue in list(store.appender.queues.items()) if topic == wanted.topic
+    ]
+    found = [_candidates(queue, log, wanted, store.min_offset, failures) for queue in queues]
+    return merge(*found, reverse=True)
+
+
+def deleted_part(store: MessageStore, topic: str) -> list[str]:
+    """Return why messages of a topic that was deleted are not found, if the log may have some."""
+    end_offset = store.deleted.ends.get(topic, 0)
+    if end_offset <= store.min_offset:
+        return []
+    return [f"{topic} was deleted: no queue has its messages below physical offset {end_offset}"]
+
+
+def _candidates(
+    queue: QueueWriter, log: CommitLog, wanted: Wanted, min_offset: int, failures: list[str]
+) -> Iterator[int]:
+    """Yield where the messages of one queue are that may be wanted, newest first."""
+    import numpy as np
+
+    code = string_hash(next(iter(wanted.tags or {""})))
+    file_entries = queue.file_bytes // ENTRY_BYTES
+    stop = queue.next_offset
+    first = min((base // ENTRY_BYTES for base, _ in queue.files()), default=stop)
+    while stop > first:
+        start = max(first, stop - _ENTRIES_READ, (stop - 1) // file_entries * file_entries)
+        entries = _read(queue, start, stop, failures)
+        stop = start
+        if not len(entries):
+            continue
+        offsets = entries["physical_offset"].astype(np.int64)
+        if offsets.max() < min_offset:
+            return
+        tags_codes = entries["tags_code"].astype(np.int64)
+        may_be = (tags_codes == code) | (tags_codes < -_HASH_CODES) | (tags_codes >= _HASH_CODES)
+        if queue.topic == SCHEDULE_TOPIC:
+            may_be[:] = True
+        may_be &= (entries["size"] != FILLER_SIZE) & (offsets >= min_offset)
+        yield from _in_time(log, wanted, offsets[may_be])[::-1].tolist()
+
+
+def _read(queue: QueueWriter, start: int, stop: int, failures: list[str]) -> "npt.NDArray[np.void]":
+    """Return the entries from ``start`` to below ``stop``, which are of one file."""
+    import numpy as np
+
+    begin = start * ENTRY_BYTES
+    base = begin - begin % queue.file_bytes
+    place = f"{queue.topic}/{queue.queue_id}"
+    try:
+        with fs.MappedFile(queue.directory / f"{base:020}") as mapped:
+            content = bytes(mapped.view[begin - base : stop * ENTRY_BYTES - base])
+    except OSError as error:
+        if not queue.is_removed:
+            failures.append(f"queue {place} cannot be read from {start} on: {error.strerror}")
+        return np.empty(0, ENTRY_DTYPE)
+    entries = np.frombuffer(content[: len(content) // ENTRY_BYTES * ENTRY_BYTES], ENTRY_DTYPE)
+    if len(entries) < stop - start or (entries["size"] <= 0).any():
+        failures.append(f"queue {place} lacks entries from {start} on")
+    return entries[entries["size"] > 0]
+
+
+def _in_time(
+    log: CommitLog, wanted: Wanted, offsets: "npt.NDArray[np.int64]"
+) -> "npt.NDArray[np.int64]":
+    """Leave out the messages that were stored at other times than wanted."""
+    import numpy as np
+
+    is_kept = np.ones(len(offsets), np.bool_)
+    place = 0
+    while place < len(offsets):
+        segment = log.segment_of(int(offsets[place]))
+        if segment is None:
+            place += 1
+            continue
+        here = (offsets >= segment.base_offset) & (
+            offsets < segment.end_offset - _V6_TIME_PLACE - 8
+        )
+        here[:place] = False
+        try:
+            content = log.map(segment).array()
+        except RecordError:
+            # Whoever verifies says that it cannot be read.
+            return offsets
+        places = offsets[here] - segment.base_offset
+        is_v6 = content[places + _SYS_FLAG_PLACE + 3] & SYS_FLAG_BORN_HOST_V6 != 0
+        places += np.where(is_v6, _V6_TIME_PLACE, _V4_TIME_PLACE)
+        times = np.ascontiguousarray(content[places[:, None] + np.arange(8)]).view(">i8")[:, 0]
+        is_late = times > wanted.end
+        is_early = times < wanted.begin if wanted.begin > 0 else np.zeros(len(times), np.bool_)
+        is_kept[here] = ~(is_late | is_early)
+        place = max(int(np.flatnonzero(here)[-1]) + 1 if here.any() else 0, place + 1)
+    return offsets[is_kept]
