@@ -29,7 +29,7 @@ from rocketlens.formats.commitlog_record import Reason, Record
 from rocketlens.model.java import index_hash
 from rocketlens.query.source import StoreSource
 from rocketlens.query.verify import SureMatch, Wanted
-from rocketlens.store.commitlog import SegmentLost
+from rocketlens.store.commitlog import CommitLog, SegmentLost
 from rocketlens.store.index import TakesLong
 from rocketlens.store.index_files import Hit, Rejected, newest_first
 from rocketlens.store.message_store import MessageStore
@@ -127,6 +127,13 @@ class LiveSearch:
         if entry is not None and entry[:2] == (record.physical_offset, record.total_size):
             return True
         return self._aside(lambda: self._source.is_record_start(record))
+
+    def aside(self, work: Callable[[CommitLog], T]) -> "asyncio.Future[T]":
+        """Do something with the log in the thread of look-ups, between two of them.
+
+        The future raises what ``work`` raises.
+        """
+        return self._aside(lambda: work(self._source.log))
 
     def segments_changed(self) -> None:
         """Note that segments were deleted."""

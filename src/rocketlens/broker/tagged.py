@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from heapq import merge
 from typing import TYPE_CHECKING, Final
 
+from rocketlens.broker.queue_entries import read_entries
 from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import HEAD, SYS_FLAG_BORN_HOST_V6
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, FILLER_SIZE, SCHEDULE_TOPIC
 from rocketlens.model.java import string_hash
 from rocketlens.query.verify import Wanted
-from rocketlens.store import fs
 from rocketlens.store.commitlog import CommitLog
 from rocketlens.store.message_store import MessageStore
 from rocketlens.store.queue_append import ENTRY_DTYPE, QueueWriter
@@ -87,17 +87,13 @@ def _read(queue: QueueWriter, start: int, stop: int, failures: list[str]) -> "np
     """Return the entries from ``start`` to below ``stop``, which are of one file."""
     import numpy as np
 
-    begin = start * ENTRY_BYTES
-    base = begin - begin % queue.file_bytes
     place = f"{queue.topic}/{queue.queue_id}"
     try:
-        with fs.MappedFile(queue.directory / f"{base:020}") as mapped:
-            content = bytes(mapped.view[begin - base : stop * ENTRY_BYTES - base])
+        entries = read_entries(queue, start, stop)
     except OSError as error:
         if not queue.is_removed:
             failures.append(f"queue {place} cannot be read from {start} on: {error.strerror}")
         return np.empty(0, ENTRY_DTYPE)
-    entries = np.frombuffer(content[: len(content) // ENTRY_BYTES * ENTRY_BYTES], ENTRY_DTYPE)
     if len(entries) < stop - start or (entries["size"] <= 0).any():
         failures.append(f"queue {place} lacks entries from {start} on")
     return entries[entries["size"] > 0]

@@ -6,10 +6,11 @@ RMQ_SYS_TRANS_OP_HALF_TOPIC: tag ``d``, and the half's queue offset as text. Sou
 ``EndTransactionProcessor``, ``TransactionalMessageServiceImpl``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Final
 
 from rocketlens.broker.core import BrokerCore, packed_host
+from rocketlens.broker.ended import EndedHalves
 from rocketlens.broker.properties import TRANSACTION_ID
 from rocketlens.broker.registry import HALF_TOPIC, OP_HALF_TOPIC
 from rocketlens.errors import RecordError
@@ -35,14 +36,13 @@ class TransactionProcessor:
     def __init__(self, core: BrokerCore) -> None:
         self.core: Final = core
         self._highest_level: Final = len(core.settings.store.messageDelayLevel.split())
-        self._marks_read_to = 0
-        self._ended: Final[set[int]] = set()
+        self._ended: Final = EndedHalves(core.store, core.search)
 
     def handlers(self) -> Mapping[int, Handler]:
         """Give the handler of each code."""
         return {RequestCode.END_TRANSACTION: self.end}
 
-    def end(self, command: RemotingCommand, _: Channel) -> Response:
+    def end(self, command: RemotingCommand, _: Channel) -> Response | Awaitable[Response | None]:
         """Commit or roll back; unknown leaves it open."""
         asked = commands.END_TRANSACTION.request.decode(command.ext_fields)
         if asked.commit_or_rollback not in (COMMIT, ROLLBACK):
@@ -51,10 +51,21 @@ class TransactionProcessor:
         refused = _refusal(half, asked)
         if half is None or refused is not None:
             return Response(ResponseCode.SYSTEM_ERROR, remark=refused)
-        if not self._is_ended(half.queue_offset):
-            if asked.commit_or_rollback == COMMIT:
+        is_commit = asked.commit_or_rollback == COMMIT
+        if not self._ended.knows(half):
+            return self._end_later(half, is_commit=is_commit)
+        return self._end(half, is_commit=is_commit)
+
+    async def _end_later(self, half: Record, *, is_commit: bool) -> Response | None:
+        await self._ended.read_back(half)
+        return self._end(half, is_commit=is_commit)
+
+    def _end(self, half: Record, *, is_commit: bool) -> Response:
+        """End a transaction; one that was ended is not ended again."""
+        if not self._ended.is_ended(half):
+            if is_commit:
                 self._commit(half)
-            self._mark(half.queue_offset)
+            self._mark(half)
         return Response()
 
     def _half(self, physical_offset: int) -> Record | None:
@@ -74,17 +85,6 @@ class TransactionProcessor:
 
     def _queue(self, topic: str) -> QueueWriter | None:
         return self.core.store.queue(topic, 0)
-
-    def _is_ended(self, half_queue_offset: int) -> bool:
-        """Say whether a half message has its mark: an end that comes twice is done once."""
-        queue = self._queue(OP_HALF_TOPIC)
-        while queue is not None and self._marks_read_to < queue.next_offset:
-            entry = queue.entry(self._marks_read_to)
-            self._marks_read_to += 1
-            if entry is not None and not entry.is_filler:
-                content = self.core.store.record(entry.physical_offset, entry.store_size)
-                self._ended.update(_offsets_of(content))
-        return half_queue_offset in self._ended
 
     def _commit(self, half: Record) -> None:
         properties = props.parse(decode_utf8(half.properties))
@@ -109,16 +109,17 @@ class TransactionProcessor:
         )
         self.core.figures.put += 1
 
-    def _mark(self, half_queue_offset: int) -> None:
+    def _mark(self, half: Record) -> None:
         """Note durably that a half message needs nothing any more."""
         self.core.store.append(
             OP_HALF_TOPIC,
             0,
-            f"{half_queue_offset},".encode(),
+            f"{half.queue_offset},".encode(),
             _MARK_PROPERTIES,
             self.core.store_host,
             born_timestamp_ms=self.core.clock(),
         )
+        self._ended.add(half)
 
 
 def _refusal(half: Record | None, asked: EndTransactionRequest) -> str | None:
@@ -133,15 +134,3 @@ def _refusal(half: Record | None, asked: EndTransactionRequest) -> str | None:
     if asked.transaction_id and properties.get(TRANSACTION_ID) not in (None, asked.transaction_id):
         return "The commit log offset wrong"
     return None
-
-
-def _offsets_of(content: memoryview | None) -> list[int]:
-    """Read the half messages that a mark names: ``0`` in RocketMQ 4, ``0,1,`` in 5."""
-    if content is None:
-        return []
-    try:
-        record = commitlog_record.decode(content)
-    except RecordError:
-        return []
-    words = record.body.decode(errors="replace").split(",")
-    return [int(word) for word in words if word.isascii() and word.isdigit()]
