@@ -1,18 +1,26 @@
 """What a ``broker.conf`` says about the broker itself, in RocketMQ's own keys.
 
-The store's keys are in :mod:`rocketlens.store.config`; what neither knows is named in a warning.
+The store's keys are in :mod:`rocketlens.store.config`; what becomes of other keys is in
+:mod:`rocketlens.model.config_keys`.
 """
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from rocketlens.errors import BadInput
-from rocketlens.net.tls import CONFIG_FILE_KEY, TlsMode, TlsSettings, tls_of_properties
+from rocketlens.model.config_keys import check_unknown_keys
+from rocketlens.net.tls import (
+    CONFIG_FILE_KEY,
+    TLS_KEYS,
+    TlsMode,
+    TlsSettings,
+    tls_of_properties,
+)
 from rocketlens.store.config import StoreConfig, parse_properties
 
 _log: Final = logging.getLogger("rocketlens.broker")
@@ -150,25 +158,46 @@ class BrokerSettings(NamedTuple):
 
 
 def parse_settings(text: str) -> BrokerSettings:
-    """Read the content of a ``broker.conf``; unknown keys are named in a warning.
+    """Parse the content of a ``broker.conf``. Warns of a broker that everybody can reach.
 
-    A broker that everybody can reach and that asks nobody who he is, is warned of.
+    Raises what :func:`settings_of` does.
+    """
+    settings = settings_of(parse_properties(text), "broker.conf")
+    warn_if_open(settings.broker.listen_address, settings.tls)
+    return settings
 
-    :raises BadInput: when a value cannot be, or ``storePathCommitLog`` is outside the store.
+
+def settings_of(properties: Mapping[str, str], where: str) -> BrokerSettings:
+    """Return what the keys of a ``broker.conf`` say; ``where`` they stand is named in errors.
+
+    :raises BadInput: when a value cannot be, a key must not be passed over, or
+        ``storePathCommitLog`` is outside the store.
     :raises OSError: when the file of TLS settings cannot be read.
     """
-    tls, values = take_tls(parse_properties(text))
+    tls, values = take_tls(properties)
     broker, others = BrokerConfig.from_properties(values)
     store, unknown = StoreConfig.from_properties(others)
-    settings = BrokerSettings(broker, store, tuple(sorted(unknown)), tls)
-    warn_if_open(broker.listen_address, tls)
+    keys = [field.name for config in (broker, store) for field in fields(config)]
+    passed_over = warn_of_unknown(values, unknown, (*keys, *TLS_KEYS), where)
+    settings = BrokerSettings(broker, store, passed_over, tls)
     if broker.storePathCommitLog:
         wanted = settings.store_path / "commitlog"
         if Path(broker.storePathCommitLog) != wanted:
             raise BadInput(f"storePathCommitLog {broker.storePathCommitLog}: it must be {wanted}")
-    if unknown:
-        _log.warning("keys of broker.conf without a meaning here: %s", ", ".join(settings.unknown))
     return settings
+
+
+def warn_of_unknown(
+    values: Mapping[str, str], unknown: Iterable[str], known: Iterable[str], where: str
+) -> tuple[str, ...]:
+    """Warn of keys that have no effect here, and return them.
+
+    :raises BadInput: when one must not be passed over.
+    """
+    passed_over = check_unknown_keys(values, unknown, known, where)
+    if passed_over:
+        _log.warning("keys of %s without a meaning here: %s", where, ", ".join(passed_over))
+    return passed_over
 
 
 def take_tls(values: Mapping[str, str]) -> tuple[TlsSettings, dict[str, str]]:

@@ -4,13 +4,13 @@ from argparse import Namespace
 from dataclasses import replace
 from typing import Final
 
-from rocketlens.broker.config import take_tls, warn_if_open
-from rocketlens.cli.output import note
+from rocketlens.broker.config import take_tls, warn_if_open, warn_of_unknown
 from rocketlens.cli.servers import configuration_text, log_to_stderr
 from rocketlens.model.message import Host
 from rocketlens.namesrv.service import NameServerConfig
 from rocketlens.namesrv.service import run as run_name_server
 from rocketlens.net.event_loop import run as run_loop
+from rocketlens.net.tls import TLS_KEYS
 from rocketlens.store.config import parse_properties
 
 _DONE: Final = 0
@@ -21,8 +21,7 @@ def run(arguments: Namespace) -> int:
     log_to_stderr()
     tls, values = take_tls(parse_properties(configuration_text(arguments.config)))
     config, unknown = NameServerConfig.from_properties(values)
-    if unknown:
-        note(f"keys of namesrv.conf without a meaning here: {', '.join(sorted(unknown))}")
+    warn_of_unknown(values, unknown, (*NameServerConfig.KEYS, *TLS_KEYS), "namesrv.conf")
     config = replace(config, tls=tls.server)
     if arguments.port is not None:
         config = replace(config, port=arguments.port)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import ClassVar, Final, Self
 
 from rocketlens.errors import BadInput
 from rocketlens.model.message import Host
@@ -44,6 +44,15 @@ class NameServerConfig:
     return_order_topic_config_to_broker: bool = True
     """[returnOrderTopicConfigToBroker]"""
     tls: ServerTls = NO_TLS
+
+    KEYS: ClassVar[tuple[str, ...]] = (
+        "bindAddress",
+        "listenPort",
+        "kvConfigPath",
+        "orderMessageEnable",
+        "returnOrderTopicConfigToBroker",
+    )
+    """RocketMQ's keys that have a meaning here."""
 
     @classmethod
     def from_properties(cls, values: Mapping[str, str]) -> tuple[Self, dict[str, str]]:

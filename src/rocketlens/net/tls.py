@@ -70,7 +70,8 @@ class TlsSettings(NamedTuple):
 
 
 CONFIG_FILE_KEY: Final = "tls.config.file"
-_KEYS: Final = (
+TLS_KEYS: Final = (
+    CONFIG_FILE_KEY,
     "tls.server.mode",
     "tls.server.certPath",
     "tls.server.keyPath",
@@ -93,8 +94,8 @@ def tls_of_properties(values: Mapping[str, str]) -> tuple[TlsSettings, dict[str,
 
     :raises BadInput: when a value cannot be, keys contradict each other, or a file cannot be used.
     """
-    mine = {key: values[key].strip() for key in _KEYS if values.get(key, "").strip()}
-    others = {key: value for key, value in values.items() if key not in _KEYS}
+    mine = {key: values[key].strip() for key in TLS_KEYS if values.get(key, "").strip()}
+    others = {key: value for key, value in values.items() if key not in TLS_KEYS}
     if _flag(mine, "tls.test.mode.enable"):
         raise BadInput(
             "tls.test.mode.enable: no certificate is made up here; give tls.server.certPath and "

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
-from rocketlens.broker.config import BrokerConfig, BrokerSettings
+from rocketlens.broker.config import BrokerSettings, settings_of
 from rocketlens.broker.service import BrokerService
 from rocketlens.client.sync import SyncMQAdmin, SyncProducer
 from rocketlens.errors import BadInput
+from rocketlens.model.config_keys import ROCKETMQ_KEYS
 from rocketlens.namesrv.service import NameServer, NameServerConfig
 from rocketlens.net.sync import LoopThread
-from rocketlens.store.config import StoreConfig
 
 DEFAULTS: Final = {
     "listenPort": "0",
@@ -47,17 +47,17 @@ def cluster(
     ``autoCreateTopicEnable=False``. Messages are found at once either way; with ``build_index``
     there are index files, too, which loads a compiler.
 
-    :raises BadInput: when a key means nothing, or its value cannot be.
+    :raises BadInput: when a key is unknown or asks for access control, or a value cannot be.
     """
     values = {key: _text(value) for key, value in broker_conf.items()}
     ours = OUR_OWN & values.keys()
     if ours:
         raise BadInput(f"{', '.join(sorted(ours))}: chosen by cluster() itself")
-    broker, others = BrokerConfig.from_properties(DEFAULTS | values)
-    store, unknown = StoreConfig.from_properties(others)
-    if unknown:
-        raise BadInput(f"keys without a meaning here: {', '.join(sorted(unknown))}")
-    return Cluster(BrokerSettings(broker, store), directory, build_index=build_index)
+    settings = settings_of(DEFAULTS | values, "cluster()")
+    strange = [key for key in settings.unknown if key not in ROCKETMQ_KEYS]
+    if strange:
+        raise BadInput(f"cluster(): {', '.join(strange)}: no keys of RocketMQ")
+    return Cluster(settings, directory, build_index=build_index)
 
 
 @dataclass(slots=True)

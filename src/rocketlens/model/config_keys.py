@@ -1,0 +1,243 @@
+"""The keys of RocketMQ's configuration files, and what becomes of those that mean nothing here.
+
+One rule for all that reads a configuration (``broker.conf``, ``namesrv.conf``, the arguments of
+:func:`rocketlens.testing.cluster`):
+
+==================================================  ===========================================
+a key that has no meaning here and                  is
+==================================================  ===========================================
+asks for access control, or for other TLS           refused: nobody would notice that it is off
+is no key of RocketMQ, but looks like one           refused, with the key that was probably meant
+is RocketMQ's, or nobody's                          named in a warning
+==================================================  ===========================================
+
+The arguments of a program are no file that some other broker was content with, so there a key that
+is nobody's is refused, too.
+
+Sources: the setters of ``BrokerConfig``, ``MessageStoreConfig``, ``NettyServerConfig``,
+``NettyClientConfig``, ``NamesrvConfig``, ``ControllerConfig`` and ``AuthConfig``, of RocketMQ 4.9.7
+and 5.5.0.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from rocketlens.errors import BadInput
+
+ACCESS_CONTROL: Final = (
+    "access control is not supported here, and whoever reaches the port could read and write "
+    "everything; remove the key, and have only those reach the port who may"
+)
+OTHER_TLS: Final = "this TLS setting is not supported here; remove the key, or use another server"
+
+_REFUSED_WHEN_TRUE: Final = {
+    "aclEnable": ACCESS_CONTROL,
+    "authenticationEnabled": ACCESS_CONTROL,
+    "authorizationEnabled": ACCESS_CONTROL,
+    "migrateAuthFromV1Enabled": ACCESS_CONTROL,
+    "useTLS": "give tls.enable=true instead",
+}
+_TLS_PREFIX: Final = "tls."
+_SIMILAR: Final = 0.83
+"""How much alike a key and the one that was probably meant are, at least, of 1."""
+_LONGEST_SHOWN: Final = 100
+
+_NAMES: Final = """
+accessMessageInMemoryHotRatio accessMessageInMemoryMaxRatio accountStatsEnable
+accountStatsPrintZeroValues ackMessageThreadPoolNums ackThreadPoolQueueCapacity
+aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond aclEnable adminBrokerThreadPoolNums
+adminBrokerThreadPoolQueueCapacity allAckInSyncStateSet allowRecallWhenBrokerNotWriteable
+appendAckAsync appendCkAsync appendTopicForTimerDeleteKey asyncLearner asyncSendEnable
+authConfigPath authenticationEnabled authenticationMetadataProvider authenticationProvider
+authenticationStrategy authenticationWhitelist authorizationEnabled authorizationMetadataProvider
+authorizationProvider authorizationStrategy authorizationWhitelist autoCreateSubscriptionGroup
+autoCreateTopicEnable autoDeleteUnusedStats autoMessageVersionOnTopicLen
+batchDispatchRequestThreadPoolNums bindAddress bitMapLengthConsumeQueueExt
+bottomMostCompressionTypeForConsumeQueueStore broadcastOffsetExpireMaxSecond
+broadcastOffsetExpireSecond brokerClusterName brokerConfigPath brokerElectionPriority
+brokerFastFailureEnable brokerHeartbeatInterval brokerIP1 brokerIP2 brokerId brokerName
+brokerNotActiveTimeoutMillis brokerPermission brokerRole brokerTopicEnable cgColdReadThreshold
+channelExpiredTimeout channelNotActiveInterval checkCRCOnRecover checkCommitLogOffsetOnRecover
+checkSyncStateSetPeriod cleanFileForciblyEnable cleanOfflineBrokerInterval cleanResourceInterval
+cleanRocksDBDirtyCQIntervalMin cleanSwapedMapInterval clearRetryTopicWhenDeleteTopic
+clientAsyncSemaphoreValue clientCallbackExecutorThreads clientChannelMaxIdleTimeSeconds
+clientCloseSocketIfTimeout clientManageThreadPoolNums clientManagerThreadPoolQueueCapacity
+clientOnewaySemaphoreValue clientPooledByteBufAllocatorEnable clientRequestThreadPoolNums
+clientRequestThreadPoolQueueCapacity clientSocketRcvBufSize clientSocketSndBufSize
+clientWorkerThreads clusterName clusterTest clusterTopicEnable coldCtrStrategyEnable
+coldDataFlowControlEnable coldDataScanEnable combineAssignOffsetCQType combineCQEnableCheckSelf
+combineCQLoadingCQTypes combineCQMaxExtraSearchCommitLogFiles combineCQPreferCQType
+combineCQUseRocksdbForLmq commercialBaseCount commercialBigCount commercialEnable
+commercialSizePerMsg commercialTimerCount commercialTransCount commitCommitLogLeastPages
+commitCommitLogThoroughInterval commitIntervalCommitLog commitLogForceSwapMapInterval
+commitLogRecoverMaxNum commitLogSwapMapInterval commitLogSwapMapReserveFileNum
+compactionCqMappedFileSize compactionMappedFileSize compactionScheduleInternal compactionThreadNum
+compatibleWithOldNameSrv compressedRegister configBlackList configManagerVersion configName
+configStorePath connectTimeoutMillis consumerFallbehindThreshold consumerManageThreadPoolNums
+consumerManagerThreadPoolQueueCapacity consumerOffsetUpdateVersionStep controllerAddr
+controllerDLegerGroup controllerDLegerPeers controllerDLegerSelfId controllerHeartBeatTimeoutMills
+controllerRequestThreadPoolQueueCapacity controllerStorePath controllerThreadPoolNums
+controllerType correctLogicMinOffsetForceInterval correctLogicMinOffsetSleepInterval dLegerGroup
+dLegerPeers dLegerSelfId dataReadAheadEnable debugLockEnable defaultMessageRequestMode
+defaultPopShareQueueNum defaultQueryMaxNum defaultThreadPoolNums defaultThreadPoolQueueCapacity
+defaultTopicQueueNums delayOffsetUpdateVersionStep deleteCommitLogFilesInterval
+deleteConsumeQueueFilesInterval deleteFileBatchMax deleteTopicWithBrokerRegistration deleteWhen
+destroyMapedFileIntervalForcibly disableCallbackExecutor disableConsumeIfConsumerReadSlowly
+disableNettyWorkerGroup disappearTimeAfterStart diskFallRecorded diskMaxUsedSpaceRatio
+diskSpaceCleanForciblyRatio diskSpaceWarningLevelRatio dispatchCqCacheNum dispatchCqThreads
+dispatchFromSenderThread duplicationEnable electMasterMaxRetryCount enableAcceleratedRecovery
+enableAllTopicList enableAsyncReput enableAutoInSyncReplicas enableBatchPush
+enableBroadcastOffsetStore enableBuildConsumeQueueConcurrently enableCalcFilterBitMap
+enableCleanExpiredOffset enableCompaction enableConnectionMetrics enableConsumeQueueExt
+enableControllerInNamesrv enableControllerMode enableCreateSysGroup enableDLegerCommitLog
+enableDetailStat enableElectUncleanMaster enableFastChannelEventProcess enableLagAndDlqMetrics
+enableLiteEventMode enableLitePopLog enableLmq enableLmqQuota enableLmqStats
+enableLogConsumeQueueRepeatedlyBuildWhenRecover enableMessageStoreMetrics enableMixedMessageType
+enableMultiDispatch enableNetWorkFlowControl enableNotifyAfterPopOrderLockRelease
+enableNotifyBeforePopCalculateLag enablePopBatchAck enablePopBufferMerge enablePopLog
+enablePopMessageThreshold enablePopMetrics enablePropertyFilter enableReconnectForGoAway
+enableRegisterProducer enableRemoteEscape enableRemotingMetrics enableRequestMetrics
+enableRetryTopicV2 enableRocksDBLog enableRunningFlagsInFlush enableScheduleAsyncDeliver
+enableScheduleMessageStats enableShutdownGracefully enableSingleTopicRegister
+enableSkipLongAwaitingAck enableSlaveActingMaster enableSplitMetadata enableSplitRegistration
+enableStatsMetrics enableTopicList enableTransactionMetrics enabledAppendPropCRC
+endTransactionPoolQueueCapacity endTransactionThreadPoolNums estimateAccumulation
+expectConsumerNumUseFilter fastFailIfNoBufferInStorePool fetchControllerAddrByDnsLookup
+fetchNameSrvAddrByDnsLookup fetchNamesrvAddrByAddressServer fetchNamesrvAddrInterval
+fileReservedTime filterDataCleanTimeSpan filterServerNums filterSupportRetry
+flushCommitLogLeastPages flushCommitLogThoroughInterval flushCommitLogTimed
+flushConsumeQueueLeastPages flushConsumeQueueThoroughInterval flushConsumerOffsetHistoryInterval
+flushConsumerOffsetInterval flushDelayOffsetInterval flushDiskType flushIntervalCommitLog
+flushIntervalConsumeQueue flushLeastPagesWhenWarmMapedFile forceRegister forceVerifyPropCRC
+forwardTimeout globalColdReadThreshold haFlowControlEnable haHousekeepingInterval haListenPort
+haMasterAddress haMaxGapNotInSync haMaxTimeSlaveNotCatchup haSendHeartbeatInterval
+haSlaveFallbehindMax haTransferBatchSize heartbeatThreadPoolNums heartbeatThreadPoolQueueCapacity
+highSpeedMode inBrokerContainer inSyncReplicas indexFileReadEnable indexFileWriteEnable
+indexRocksDBEnable initAuthenticationUser initPopOffsetByCheckMsgInMem
+innerClientAuthenticationCredentials isolateLogEnable iteratorWhenUseRocksdbConsumeQueue
+jraftConfig kvConfigPath listenPort liteEventCheckInterval liteEventFullDispatchDelayTime
+liteEventFullDispatchDelayTimeForWildcardGroup liteLagCountMetricsEnable
+liteLagLatencyCollectEnable liteLagLatencyMetricsEnable liteLagLatencyTopK litePullMessageEnable
+litePullMessageThreadPoolNums litePullThreadPoolQueueCapacity liteSubscriptionCheckInterval
+liteSubscriptionCheckTimeoutMills liteTtlCheckInterval loadBalancePollNameServerInterval
+loadBalanceProcessorThreadPoolNums loadBalanceThreadPoolQueueCapacity lockInStrictMode
+logicQueueForceSwapMapInterval logicQueueSwapMapInterval logicQueueSwapMapReserveFileNum
+logicalDiskSpaceCleanForciblyThreshold longPollingEnable mappedFileSize mappedFileSizeCommitLog
+mappedFileSizeConsumeQueue mappedFileSizeConsumeQueueExt mappedFileSizeTimerLog
+mappedFileSwapEnable mapperFileSizeBatchConsumeQueue maxAsyncPutMessageRequests
+maxBatchDeleteFilesNum maxChecksumRange maxClientEventCount maxConsumeQueueScan maxDelayTime
+maxErrorRateOfBloomFilter maxFilterMessageSize maxHaTransferByteInSecond maxHashSlotNum
+maxIndexNum maxLiteSubscriptionCount maxLmqConsumeQueueNum maxMessageFilterNumForNotification
+maxMessageSize maxMsgsNumBatch maxOffsetMapSize maxPopPollingSize maxReconnectIntervalTimeSeconds
+maxRecoveryCommitlogFiles maxRocksDBIndexQueryDays maxSlaveResendLength maxStatsIdleTimeInMinutes
+maxTopicLength maxTransferBytesOnMessageInDisk maxTransferBytesOnMessageInMemory
+maxTransferCountOnMessageInDisk maxTransferCountOnMessageInMemory memTableFlushIntervalMs
+messageDelayLevel messageIndexEnable messageIndexSafe messageStorePlugIn
+metricGrpcExporterIntervalInMills metricGrpcExporterTimeOutInMills
+metricLoggingExporterIntervalInMills metricsExportBatchMaxDataPoints metricsExporterType
+metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel
+metricsOtelCardinalityLimit metricsPromExporterHost metricsPromExporterPort
+migrateAuthFromV1Enabled minInSyncReplicas minLiteTTl msgTraceTopicName namesrvAddr
+needWaitForService notifyBrokerRoleChanged notifyConsumerIdsChangedEnable notifyMinBrokerIdChanged
+offsetCheckInSlave orderMessageEnable osPageCacheBusyTimeOutMills
+persistConsumerOffsetIncrementally popCkMaxBufferSize popCkOffsetMaxQueueSize popCkStayBufferTime
+popCkStayBufferTimeOut popConsumerFSServiceInit popConsumerKVServiceEnable
+popConsumerKVServiceInit popConsumerKVServiceLog popFromRetryProbability
+popFromRetryProbabilityForPriority popInflightMessageThreshold popLongPollingForceNotifyInterval
+popPollingMapExpireTimeSeconds popPollingMapSize popPollingSize popResponseReturnActualRetryTopic
+popReviveConcurrency popReviveMaxAttemptTimes popReviveMaxReturnSizePerRead
+popReviveSkipIfGroupAbsent preferredLeaderId printChannelGroups printChannelGroupsMinNum
+priorityOrderAsc processReadEvent processReplyMessageThreadPoolNums productEnvName
+pullBatchMaxMessageCount pullMessageThreadPoolNums pullThreadPoolQueueCapacity
+putConsumeQueueDataByFileChannel putMessageFutureThreadPoolNums putMessageTimeout
+putMsgIndexHightWater putThreadPoolQueueCapacity queryMessageThreadPoolNums
+queryThreadPoolQueueCapacity readOnlyCommitLogStorePaths readUnCommitted
+realTimeNotifyConsumerChange realTimePersistRocksDBConfig recallMessageEnable
+recheckReputOffsetFromCq recoverConcurrently recoverThreadPoolNums redeleteHangedFileInterval
+regionId registerBrokerTimeoutMills registerNameServerPeriod rejectPullConsumerEnable
+rejectTransactionMessage replicasPerDiskPartition replyThreadPoolQueueCapacity
+retrieveMessageFromPopRetryTopicV1 returnOrderTopicConfigToBroker reviveAckWaitMs reviveInterval
+reviveMaxSlow reviveQueueNum reviveScanTime rocketmqHome rocksdbCQDoubleWriteEnable
+rocksdbCompressionType rocksdbFlushWalFrequency rocksdbWalFileRollingThreshold
+sampleCountThreshold sampleSteps scanAvailableNameSrv scanInactiveMasterInterval
+scanNotActiveBrokerInterval scheduleAsyncDeliverMaxPendingLimit
+scheduleAsyncDeliverMaxResendNum2Blocked searchBcqByCacheEnable sendHeartbeatTimeoutMillis
+sendMessageThreadPoolNums sendThreadPoolQueueCapacity serverAsyncSemaphoreValue
+serverCallbackExecutorThreads serverChannelMaxIdleTimeSeconds serverLoadBalancerEnable
+serverNettyWorkerGroupEnable serverOnewaySemaphoreValue serverPooledByteBufAllocatorEnable
+serverSelectorThreads serverSocketBacklog serverSocketRcvBufSize serverSocketSndBufSize
+serverWorkerThreads sharedByteBufferNum shortPollingTimeMills shutdownWaitTimeSeconds
+skipPreOnline skipWhenCKRePutReachMaxTimes slaveReadEnable slaveTimeout socksProxyConfig
+spinLockCollisionRetreatOptimalDegree splitMetadataSize splitRegistrationSize
+startAcceptSendRequestTimeStamp statRocksDBCQIntervalSec statefulAuthenticationCacheExpiredSecond
+statefulAuthenticationCacheMaxNum statefulAuthorizationCacheExpiredSecond
+statefulAuthorizationCacheMaxNum storePathBrokerIdentity storePathCommitLog
+storePathDLedgerCommitLog storePathEpochFile storePathRootDir storeReplyMessageEnable storeType
+subscriptionExpiredTimeout supportActingMaster syncBrokerMemberGroupPeriod
+syncBrokerMetadataPeriod syncControllerMetadataPeriod syncFlushTimeout syncFromLastFile
+syncMasterFlushOffsetWhenStartup timerColdDataCheckIntervalMs timerCongestNumEachSlot
+timerEnableCheckMetrics timerEnableRetryUntilSuccess timerFlushIntervalMs timerGetMessageThreadNum
+timerInterceptDelayLevel timerMaxDelaySec timerMetricSmallThreshold timerPrecisionMs
+timerProgressLogIntervalMs timerPutMessageThreadNum timerRecallToTimeWheelEnable
+timerRecallToTimelineEnable timerReputServiceCorePoolSize timerReputServiceMaxPoolSize
+timerReputServiceQueueCapacity timerRocksDBEnable timerRocksDBPrecisionMs
+timerRocksDBRollIntervalHours timerRocksDBRollMaxTps timerRocksDBRollRangeHours
+timerRocksDBStopScan timerRocksDBTimeExpiredMaxTps timerRollWindowSlot timerSkipUnknownError
+timerStopEnqueue timerWheelEnable timerWheelSnapshotFlush timerWheelSnapshotIntervalMs
+topicQueueLockNum totalReplicas traceOn traceTopicEnable transRocksDBEnable
+transWriteOriginTransHalfEnable transactionCheckInterval transactionCheckMax
+transactionCheckRocksdbCoreThreads transactionCheckRocksdbMaxThreads
+transactionCheckRocksdbQueueCapacity transactionMetricFlushInterval transactionOpBatchInterval
+transactionOpMsgMaxSize transactionTimeOut transferMsgByHeap transientStorePoolEnable
+transientStorePoolSize travelCqFileNumWhenGetMessage unRegisterBrokerQueueCapacity
+updateNameServerAddrPeriod useABSLock useEpollNativeSelector useMessageFilterForNotification
+usePIDColdCtrStrategy useReentrantLockWhenPutMessage useSeparateRetryQueue
+useSeparateStorePathForRocksdbCQ useServerSideResetOffset useSingleRocksDBForAllConfigs
+useStaticSubscription useTLS userCacheExpiredSecond userCacheMaxNum userCacheRefreshSecond
+validateSystemTopicWhenUpdateTopic waitSecondsForService waitTimeMillsInAckQueue
+waitTimeMillsInAdminBrokerQueue waitTimeMillsInHeartbeatQueue waitTimeMillsInLitePullQueue
+waitTimeMillsInPullQueue waitTimeMillsInSendQueue waitTimeMillsInTransactionQueue
+wakeCommitWhenPutMessage wakeFlushWhenPutMessage warmMapedFileEnable writeBufferHighWaterMark
+writeBufferLowWaterMark writeWithoutMmap
+"""
+ROCKETMQ_KEYS: Final = frozenset(_NAMES.split())
+
+
+def check_unknown_keys(
+    values: Mapping[str, str], unknown: Iterable[str], known: Iterable[str], where: str
+) -> tuple[str, ...]:
+    """Return the keys that are to be named in a warning, sorted.
+
+    ``unknown`` are the keys of ``values`` that have no meaning here, and ``known`` those that
+    would have one.
+
+    :raises BadInput: when a key must not be passed over.
+    """
+    passed_over = []
+    for key in sorted(unknown):
+        reason = _refusal(key, values[key].strip())
+        if reason is not None:
+            raise BadInput(f"{where}: {key[:_LONGEST_SHOWN]}={values[key][:20]}: {reason}")
+        if key not in ROCKETMQ_KEYS:
+            meant = _probably_meant(key, {*known, *ROCKETMQ_KEYS})
+            if meant is not None:
+                shown = key[:_LONGEST_SHOWN]
+                raise BadInput(f"{where}: {shown} is no key of RocketMQ; did you mean {meant}?")
+        passed_over.append(key)
+    return tuple(passed_over)
+
+
+def _refusal(key: str, value: str) -> str | None:
+    """Return why a key may not be passed over; None when it may."""
+    if key.startswith(_TLS_PREFIX):
+        return OTHER_TLS if value else None
+    return _REFUSED_WHEN_TRUE.get(key) if value.lower() == "true" else None
+
+
+def _probably_meant(key: str, names: Iterable[str]) -> str | None:
+    from difflib import get_close_matches
+
+    by_lower_case = {name.lower(): name for name in names}
+    for found in get_close_matches(key.lower()[:_LONGEST_SHOWN], by_lower_case, 1, _SIMILAR):
+        return by_lower_case[found]
+    return None
