@@ -12,7 +12,7 @@ from typing import Any, Final
 from rocketlens import limits
 from rocketlens.errors import BadInput, ConfigError, StoreFailed
 from rocketlens.formats import config_json
-from rocketlens.store.fs import read_bytes, write_file_durably
+from rocketlens.store.fs import Disk, read_bytes
 
 ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 """The namespace of the order of topics: key topic, value ``broker-a:4;broker-b:4``."""
@@ -26,8 +26,9 @@ class KvConfig:
     :raises ConfigError: when the file is there and cannot be understood. It is left alone.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None = None, disk: Disk | None = None) -> None:
         self.path: Final = path
+        self._disk: Final = disk or Disk()
         self._table: Table = {} if path is None else _load(path)
 
     def put(self, namespace: str, key: str, value: str) -> None:
@@ -60,8 +61,7 @@ class KvConfig:
             raise BadInput(f"{len(content)} bytes of values, {limits.KV_BYTES} allowed")
         if self.path is not None:
             try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                write_file_durably(self.path, content)
+                self._disk.write_durably(self.path, content)
             except OSError as error:
                 raise StoreFailed(f"{self.path} cannot be written: {error.strerror}") from None
         self._table = table

@@ -26,9 +26,9 @@ from rocketlens.pipeline.delay_levels import DelayLevels
 from rocketlens.pipeline.extract import Extracted, ExtractTask, QueuePart, extract
 from rocketlens.pipeline.output import Workspace
 from rocketlens.pipeline.ranges import RANGE_BYTES, Damage, LogRange, cut, stitch
-from rocketlens.store import fs
 from rocketlens.store.commitlog import CommitLog
 from rocketlens.store.consumequeue import ConsumeQueues
+from rocketlens.store.fs import Disk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,6 +79,7 @@ def dispatch(
     delays_ms: Sequence[int] | None = None,
     range_bytes: int = RANGE_BYTES,
     progress: jobs.Progress = jobs.no_progress,
+    disk: Disk | None = None,
 ) -> DispatchResult:
     """Build ``index/``, and with ``queues`` also ``consumequeue/``, from ``commitlog/``.
 
@@ -102,7 +103,7 @@ def dispatch(
     log = CommitLog(store / "commitlog")
     if queues and out is None and existing.queues_are_in_rocksdb(store):
         raise BadInput(f"the consume queues of {store} are in RocksDB, which is not rebuilt here")
-    with Workspace(Path(out) if out else store) as workspace:
+    with Workspace(Path(out) if out else store, disk) as workspace:
         log.refresh()
         geometry = _geometry(store, slot_count, entry_count)
         with_tags = (
@@ -297,7 +298,7 @@ class _Dispatch:
         with self.timed("sync"):
             for done, name in enumerate(names):
                 self.progress("sync", done, len(names))
-                fs.sync_tree(self.workspace.new_path(name))
+                self.workspace.sync(name)
             self.progress("sync", len(names), len(names))
         with self.timed("swap"):
             for done, name in enumerate(names):

@@ -193,10 +193,28 @@ class Disk:
         """Map an existing file for writing."""
         return WritableFile(path)
 
+    def make_directory(self, directory: Path) -> None:
+        """Make a directory, and those above it, and wait until their names are on the disk."""
+        missing = []
+        while not directory.is_dir():
+            missing.append(directory)
+            directory = directory.parent
+        for one in reversed(missing):
+            one.mkdir(exist_ok=True)
+            self.sync_directory(one.parent)
+
     def write_durably(self, path: Path, content: bytes) -> None:
-        """Write a small file, sync it, and put it in its place in one step."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_file_durably(path, content)
+        """Write a small file beside ``path``, sync it, and put it in its place in one step.
+
+        :raises OSError: when it may not be on the disk.
+        """
+        self.make_directory(path.parent)
+        beside = path.with_name(f".{path.name}.{os.getpid()}.new")
+        with beside.open("wb") as file:
+            file.write(content)
+        self.sync_file(beside)
+        beside.replace(path)
+        self.sync_directory(path.parent)
 
     def set_size(self, path: Path, size: int) -> None:
         """Cut a file, or lengthen it by zeros that take no room."""
@@ -232,7 +250,24 @@ class Disk:
 
     def sync_directory(self, directory: Path) -> None:
         """Wait until the names in a directory are on the disk."""
-        sync_directory(directory)
+        sync_file(directory)
+
+    def sync_tree(self, directory: Path) -> None:
+        """Wait until everything below a directory is on the disk, its own name excepted."""
+        for parent, _, names in os.walk(directory):
+            for name in names:
+                self.sync_file(Path(parent, name))
+            self.sync_directory(Path(parent))
+
+    def exchange_directories(self, new: Path, current: Path) -> None:
+        """Put directory ``new``, which must be synced, at ``current`` in one step, and sync that.
+
+        What was there is then at ``new``. Where ``current`` does not exist this is a rename.
+
+        :raises OSError: when it may not be on the disk.
+        """
+        exchange_directories(new, current)
+        self.sync_directory(current.parent)
 
     def boot(self) -> str:
         """Name the current start of the machine; always another where that cannot be known."""
@@ -408,17 +443,6 @@ def read_bytes(path: Path, limit: int) -> bytes | None:
         return None
 
 
-def write_file_durably(path: Path, content: bytes) -> None:
-    """Write a file beside ``path``, sync it, and put it in its place in one step."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
-    with beside.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-    sync_directory(path.parent)
-
-
 def allocate_file(path: Path, size: int) -> None:
     """Make a file of ``size`` zero bytes whose blocks are reserved.
 
@@ -450,24 +474,11 @@ def sync_file(path: Path) -> None:
         os.close(descriptor)
 
 
-def sync_directory(directory: Path) -> None:
-    """Wait until the names in a directory are on the disk."""
-    sync_file(directory)
-
-
-def sync_tree(directory: Path) -> None:
-    """Wait until everything below a directory is on the disk, its own name excepted."""
-    for parent, _, names in os.walk(directory):
-        for name in names:
-            sync_file(Path(parent, name))
-        sync_directory(Path(parent))
-
-
 def exchange_directories(new: Path, current: Path) -> None:
     """Put directory ``new`` at ``current`` in one step; what was there is then at ``new``.
 
-    Where ``current`` does not exist this is a rename. Elsewhere it is one atomic exchange on
-    Linux; on systems without one, two renames.
+    It is not synced: :class:`Disk` does that. Where ``current`` does not exist this is a rename.
+    Elsewhere it is one atomic exchange on Linux; on systems without one, two renames.
 
     :raises OSError: with nothing changed.
     """
@@ -478,7 +489,6 @@ def exchange_directories(new: Path, current: Path) -> None:
         current.rename(aside)
         new.rename(current)
         aside.rename(new)
-    sync_directory(current.parent)
 
 
 def _exchange(first: Path, second: Path) -> bool:

@@ -95,7 +95,7 @@ class MessageStore:
         self.options = options
         self._disk = disk or Disk()
         self._clock = clock
-        path.mkdir(parents=True, exist_ok=True)
+        self._disk.make_directory(path)
         self._lock = StoreLock(path)
         try:
             self._open()

@@ -6,8 +6,8 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, ConfigError, StoreFailed
-from rocketlens.namesrv import kv as kv_module
 from rocketlens.namesrv.kv import KvConfig
+from rocketlens.store.fs import Disk
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_a_change_that_cannot_be_written_has_not_happened(path, monkeypatch):
     def fail(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(kv_module, "write_file_durably", fail)
+    monkeypatch.setattr(Disk, "write_durably", fail)
     with pytest.raises(StoreFailed, match="No space left"):
         kv.put("ns", "key", "after")
     with pytest.raises(StoreFailed):
