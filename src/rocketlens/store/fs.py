@@ -158,8 +158,13 @@ class WritableFile:
                 position = end
 
     def close(self) -> None:
-        """Unmap, unless someone still holds a view: then the mapping goes with the last view."""
-        os.close(self._descriptor)
+        """Unmap, unless someone still holds a view: then the mapping goes with the last view.
+
+        A second call does nothing: the number of the descriptor may be another file's by then.
+        """
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
         try:
             if isinstance(self.content, mmap.mmap):
                 self.content.close()
