@@ -17,6 +17,7 @@ from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.formats.consumequeue_entry import decode as decode_entry
 from rocketlens.store import fs
 from rocketlens.store.config import StoreConfig
+from rocketlens.store.fs import Disk
 
 MOST_AT_ONCE: Final = 10
 _HOUR_MS: Final = 3_600_000
@@ -56,6 +57,19 @@ def plan(
                 break
             expired.append(segment)
     return CleanPlan(tuple(expired), is_full)
+
+
+def remove(plan: CleanPlan, disk: Disk, directory: Path) -> None:
+    """Delete the segments of a plan, each durably before the next.
+
+    So a power cut leaves no hole in the log, and brings none back whose queue and index files were
+    deleted afterwards.
+
+    :raises OSError: when one cannot be deleted.
+    """
+    for segment in plan.segments:
+        disk.remove_file(segment.path)
+        disk.sync_directory(directory)
 
 
 def expired_queue_files(

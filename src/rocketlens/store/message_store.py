@@ -453,9 +453,11 @@ class MessageStore:
             self.appender.refusal = StoreFull(f"{DISK_FULL} [{used_ratio:.2f} used]")
         elif not plan.is_full and isinstance(self.appender.refusal, StoreFull):
             self.appender.refusal = None
-        for segment in plan.segments:
-            self._disk.remove_file(segment.path)
         if plan.segments:
+            saved = self._saved[0].last_record_offset if self._saved else None
+            if (saved or 0) < plan.segments[-1].base_offset + self.config.mappedFileSizeCommitLog:
+                self.flush()  # for what is durable is known by a record, which must stay
+            cleaner.remove(plan, self._disk, self.layout.commit_log)
             self._log.refresh()
         self._clean_queues_and_index()
         return [segment.path for segment in plan.segments]
