@@ -19,7 +19,8 @@ from rocketlens.model.java import string_hash
 from rocketlens.query.verify import Wanted
 from rocketlens.store.commitlog import CommitLog
 from rocketlens.store.message_store import MessageStore
-from rocketlens.store.queue_append import ENTRY_DTYPE, QueueWriter
+from rocketlens.store.queue_append import QueueWriter
+from rocketlens.store.queue_files import ENTRY_DTYPE
 
 if TYPE_CHECKING:
     import numpy as np

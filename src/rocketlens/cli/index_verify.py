@@ -50,6 +50,7 @@ def report_fields(report: "VerifyReport") -> dict[str, Any]:
         "index_entries": report.index_entries,
         "counts": {str(kind): count for kind, count in report.counts.items()},
         "findings": [asdict(finding) for finding in report.findings],
+        "not_compared": report.not_compared,
         "notes": report.notes,
     }
 
@@ -67,7 +68,11 @@ def report_lines(report: "VerifyReport") -> Iterator[str]:
             yield f"  {printable(str(finding))}"
         if count > _MOST_OF_A_KIND:
             yield f"  ... (-o json lists {len(listed):,})"
-    if report.is_sound:
+    for text in report.not_compared:
+        yield f"not compared: {printable(text)}"
+    if report.is_sound and report.not_compared:
+        yield "log, consume queues and index agree, as far as they were compared"
+    elif report.is_sound:
         yield "log, consume queues and index agree"
     else:
         yield f"they differ: {report.counts.total():,} findings"

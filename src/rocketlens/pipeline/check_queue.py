@@ -1,5 +1,6 @@
 """Check consume queues: the entries of a range's records, and what else a queue holds."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -10,6 +11,7 @@ from rocketlens.pipeline.report import Finding, Findings, Kind
 from rocketlens.store import fs
 from rocketlens.store.commitlog import CommitLog
 from rocketlens.store.consumequeue import ConsumeQueue, QueueFile, is_topic_name
+from rocketlens.store.former_topics import Run
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,6 +43,14 @@ class QueueCompared:
     """Entries that belong to their record, by queue."""
     undispatched: int = 0
     """Records missing behind the end of their queue: perhaps not dispatched yet."""
+    former: Counter[str] = field(default_factory=Counter)
+    """Records without an entry, as their topic was deleted, by topic."""
+    inferred: Counter[str] = field(default_factory=Counter)
+    """Those of which only missing queue files say so."""
+    runs: dict[tuple[str, int], list[Run]] = field(default_factory=dict)
+    """For the rule of deleted topics, all records of each queue."""
+    repeated: dict[tuple[str, int], list["Numbers"]] = field(default_factory=dict)
+    """Physical offsets of records whose entry is that of an earlier record."""
 
 
 def compare(compared: QueueCompared, consumequeue: Path, records: QueueRecords, log: Any) -> None:
@@ -54,6 +64,7 @@ def compare(compared: QueueCompared, consumequeue: Path, records: QueueRecords, 
         return
     queue = ConsumeQueue(consumequeue / records.topic / str(records.queue_id))
     seen = np.zeros(len(records.queue_offsets), np.bool_)
+    repeated: list[int] = []
     sound = 0
     for file in queue.files:
         place = records.queue_offsets - file.first_queue_offset
@@ -73,12 +84,16 @@ def compare(compared: QueueCompared, consumequeue: Path, records: QueueRecords, 
         sound += int(np.count_nonzero(is_right))
         for number in np.flatnonzero(is_there & ~is_right).tolist():
             one = inside[number]
-            if not _is_repetition(log, records, int(one), int(actual["offset"][number])):
+            if _is_repetition(log, records, int(one), int(actual["offset"][number])):
+                repeated.append(int(records.offsets[one]))
+            else:
                 detail = f"it names physical offset {int(actual['offset'][number])}"
                 compared.findings.add(
                     _finding(Kind.QUEUE_WRONG, detail, records, int(one), str(file.path))
                 )
     name = (records.topic, records.queue_id)
+    if repeated:
+        compared.repeated.setdefault(name, []).append(np.array(repeated, np.int64))
     compared.sound[name] = compared.sound.get(name, 0) + sound
     end = queue.max_offset
     for one in np.flatnonzero(~seen).tolist():
@@ -131,12 +146,16 @@ def _entries(mapped: fs.MappedFile, count: int) -> Any:
 
 
 class QueueTask(NamedTuple):
-    """Look for entries of one queue that no record belongs to; ``sound`` of them have one."""
+    """Look for entries of one queue that no record belongs to; ``sound`` of them have one.
+
+    No entry may lead to a record below ``end``, which is of a deleted topic.
+    """
 
     store: str
     topic: str
     queue_id: int
     sound: int
+    end: int = 0
 
 
 class QueueChecked(NamedTuple):
@@ -158,7 +177,8 @@ def check_queue(task: QueueTask) -> QueueChecked:
             findings.add(Finding(Kind.QUEUE_FILE, "no queue file is named so", file=entry.path))
     live = [(file, _live(file, log.min_offset)) for file in queue.files]
     entries = sum(len(found) for _, found in live)
-    if entries > task.sound:
+    has_former = any((found[:, 1] < task.end).any() for _, found in live)
+    if entries > task.sound or has_former:
         for file, found in live:
             for queue_offset, offset, size in found.tolist():
                 reason = _misfit(log, task, queue_offset, offset, size)
@@ -194,4 +214,6 @@ def _misfit(log: CommitLog, task: QueueTask, queue_offset: int, offset: int, siz
         queue_offset,
     ):
         return f"it names a record of {record.topic}/{record.queue_id}/{record.queue_offset}"
+    if offset < task.end:
+        return "it names a record from before its topic was deleted"
     return "" if record.total_size == size else f"it says {size} bytes of {record.total_size}"

@@ -12,6 +12,7 @@ The driver sees ranges, parts and files, never entries.
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from rocketlens.pipeline.output import Workspace
 from rocketlens.pipeline.ranges import RANGE_BYTES, Damage, LogRange, cut, stitch
 from rocketlens.store.commitlog import CommitLog
 from rocketlens.store.consumequeue import ConsumeQueues
+from rocketlens.store.former_topics import read_evidence
 from rocketlens.store.fs import Disk
 
 if TYPE_CHECKING:
@@ -216,6 +218,9 @@ class _Dispatch:
         parts = [p for one in extracted for p in one.queues if p.topic not in batch_topics]
         if batch_topics:
             self.result.notes.append(f"batch queues are left as they are: {sorted(batch_topics)}")
+        evidence = read_evidence(self.store, self.log)
+        parts, former, inferred = queue_build.living_parts(parts, evidence)
+        self.result.notes += _former_notes(former, inferred)
         delays = self._delays(parts, delays_ms)
         file_entries = file_bytes // ENTRY_BYTES
         units, queue_count, unsafe = queue_build.plan_queues(parts, directory, file_entries)
@@ -305,6 +310,21 @@ class _Dispatch:
                 self.progress("swap", done, len(names))
                 self.workspace.swap_in(name)
             self.progress("swap", len(names), len(names))
+
+
+def _former_notes(former: Counter[str], inferred: set[str]) -> Iterator[str]:
+    """Say which records got no queue entry because their topic was deleted."""
+    if former:
+        yield (
+            f"{former.total()} records of deleted topics get no queue entry: "
+            f"{', '.join(sorted(former)[:10])}"
+        )
+    if inferred:
+        yield (
+            f"{len(inferred)} of these topics are taken for deleted and made again only because "
+            f"the store has no queue of theirs: {', '.join(sorted(inferred)[:10])}; to build their "
+            "queues, move consumequeue away first"
+        )
 
 
 def _build(task: Any) -> Any:

@@ -24,6 +24,7 @@ i32          n         delay level, native, 0 where tags_code is final; only set
 """
 
 import uuid
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,12 +33,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, SCHEDULE_TOPIC
 from rocketlens.pipeline.ranges import LogRange, RangeReader, Walked, open_range
+from rocketlens.store.former_topics import Run, runs_of
 
 if TYPE_CHECKING:
     from rocketlens.pipeline.ranges import Bytes
 
 INDEX_PART_SUFFIXES: Final = (".hashes", ".offsets", ".timestamps")
 ENTRIES_AT_ONCE: Final = 1 << 16
+MAX_RUNS: Final = 1000
+"""Runs of one queue in one range. A topic that is deleted more often than that in so few bytes is
+none; all its records are then one run."""
 
 
 class ExtractTask(NamedTuple):
@@ -58,7 +63,10 @@ class IndexPart(NamedTuple):
 
 
 class QueuePart(NamedTuple):
-    """The entries of one queue in one range: ``row_count`` rows of a file from row ``start`` on."""
+    """The entries of one queue in one range: ``row_count`` rows of a file from row ``start`` on.
+
+    Where queue offset 0 comes again, another part begins.
+    """
 
     topic: str
     queue_id: int
@@ -70,6 +78,23 @@ class QueuePart(NamedTuple):
     last_queue_offset: int
     is_consecutive: bool
     """The queue offsets rise by one from row to row."""
+    second_queue_offset: int = -1
+    """-1 when there is one row only."""
+    first_offset: int = 0
+    """Physical offset of the first row's record."""
+    last_offset: int = 0
+
+    @property
+    def run(self) -> Run:
+        """Return the rows as the rule of deleted topics sees them."""
+        return Run(
+            self.row_count,
+            self.first_queue_offset,
+            self.second_queue_offset,
+            self.last_queue_offset,
+            self.first_offset,
+            self.last_offset,
+        )
 
 
 @dataclass(slots=True)
@@ -229,19 +254,45 @@ class Grouped(NamedTuple):
         with path.open("wb") as file:
             for column in (self.entries, self.queue_offsets, self.levels):
                 column.tofile(file)
-        return [self._part(path, *queue) for queue in self.queues]
+        return [part for queue in self.queues for part in self._parts(path, *queue)]
 
-    def _part(self, path: Path, topic: str, queue_id: int, own: slice) -> QueuePart:
+    def _parts(self, path: Path, topic: str, queue_id: int, own: slice) -> Iterator[QueuePart]:
+        start = own.start
+        for run in self.runs(own):
+            yield self._part(path, topic, queue_id, start, run)
+            start += run.record_count
+
+    def runs(self, own: slice) -> "Iterator[Run]":
+        """Return the runs of one queue, in log order."""
+        import numpy as np
+
         queue_offsets = self.queue_offsets[own]
+        zeros = np.flatnonzero(queue_offsets == 0).tolist()
+        return runs_of(
+            zeros if len(zeros) <= MAX_RUNS else [], queue_offsets, self.physical_offsets(own)
+        )
+
+    def physical_offsets(self, own: slice) -> Any:
+        """Return the physical offsets of one queue's records."""
+        import numpy as np
+
+        entries = self.entries[own].view(np.uint8).reshape(-1, ENTRY_BYTES)
+        return np.ascontiguousarray(entries[:, :8]).view(">i8").ravel()
+
+    def _part(self, path: Path, topic: str, queue_id: int, start: int, run: Run) -> QueuePart:
+        queue_offsets = self.queue_offsets[start : start + run.record_count]
         steps = queue_offsets[1:] - queue_offsets[:-1]
         return QueuePart(
             topic=topic,
             queue_id=queue_id,
             path=str(path),
             file_rows=len(self.entries),
-            start=own.start,
-            row_count=len(queue_offsets),
-            first_queue_offset=int(queue_offsets[0]),
-            last_queue_offset=int(queue_offsets[-1]),
+            start=start,
+            row_count=run.record_count,
+            first_queue_offset=run.first_queue_offset,
+            last_queue_offset=run.last_queue_offset,
             is_consecutive=bool((steps == 1).all()),
+            second_queue_offset=run.second_queue_offset,
+            first_offset=run.first_offset,
+            last_offset=run.last_offset,
         )

@@ -3,8 +3,10 @@
 An entry's place is its queue offset, so files are independent. In a healthy log the queue offsets
 of a queue rise by one from record to record, and its files are slices of the parts, one after the
 other. Where they don't (records lost, or dispatched twice), the whole queue is settled by one task.
+Records of topics that were deleted are left out before (:mod:`rocketlens.store.former_topics`).
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +16,7 @@ from rocketlens.formats.commitlog_record import SMALLEST_RECORD
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, FILLER
 from rocketlens.pipeline.extract import QueuePart
 from rocketlens.store.consumequeue import is_topic_name
+from rocketlens.store.former_topics import Run, TopicEvidence, ends_of_former
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,6 +60,67 @@ class QueueResult(NamedTuple):
     entries: int
     repeated: int
     impossible: int
+
+
+class Living(NamedTuple):
+    """The parts whose records get entries, and what was left out.
+
+    ``former``: records of deleted topics, by topic. ``inferred``: of these the topics that only
+    missing queue files show to be deleted.
+    """
+
+    parts: list[QueuePart]
+    former: Counter[str]
+    inferred: set[str]
+
+
+def living_parts(parts: Sequence[QueuePart], evidence: TopicEvidence) -> Living:
+    """Return the parts, in log order, without the records of topics that were deleted."""
+    runs: dict[str, dict[int, list[Run]]] = {}
+    for part in parts:
+        runs.setdefault(part.topic, {}).setdefault(part.queue_id, []).append(part.run)
+    ends: dict[tuple[str, int], int] = {}
+    for topic, queues in runs.items():
+        begins = ends_of_former(queues)
+        end = evidence.end_of(topic)
+        ends |= {(topic, queue_id): max(end, begins.get(queue_id, 0)) for queue_id in queues}
+    living: list[QueuePart] = []
+    former: Counter[str] = Counter()
+    inferred: set[str] = set()
+    for part in parts:
+        rest = _from(part, ends[part.topic, part.queue_id])
+        if rest.row_count:
+            living.append(rest)
+        if rest.row_count < part.row_count:
+            former[part.topic] += part.row_count - rest.row_count
+            if part.last_offset >= evidence.known_end_of(part.topic) and (
+                part.last_offset < evidence.end_of(part.topic)
+            ):
+                inferred.add(part.topic)
+    return Living(living, former, inferred)
+
+
+def _from(part: QueuePart, end: int) -> QueuePart:
+    """Return the rows of a part whose records are at physical offset ``end`` or behind it."""
+    import numpy as np
+
+    if part.first_offset >= end:
+        return part
+    if part.last_offset < end:
+        return part._replace(row_count=0)
+    entries = read_entries(part, (0,))
+    offsets = np.ascontiguousarray(entries[:, :8]).view(">i8").ravel()
+    left_out = int(np.searchsorted(offsets, end))
+    rest = part._replace(
+        start=part.start + left_out,
+        row_count=part.row_count - left_out,
+        first_offset=int(offsets[left_out]),
+    )
+    queue_offsets = read_queue_offsets(rest)
+    return rest._replace(
+        first_queue_offset=int(queue_offsets[0]),
+        is_consecutive=bool((np.diff(queue_offsets) == 1).all()),
+    )
 
 
 def plan_queues(

@@ -37,6 +37,13 @@ from rocketlens.pipeline.report import Finding, Findings, Kind
 from rocketlens.store import fs
 from rocketlens.store.commitlog import CommitLog
 from rocketlens.store.consumequeue import ConsumeQueues
+from rocketlens.store.former_topics import (
+    WHOLE_LOG,
+    Run,
+    TopicEvidence,
+    ends_of_former,
+    read_evidence,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,10 +70,12 @@ class VerifyReport:
     findings: list[Finding] = field(default_factory=list)
     """The first of each kind, at most ``limits.DAMAGE_REPORTS`` together."""
     notes: list[str] = field(default_factory=list)
+    not_compared: list[str] = field(default_factory=list)
+    """What the comparison leaves out, a sentence each: nothing is known to be right about it."""
 
     @property
     def is_sound(self) -> bool:
-        """Say whether nothing is wrong."""
+        """Return whether nothing is wrong with what was compared."""
         return not self.counts
 
 
@@ -100,10 +109,12 @@ def verify(
     ranges = cut(log, range_bytes, spark.sparkContext.defaultParallelism * _RANGES_PER_CORE)
     with_queues = not existing.queues_are_in_rocksdb(store)
     if not with_queues:
-        report.notes.append("the consume queues are in RocksDB, and were not compared")
+        report.not_compared.append("the consume queues, which are in RocksDB")
+
+    evidence = read_evidence(store, log)
 
     def task_of(log_range: LogRange) -> RangeTask:
-        return RangeTask(log_range, str(store), tuple(files), check_crc, with_queues)
+        return RangeTask(log_range, str(store), tuple(files), check_crc, with_queues, evidence)
 
     tasks = [task_of(one) for one in ranges]
     checked = jobs.run(spark, "log", tasks, check_range, progress)
@@ -127,7 +138,7 @@ def verify(
     report.log_end_offset = stitched.end_offset
     job.sum_up(stitched.results, files)
     if with_queues:
-        job.check_queues(stitched.results)
+        job.check_queues(stitched.results, evidence)
     job.check_checkpoint(stitched.results)
     report.counts = Counter({kind: n for kind, n in findings.counts.items() if n})
     order = list(Kind)
@@ -144,6 +155,7 @@ class RangeTask(NamedTuple):
     files: tuple[IndexFileFacts, ...]
     check_crc: bool
     with_queues: bool
+    evidence: TopicEvidence
 
 
 @dataclass(slots=True)
@@ -185,7 +197,7 @@ def check_range(task: RangeTask) -> RangeChecked:
         low = base_offset + log_range.start
         high = base_offset + max(reader.walked.next_position, log_range.stop)
         checked.index = check_index.compare(_join(expected), low, high, task.files)
-        _compare_queues(checked.queues, Path(task.store), queue_rows)
+        _compare_queues(checked.queues, Path(task.store), queue_rows, task.evidence)
         del content
     return checked
 
@@ -221,7 +233,9 @@ def _join(pieces: Sequence[tuple[Any, ...]]) -> Expected:
     return Expected(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
 
 
-def _compare_queues(compared: QueueCompared, store: Path, queue_rows: QueueRows) -> None:
+def _compare_queues(
+    compared: QueueCompared, store: Path, queue_rows: QueueRows, evidence: TopicEvidence
+) -> None:
     import numpy as np
 
     grouped = queue_rows.grouped()
@@ -231,6 +245,13 @@ def _compare_queues(compared: QueueCompared, store: Path, queue_rows: QueueRows)
     for topic, queue_id, own in grouped.queues:
         if topic in batch_topics:
             continue
+        compared.runs[topic, queue_id] = list(grouped.runs(own))
+        ends = (evidence.known_end_of(topic), evidence.end_of(topic))
+        known, former = np.searchsorted(entries["offset"][own], ends).tolist()
+        if former:
+            compared.former[topic] += known
+            compared.inferred[topic] += former - known
+            own = slice(own.start + former, own.stop)  # noqa: PLW2901 - the rest is compared
         records = QueueRecords(
             topic,
             queue_id,
@@ -333,21 +354,26 @@ class _Verify:
         elif count:
             self.findings.add(Finding(kind, f"{count} {what}"), count)
 
-    def check_queues(self, results: Sequence[RangeChecked]) -> None:
-        """Look for queue entries without a record."""
+    def check_queues(self, results: Sequence[RangeChecked], evidence: TopicEvidence) -> None:
+        """Look for queue entries without a record, and for those of deleted topics."""
+        begins = self._check_repeated(results)
         sound: Counter[tuple[str, int]] = Counter()
         for one in results:
             sound.update(one.queues.sound)
         names = ConsumeQueues(self.store / "consumequeue").names()
         light = [name for name in names if name.topic.startswith(existing.LIGHT_QUEUE_PREFIX)]
         if light:
-            self.report.notes.append(
-                f"{len(light)} light queues ({existing.LIGHT_QUEUE_PREFIX}) not compared"
+            self.report.not_compared.append(
+                f"{len(light)} light queues ({existing.LIGHT_QUEUE_PREFIX})"
             )
             names = [name for name in names if name not in light]
         tasks = [
             check_queue.QueueTask(
-                str(self.store), name.topic, name.queue_id, sound[name.topic, name.queue_id]
+                str(self.store),
+                name.topic,
+                name.queue_id,
+                sound[name.topic, name.queue_id],
+                max(evidence.end_of(name.topic), begins.get((name.topic, name.queue_id), 0)),
             )
             for name in names
         ]
@@ -356,6 +382,50 @@ class _Verify:
             self.findings.merge(one_queue.findings)
         self.report.queues = len(names)
         self.report.queue_entries = sum(one_queue.entries for one_queue in checked)
+        self._note_former(results)
+
+    def _check_repeated(self, results: Sequence[RangeChecked]) -> dict[tuple[str, int], int]:
+        """Name records of a topic that was made again whose entries are those of the former one.
+
+        Returns where each queue of such a topic begins again.
+        """
+        runs: dict[str, dict[int, list[Run]]] = {}
+        for one in results:
+            for (topic, queue_id), own in one.queues.runs.items():
+                runs.setdefault(topic, {}).setdefault(queue_id, []).extend(own)
+        begins = {
+            (topic, queue_id): begin
+            for topic, queues in runs.items()
+            for queue_id, begin in ends_of_former(queues).items()
+        }
+        for one in results:
+            for name, repeated in one.queues.repeated.items():
+                for offset in (o for part in repeated for o in part.tolist()):
+                    if offset >= begins.get(name, WHOLE_LOG):
+                        detail = "it names a record from before its topic was deleted"
+                        self.findings.add(
+                            Finding(Kind.QUEUE_WRONG, detail, None, *name, physical_offset=offset)
+                        )
+        return begins
+
+    def _note_former(self, results: Sequence[RangeChecked]) -> None:
+        """Say which records have no queue entry because their topic was deleted."""
+        former: Counter[str] = Counter()
+        inferred: Counter[str] = Counter()
+        for one in results:
+            former.update(one.queues.former)
+            inferred.update(one.queues.inferred)
+        if former.total():
+            self.report.notes.append(
+                f"{former.total()} records of deleted topics have no queue entry, which is normal: "
+                f"{', '.join(sorted(+former)[:10])}"
+            )
+        if inferred.total():
+            self.report.not_compared.append(
+                f"{inferred.total()} records of topics that have no queue: "
+                f"{', '.join(sorted(+inferred)[:10])}. Such a topic was deleted, made again and "
+                "not sent to since; or its queues are lost"
+            )
 
     def check_checkpoint(self, results: Sequence[RangeChecked]) -> None:
         """Compare the checkpoint's times with the log's."""

@@ -131,6 +131,12 @@ def _marks(content: bytes | None) -> dict[str, Mark]:
         return {}
 
 
+def read_ends(layout: StoreLayout, log: CommitLog) -> dict[str, int]:
+    """Return the marks of a store that are of its log: topic to ``end_offset``. Changes nothing."""
+    marks = _marks(fs.read_bytes(layout.deleted, _LARGEST_FILE))
+    return {topic: mark.end_offset for topic, mark in marks.items() if _is_of(mark, log)}
+
+
 def _is_of(mark: Mark, log: CommitLog) -> bool:
     if mark.end_offset <= log.min_offset:
         return False

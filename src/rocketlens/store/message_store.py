@@ -454,8 +454,8 @@ class MessageStore:
         elif not plan.is_full and isinstance(self.appender.refusal, StoreFull):
             self.appender.refusal = None
         if plan.segments:
-            saved = self._saved[0].last_record_offset if self._saved else None
-            if (saved or 0) < plan.segments[-1].base_offset + self.config.mappedFileSizeCommitLog:
+            end_offset = plan.segments[-1].base_offset + self.config.mappedFileSizeCommitLog
+            if self._durability.saved_offset <= end_offset:
                 self.flush()  # for what is durable is known by a record, which must stay
             cleaner.remove(plan, self._disk, self.layout.commit_log)
             self._log.refresh()

@@ -24,7 +24,7 @@ _NAME_DIGITS: Final = 20
 _FIRST_ENTRIES: Final = 200
 """Entries of a queue that are looked at without numpy: most queues have no more."""
 _MORE_BYTES: Final = 50_000 * ENTRY_BYTES
-_ENTRY_DTYPE: Final = [("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")]
+ENTRY_DTYPE: Final = [("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")]
 
 
 class StoredQueueFile(NamedTuple):
@@ -178,7 +178,7 @@ def _good_rows(content: bytes, log_end: int, below: int) -> tuple[int, int, bool
     import numpy as np
 
     whole = len(content) // ENTRY_BYTES * ENTRY_BYTES
-    rows: npt.NDArray[np.void] = np.frombuffer(content[:whole], dtype=_ENTRY_DTYPE)
+    rows: npt.NDArray[np.void] = np.frombuffer(content[:whole], dtype=ENTRY_DTYPE)
     if not len(rows):
         return 0, log_end, False
     offsets = rows["physical_offset"].astype(np.int64)

@@ -33,7 +33,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens import limits
-from rocketlens.formats.checkpoint import CHECKPOINT_BYTES
 from rocketlens.formats.commitlog_record import (
     CRC_MASK,
     SMALLEST_RECORD,
@@ -47,6 +46,7 @@ from rocketlens.store import fs
 from rocketlens.store.append import Appended, Appender
 from rocketlens.store.commitlog import CommitLog, Segment, SegmentLost
 from rocketlens.store.consumequeue import is_topic_name
+from rocketlens.store.former_topics import begins_again
 from rocketlens.store.fs import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.queue_append import QueueWriter
@@ -170,7 +170,7 @@ class Recovery:
         if state is not None and not state.is_of(self._log):
             result.notes.append("the log is not the one that was here before: reading all of it")
             state = None
-        is_ours = state is not None and is_marked and self._has_its_checkpoint(state)
+        is_ours = state is not None and is_marked and state.is_last_writer(self._layout)
         result.is_ours = is_ours
         if state is not None and is_ours:
             self._synced = state.queues_offset
@@ -207,11 +207,6 @@ class Recovery:
         result.base_offset = holder.base_offset if holder else self._log.max_offset
         self._keep_damage()
         return result
-
-    def _has_its_checkpoint(self, state: StoreState) -> bool:
-        """Return whether the checkpoint is one of those that were written with the state."""
-        content = fs.read_bytes(self._layout.checkpoint, CHECKPOINT_BYTES) or b""
-        return content.rstrip(b"\0").hex() in state.checkpoints
 
     def _replay(self, walk: LogWalk) -> int:
         """Give every record its queue entry; gives where the log ends."""
@@ -300,7 +295,8 @@ class Recovery:
         if (row.topic, row.queue_id) in self._queues.unseen:
             self._queues.unseen.discard((row.topic, row.queue_id))
             queue.begin_at(row.queue_offset)
-        if row.queue_offset == 0 and _is_behind_all(row, queue):
+        # The queue's end is looked at only where that can matter: this runs for every record.
+        if row.queue_offset == 0 and begins_again(0, row.physical_offset, _last_offset(queue)):
             self._queues.at_least.pop((row.topic, row.queue_id), None)
             queue.cut(0)
         if row.queue_offset < queue.next_offset:
@@ -413,10 +409,10 @@ class Recovery:
         self._disk.write_durably(path, content)
 
 
-def _is_behind_all(row: Row, queue: QueueWriter) -> bool:
-    """Say whether a record comes in the log after that of its queue's last entry."""
+def _last_offset(queue: QueueWriter) -> int | None:
+    """Return the physical offset of the record that a queue ends with, None for none."""
     last = queue.entry(queue.next_offset - 1)
-    return last is not None and not last.is_filler and last[0] < row.physical_offset
+    return None if last is None or last.is_filler else last[0]
 
 
 def _has_its_checksum(record: Record) -> bool:

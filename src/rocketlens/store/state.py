@@ -35,6 +35,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Self
 
 from rocketlens.errors import RecordError
+from rocketlens.formats.checkpoint import CHECKPOINT_BYTES
 from rocketlens.store import fs
 from rocketlens.store.commitlog import CommitLog
 from rocketlens.store.fs import Disk, WritableFile
@@ -122,6 +123,11 @@ class StoreState:
         if self.mark is None:
             return self.queues_offset == log.min_offset
         return self.mark.end_offset == self.queues_offset and self.mark.is_of(log)
+
+    def is_last_writer(self, layout: StoreLayout) -> bool:
+        """Return whether no real broker has run since: it would have written its checkpoint."""
+        content = fs.read_bytes(layout.checkpoint, CHECKPOINT_BYTES) or b""
+        return content.rstrip(b"\0").hex() in self.checkpoints
 
 
 def read_state(layout: StoreLayout) -> StoreState | None:
