@@ -1,10 +1,14 @@
 """Messages as a stream: ``spark.readStream.format("rocketmq")``."""
 
+import json
+import shutil
+
 import pytest
 from pyspark.errors import StreamingQueryException
 
 from rocketlens.pipeline.source import RocketMQDataSource
 from tests.pipeline.synthetic import record, write_log
+from tests.unit.store.written_stores import open_small, send_many
 
 SEGMENT_BYTES = 1 << 14
 
@@ -124,6 +128,126 @@ def test_a_torn_end_is_read_when_it_is_whole(stream_of, tmp_path):
     assert offsets(stream.run()) == offsets(log[:-1])
     path.write_bytes(whole)
     assert offsets(stream.run()) == offsets(log[-1:])
+
+
+def replace_log(store, records):
+    shutil.rmtree(store / "commitlog")
+    return write_log(store, records, SEGMENT_BYTES)
+
+
+def test_a_store_that_was_replaced_fails_the_stream_and_says_what_is_lost(stream_of, tmp_path):
+    store = tmp_path / "store"
+    log = write_log(store, [record(n, body=bytes(90)) for n in range(100)], SEGMENT_BYTES)
+    assert len(stream_of(store).run()) == 100
+    replace_log(store, [record(n, body=bytes(91)) for n in range(200)])
+    with pytest.raises(StreamingQueryException, match="the log is not the one") as caught:
+        stream_of(store).run()
+    end = log[-1].physical_offset + log[-1].total_size
+    assert f"physical offsets 0 to {end} may be other ones" in str(caught.value)
+    assert "failOnDataLoss" in str(caught.value)
+
+
+def test_without_failing_a_replaced_store_is_read_from_its_begin(stream_of, tmp_path):
+    store = tmp_path / "store"
+    write_log(store, [record(n, body=bytes(90)) for n in range(100)], SEGMENT_BYTES)
+    assert len(stream_of(store, failOnDataLoss="false").run()) == 100
+    other = replace_log(store, [record(n, body=bytes(91)) for n in range(60)])
+    stream = stream_of(store, failOnDataLoss="false")
+    assert offsets(stream.run()) == offsets(other)
+    assert stream.run() == []
+
+
+def test_a_log_that_lost_its_end_is_read_again_from_where_it_is_the_same(stream_of, tmp_path):
+    store = tmp_path / "store"
+    log = [record(n, body=bytes(90)) for n in range(60)]
+    for count in (20, 40, 60):
+        replace_log(store, log[:count]) if count > 20 else write_log(store, log[:20], SEGMENT_BYTES)
+        assert len(stream_of(store, failOnDataLoss="false").run()) == 20
+    # The machine lost power: 10 messages are gone, and 15 others have their offsets.
+    log[50:] = [record(n, body=bytes(77)) for n in range(100, 115)]
+    changed = replace_log(store, log)
+    assert offsets(stream_of(store, failOnDataLoss="false").run()) == offsets(changed[40:])
+
+
+def test_what_was_deleted_before_it_was_read_fails_the_stream_or_is_passed_over(
+    stream_of, tmp_path
+):
+    store = tmp_path / "store"
+    log = [record(n, body=bytes(500)) for n in range(150)]
+    write_log(store, log[:10], SEGMENT_BYTES)
+    assert len(stream_of(store).run()) == 10
+    written = replace_log(store, log)
+    for number in range(2):
+        (store / "commitlog" / f"{number * SEGMENT_BYTES:020}").unlink()
+    with pytest.raises(StreamingQueryException, match="deleted before they were read") as caught:
+        stream_of(store).run()
+    begin = written[10].physical_offset
+    assert f"{2 * SEGMENT_BYTES - begin} bytes of the log" in str(caught.value)
+    assert "after 2023-11-14T22:13:26" in str(caught.value)
+    rest = [one for one in written if one.physical_offset >= 2 * SEGMENT_BYTES]
+    assert offsets(stream_of(store, failOnDataLoss="false").run()) == offsets(rest)
+
+
+def test_a_record_that_is_still_being_written_is_given_once_and_whole(stream_of, tmp_path):
+    store = tmp_path / "store"
+    log = write_log(store, [record(n, body=bytes(range(200))) for n in range(30)], SEGMENT_BYTES)
+    (store / "abort").touch()
+    path = store / "commitlog" / f"{0:020}"
+    whole = path.read_bytes()
+    stream = stream_of(store)
+    end = log[-1].physical_offset + log[-1].total_size
+    given = []
+    # Its header is there; half its body; all but the last byte of its properties; all of it.
+    for cut in (log[-1].physical_offset + 90, log[-1].physical_offset + 200, end - 1, end):
+        path.write_bytes(whole[:cut].ljust(len(whole), b"\0"))
+        given.append(stream.run())
+    assert [len(rows) for rows in given] == [29, 0, 0, 1]
+    assert given[-1][0].properties["UNIQ_KEY"] == f"{29:032X}"
+
+
+def test_nothing_is_given_before_our_broker_has_synced_it_unless_asked_for(stream_of, tmp_path):
+    written = open_small(tmp_path / "store")
+    send_many(written, 20)
+    written.flush()
+    send_many(written, 10, first=20)
+    stream = stream_of(tmp_path / "store")
+    assert len(stream.run()) == 20
+    written.flush()
+    assert len(stream.run()) == 10
+    send_many(written, 5, first=30)
+    assert len(stream_of(tmp_path / "store", includeUnsynced="true").run()) == 5
+    written.close()
+
+
+def test_our_note_about_syncing_is_not_believed_once_another_broker_has_written(
+    stream_of, tmp_path
+):
+    from rocketlens.formats.checkpoint import Checkpoint
+
+    with open_small(tmp_path / "store") as written:
+        send_many(written, 20)
+    note = (tmp_path / "store" / "rocketlens" / "synced").read_bytes()
+    with open_small(tmp_path / "store") as written:
+        send_many(written, 10, first=20)
+    (tmp_path / "store" / "rocketlens" / "synced").write_bytes(note)
+    (tmp_path / "store" / "checkpoint").write_bytes(Checkpoint(5, 5, 5).encode())
+    assert len(stream_of(tmp_path / "store").run()) == 30
+
+
+def test_a_checkpoint_of_an_earlier_version_goes_on_where_it_was(stream_of, tmp_path):
+    store = tmp_path / "store"
+    log = write_log(store, [record(n) for n in range(40)], SEGMENT_BYTES)
+    replace_log(store, [record(n) for n in range(25)])
+    assert len(stream_of(store).run()) == 25
+    for path in (tmp_path / "checkpoint" / "offsets").iterdir():
+        if path.name.isdigit():
+            lines = path.read_text().splitlines()
+            place = json.loads(lines[-1])["physical_offset"]
+            path.write_text("\n".join([*lines[:-1], json.dumps({"physical_offset": place})]))
+    for path in (tmp_path / "checkpoint" / "offsets").glob(".*.crc"):
+        path.unlink()
+    replace_log(store, [record(n) for n in range(40)])
+    assert offsets(stream_of(store).run()) == offsets(log[25:])
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 from rocketlens import limits
 from rocketlens.formats.commitlog_record import MAGIC_BLANK, SIZE_AND_MAGIC, Reason
 from rocketlens.store import fs, resync
-from rocketlens.store.commitlog import CommitLog, Segment
+from rocketlens.store.commitlog import CommitLog, Segment, SegmentLost
 from rocketlens.store.scan import LogWalk, exhaust
 
 if TYPE_CHECKING:
@@ -231,11 +231,22 @@ class RangeReader:
         return following
 
     def _next_record(self, position: int, *, is_unwritten: bool) -> int | None:
-        """Give the next record of this segment, if there is one."""
+        """Return the next record of this segment, None if there is none.
+
+        :raises OSError: when the segment cannot be opened again, which is no reason to believe
+            that no record follows.
+        """
         if position >= len(self._content):
             return None
         if self._log is None:
             self._log = CommitLog(Path(self.walked.log_range.path).parent)
+        segment = self._log.segment_of(self._base + position)
+        if segment is None:
+            raise FileNotFoundError(f"{self.walked.log_range.path} was deleted while it was read")
+        try:
+            self._log.map(segment)
+        except SegmentLost as error:
+            raise error.__cause__ or error from error
         reason = Reason.END if is_unwritten else Reason.MAGIC
         found = resync.next_record(self._log, self._base + position, reason)
         if found is None or found >= self._base + len(self._content):
@@ -369,8 +380,15 @@ def _end_segment(stitched: Stitched[Result], last: Walked, *, is_last: bool) -> 
 
 
 def open_range(log_range: LogRange) -> "tuple[fs.MappedFile, Bytes]":
-    """Map the segment of a range, as executors do."""
+    """Map the segment of a range, as executors do.
+
+    :raises FileNotFoundError: when the segment was deleted since the range was planned.
+    :raises OSError: when it cannot be opened for another reason, or was cut.
+    """
     mapped = fs.MappedFile(Path(log_range.path))
+    if len(mapped) < log_range.stop:
+        mapped.close()
+        raise OSError(f"{log_range.path} was cut while it was read")
     mapped.will_scan()
     return mapped, mapped.array()
 
@@ -419,7 +437,16 @@ def walk_log(log: CommitLog, begin: int, stop: int) -> int:
         if segment is not None:
             base = segment.base_offset
             target = min(stop - base, segment.size)
-            content = log.map(segment).array()
+            try:
+                content = log.map(segment).array()
+            except SegmentLost as error:
+                if not isinstance(error.__cause__, FileNotFoundError):
+                    raise error.__cause__ or error from error
+                log.refresh()
+                if segment in log.segments:
+                    raise
+                position = max(position, log.min_offset)
+                continue
             place, reason = kernels.walk_to(content, base, position - base, target)
             position = base + place
             if reason is kernels.ScanReason.STOP:

@@ -17,6 +17,7 @@ minPartitions         at least so many partitions, if the log is large enough
 maxPartitionBytes     at most so many bytes of log in a partition; 128 MiB
 body                  ``false``: the column ``body`` is null, and no body is copied
 checkCrc              ``false``: bodies are not compared with their checksums
+failOnDataLoss        ``true``: the job fails when a broker deletes a segment that it is to read
 table                 ``messages``, or ``damage``: what could not be read, see below
 filterPushdown        ``true``: prune by the query's own filters, see below
 ====================  ===========================================================================
@@ -26,7 +27,10 @@ filterPushdown        ``true``: prune by the query's own filters, see below
 **What cannot be read is left out, never an error, and never silent:** the same read with
 ``table=damage`` gives a row for each place of the log without a readable record, each record whose
 body does not have its checksum (both are missing from ``messages``), and each body that can't be
-decompressed (whose message is there with a null body). It is empty for a sound log.
+decompressed (whose message is there with a null body). It is empty for a sound log. What a running
+broker deletes between the planning of a read and the reading is left out, too, and a warning in the
+executor's log names it; with ``failOnDataLoss=true`` the job fails instead. A segment that cannot
+be opened for any other reason always fails the task, which Spark repeats.
 
 **Pruning.** The options skip work without any setting: partitions outside the offsets are not
 made, and of records outside the topics and times no column is built. With ``filterPushdown=true``
@@ -38,6 +42,7 @@ plan for each ``load()``, so a DataFrame that is filtered in two ways, or first 
 not, answers from the wrong plan. Ask for it where every query has a ``load()`` of its own.
 """
 
+import logging
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -57,7 +62,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from rocketlens.errors import BadInput
+from rocketlens.errors import BadInput, StoreError
 from rocketlens.pipeline.index_entries import INDEX_ENTRY_COLUMNS
 
 if TYPE_CHECKING:
@@ -67,6 +72,8 @@ if TYPE_CHECKING:
     from rocketlens.pipeline.columns import Place
     from rocketlens.pipeline.ranges import Bytes, LogRange, RangeReader, Rows, Walked
     from rocketlens.store.commitlog import CommitLog
+
+_log = logging.getLogger(__name__)
 
 PARTITION_BYTES: Final = 128 << 20
 PUSHING_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
@@ -190,6 +197,7 @@ class RocketMQReader(DataSourceReader):
         if table == "index_entries":
             raise BadInput("the table index_entries is for streams: use readStream")
         self.is_damage = table == "damage"
+        self.fails_on_loss = flag_option(options, "failOnDataLoss", default=False)
         self.with_body = flag_option(options, "body", default=True)
         self.check_crc = flag_option(options, "checkCrc", default=True)
         self.min_partitions = number_option(options, "minPartitions", 1)
@@ -231,15 +239,36 @@ class RocketMQReader(DataSourceReader):
         return [SharePartition(share) for share in shares or [Share(None)]]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Give the record batches of one share; runs in an executor."""
+        """Return the record batches of one share; runs in an executor.
+
+        :raises StoreError: when the broker deleted its segment, if ``failOnDataLoss`` is set.
+        :raises OSError: when the segment cannot be opened for another reason; Spark tries again.
+        """
+        from rocketlens.pipeline.columns import Place
+
         share: Share = partition.value
         if share.log_range is None:
             return
+        try:
+            yield from self._read(share, share.log_range)
+        except FileNotFoundError as error:
+            low = share.log_range.base_offset + share.log_range.start
+            length = share.log_range.stop - share.log_range.start
+            what = f"physical offsets {low} to {low + length} were deleted while they were read"
+            if self.fails_on_loss:
+                raise StoreError(
+                    f'{what}. option("failOnDataLoss", "false") leaves them out'
+                ) from error
+            _log.warning("%s: %s", share.log_range.path, what)
+            if self.is_damage:
+                yield from _damage_batches([*share.places, Place(low, length, _DELETED)])
+
+    def _read(self, share: Share, planned: "LogRange") -> Iterator[Any]:
         from rocketlens.pipeline import ranges
 
-        mapped, content = ranges.open_range(share.log_range)
+        mapped, content = ranges.open_range(planned)
         with mapped:
-            log_range = ranges.true_start(share.log_range, content, share.walk_from)
+            log_range = ranges.true_start(planned, content, share.walk_from)
             if log_range is not None:
                 reader = ranges.RangeReader(log_range, content)
                 lost = list(share.places)
@@ -301,7 +330,8 @@ class PushingReader(RocketMQReader):
             yield condition
 
 
-_CRC: Final = "its body does not have its checksum"
+_CRC: Final = "it does not have its checksum"
+_DELETED: Final = "the broker deleted this segment while it was read"
 
 
 def _whole_segments(log: "CommitLog") -> list[Share]:

@@ -12,15 +12,31 @@ option                meaning
 startingOffset        a physical offset: the stream begins with the first record there or after;
                       ``earliest``, which is the default, or ``latest``
 maxBytesPerTrigger    about so many bytes of log in one micro-batch, at most; 256 MiB
+failOnDataLoss        ``true``, the default: the query fails when messages were lost before it read
+                      them; ``false``: it logs what was lost, and goes on with what is there
+includeUnsynced       ``true``: messages are given as soon as they are in the log, see below
 table                 ``messages``, or ``index_entries``, from which index files are made
 ====================  ===========================================================================
 
-The offset of the stream is a physical offset of the log at which a record begins or will begin.
-Records that a broker deletes before they were read are passed over. Messages are given once they
-are in the log; index entries once their record was synced by the broker of this project that runs
-there, so that an index never knows more than the log does after a power cut.
+**What was lost.** The offset of the stream (:mod:`rocketlens.pipeline.stream_offset`) tells whether
+the log is the one that was read before. Messages were lost to the stream when the broker deleted
+their segments before they were read, and may have been lost when the store was replaced, or went
+back to an earlier state and was written on. The error, or the warning in the log, names the
+physical offsets, their amount and their time. With ``failOnDataLoss=false`` the stream then goes on
+behind the last of its records that is still there, or at the log's begin, so that it may give some
+messages twice. Damage inside the log is passed over: ``table=damage`` of a batch read names it.
+
+**What is synced.** A machine that loses power may lose what was not synced, and give the offsets to
+other messages. So nothing is given before it is synced. In a store that a broker of this project
+writes, that is what its own note says. Another broker's files tell it only a minute late, so the
+stream syncs the segments it is about to read itself, which changes nothing in them. With
+``includeUnsynced=true`` neither is done. A record that a broker is still writing is never given.
+
+Index entries are given once their record was synced by the broker of this project that runs there,
+so that an index never knows more than the log does after a power cut.
 """
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -33,7 +49,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from rocketlens.errors import BadInput, NotAStore
+from rocketlens.errors import BadInput, NotAStore, StoreError
 from rocketlens.pipeline import index_entries
 from rocketlens.pipeline.source import (
     TABLES,
@@ -44,13 +60,26 @@ from rocketlens.pipeline.source import (
     flag_option,
     number_option,
 )
+from rocketlens.pipeline.stream_offset import (
+    StreamOffset,
+    deletion,
+    is_replaced,
+    is_whole,
+    last_common,
+    last_record,
+    missing,
+    replacement,
+)
+from rocketlens.store import fs
+from rocketlens.store.layout import StoreLayout
+from rocketlens.store.state import read_state, read_synced_offset
 
 if TYPE_CHECKING:
     from rocketlens.store.commitlog import CommitLog
 
 MAX_BYTES_PER_TRIGGER: Final = 256 << 20
 STARTS: Final = {"earliest": 0, "latest": 2**63 - 1}
-_OFFSET: Final = "physical_offset"
+_log = logging.getLogger(__name__)
 
 
 class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -65,20 +94,24 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if table == "damage":
             raise BadInput("the table damage is not for streams: use read")
         self._of_entries = table == "index_entries"
+        self._fails = flag_option(options, "failOnDataLoss", default=True)
+        self._with_unsynced = flag_option(options, "includeUnsynced", default=False)
+        self._told: set[str] = set()
         self._with_tags = flag_option(options, "tagIndex", default=True)
         self._max_bytes = number_option(options, "maxBytesPerTrigger", MAX_BYTES_PER_TRIGGER)
         start = options.get("startingOffset", "earliest").lower()
         self._first = STARTS.get(start)
         if self._first is None:
             self._first = number_option(options, "startingOffset", 0, 0)
-        own = ("table", "startingoffset")
+        own = ("table", "startingoffset", "failondataloss")
         others = {name: value for name, value in options.items() if name.lower() not in own}
+        others["failOnDataLoss"] = str(self._fails and not self._of_entries).lower()
         self._messages = RocketMQReader(CaseInsensitiveDict(others))
         self._store = Path(self._messages.store)
         self._target: int | None = None
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """Give where the stream begins: the first record there or after, or the log's end.
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Return where the stream begins: the first record there or after, or the log's end.
 
         :raises NotAStore: when there is no commit log.
         """
@@ -86,13 +119,16 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         log = self._log()
         try:
-            if self._first == STARTS["latest"]:
-                return {_OFFSET: self._end(log, log.min_offset, STARTS["latest"])}
             begin = log.min_offset
+            if self._first == STARTS["latest"]:
+                return self._moved(log, StreamOffset(begin), STARTS["latest"]).to_json()
             segment = log.segment_of(self._first or 0)
             if segment is not None:
                 begin = segment.base_offset
-            return {_OFFSET: walk_log(log, begin, max(self._first or 0, begin))}
+            first = walk_log(log, begin, max(self._first or 0, begin))
+            return (
+                StreamOffset(begin).moved_to(first, last_record(log, begin, first), log).to_json()
+            )
         finally:
             log.close()
 
@@ -102,55 +138,129 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Note where the log ends now."""
+        from rocketlens.pipeline.ranges import walk_log
+
         log = self._log()
-        self._target = self._end(log, log.min_offset, STARTS["latest"])
+        self._target = walk_log(log, log.min_offset, STARTS["latest"])
         log.close()
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        """Give up to where to read: whole records, within the limit but for one. Spark's name."""
-        begin = start[_OFFSET]
-        stop = STARTS["latest"]
-        if isinstance(limit, ReadMaxBytes):
-            stop = begin + limit.max_bytes
-        elif not isinstance(limit, ReadAllAvailable):
-            stop = begin + self._max_bytes
-        if self._target is not None:
-            stop = min(stop, self._target)
-        if self._of_entries:
-            stop = min(stop, self._synced())
-            if stop <= begin:
-                return start
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: dict[str, Any], limit: ReadLimit
+    ) -> dict[str, Any]:
+        """Return up to where to read: whole, synced records, within the limit but for one.
+
+        :raises StoreError: when messages were lost, unless ``failOnDataLoss`` is false.
+        """
         log = self._log()
         try:
-            return {_OFFSET: max(begin, self._end(log, begin, stop))}
+            begin = self._resumed(log, StreamOffset.from_json(start))
+            stop = STARTS["latest"]
+            if isinstance(limit, ReadMaxBytes):
+                stop = begin.physical_offset + limit.max_bytes
+            elif not isinstance(limit, ReadAllAvailable):
+                stop = begin.physical_offset + self._max_bytes
+            end = self._moved(log, begin, stop)
+            return start if end.physical_offset <= begin.physical_offset else end.to_json()
         finally:
             log.close()
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """Cut what is between two offsets into stretches."""
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Cut what is between two offsets into stretches.
+
+        :raises StoreError: when messages were lost, unless ``failOnDataLoss`` is false.
+        """
         from rocketlens.pipeline.ranges import stretches
 
         log = self._log()
         try:
+            begin, last = StreamOffset.from_json(start), StreamOffset.from_json(end)
+            if begin.physical_offset != last.physical_offset:
+                begin = self._resumed(log, begin)
+            if self._is_replaced(log, last):
+                # Planned before the log changed: the next micro-batch goes on where this one began.
+                return []
+            if not self._of_entries:
+                for low, high in missing(log, begin.physical_offset, last.physical_offset):
+                    self._lost(deletion(log, low, high, begin))
             return [
                 SharePartition(Share(one, walk_from=walk_from))
                 for one, walk_from in stretches(
-                    log, start[_OFFSET], end[_OFFSET], self._messages.partition_bytes
+                    log,
+                    begin.physical_offset,
+                    last.physical_offset,
+                    self._messages.partition_bytes,
                 )
             ]
         finally:
             log.close()
+
+    def _resumed(self, log: "CommitLog", offset: StreamOffset) -> StreamOffset:
+        """Return where to go on from an offset: itself, if the log is the one it is of."""
+        if self._is_replaced(log, offset):
+            offset = last_common(log, offset)
+        begin = max(offset.physical_offset, log.min_offset)
+        if offset.physical_offset < begin and not self._of_entries:
+            self._lost(deletion(log, offset.physical_offset, begin, offset))
+        return offset._replace(physical_offset=begin)
+
+    def _is_replaced(self, log: "CommitLog", offset: StreamOffset) -> bool:
+        """Return whether the log is not the one of an offset, which was told."""
+        if not is_replaced(log, offset):
+            return False
+        self._lost(replacement(log, offset), always=self._of_entries)
+        return True
+
+    def _lost(self, what: str, *, always: bool = False) -> None:
+        """Fail, or log once what was lost."""
+        if self._fails or always:
+            raise StoreError(
+                f'{what}. option("failOnDataLoss", "false") goes on with what is there'
+            )
+        if what not in self._told:
+            self._told.add(what)
+            _log.warning("%s: %s", self._store, what)
+
+    def _moved(self, log: "CommitLog", begin: StreamOffset, stop: int) -> StreamOffset:
+        """Return how far can be read from ``begin``, up to about ``stop``: whole and synced."""
+        from rocketlens.pipeline.ranges import walk_log
+
+        first = begin.physical_offset
+        if self._target is not None:
+            stop = min(stop, self._target)
+        synced = self._synced()
+        if synced is not None:
+            stop = min(stop, synced)
+        end = walk_log(log, first, stop) if stop > first else first
+        last = last_record(log, first, end) if end > first else None
+        if last is not None and not is_whole(
+            log, last, is_closed=not (self._store / "abort").exists()
+        ):
+            end = last.physical_offset
+            last = last_record(log, first, end) if end > first else None
+        if synced is None and not self._with_unsynced:
+            for segment in log.segments:
+                if segment.base_offset < end and first < segment.end_offset:
+                    fs.sync_for_reading(segment.path)
+        return begin.moved_to(end, last, log) if end > first else begin
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Give the record batches of one stretch; runs in an executor."""
         if not self._of_entries:
             yield from self._messages.read(partition)
             return
+        import numpy as np
+
         from rocketlens.pipeline import ranges
 
         share: Share = partition.value
         assert share.log_range is not None  # noqa: S101 - see partitions
-        mapped, content = ranges.open_range(share.log_range)
+        try:
+            mapped, content = ranges.open_range(share.log_range)
+        except FileNotFoundError:
+            # Deleted since it was planned: its records need no index any more.
+            nothing = np.empty(0, np.uint8)
+            yield from index_entries.batches(share.log_range, None, nothing, with_tags=False)
+            return
         with mapped:
             first = ranges.true_start(share.log_range, content, share.walk_from)
             yield from index_entries.batches(
@@ -163,20 +273,18 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         return CommitLog(self._store / "commitlog")
 
-    def _end(self, log: "CommitLog", begin: int, stop: int) -> int:
-        from rocketlens.pipeline.ranges import walk_log
+    def _synced(self) -> int | None:
+        """Return how far the broker synced the log; None where no broker of ours says so.
 
-        return walk_log(log, begin, stop)
-
-    def _synced(self) -> int:
-        """Give how far the broker synced the log.
-
-        :raises NotAStore: when no broker of this project ever wrote to the store.
+        :raises NotAStore: for index entries, when no broker of this project wrote to the store.
         """
-        from rocketlens.store.layout import StoreLayout
-        from rocketlens.store.state import read_synced_offset
-
-        synced = read_synced_offset(StoreLayout(self._store))
-        if synced is None:
-            raise NotAStore(f"{self._store} is not the store of a RocketLens broker")
+        layout = StoreLayout(self._store)
+        synced = read_synced_offset(layout)
+        if self._of_entries:
+            if synced is None:
+                raise NotAStore(f"{self._store} is not the store of a RocketLens broker")
+            return synced
+        state = read_state(layout)
+        if self._with_unsynced or (state is not None and not state.is_last_writer(layout)):
+            return None
         return synced

@@ -186,10 +186,8 @@ def _add_named_by_state(
 ) -> int:
     """Add the topics whose queues our broker had; return how far it had written entries."""
     state = read_state(layout)
-    if state is None or not state.is_of(log):
-        return 0
-    if not state.is_last_writer(layout):
-        # A real broker has run since, and may have deleted topics.
+    if state is None or not state.is_of(log) or not state.is_last_writer(layout):
+        # A real broker that has run since may have deleted topics.
         return 0
     for topic, queues in state.queue_offsets.items():
         is_newer = ends.get(topic, -1) < state.queues_offset

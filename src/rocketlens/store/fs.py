@@ -479,6 +479,20 @@ def sync_file(path: Path) -> None:
         os.close(descriptor)
 
 
+def sync_for_reading(path: Path) -> None:
+    """Wait until a file's bytes are on the disk, so that what was read of it stays true.
+
+    A file system that is read-only, or cannot sync, has nothing to wait for.
+
+    :raises OSError: when the bytes cannot be written, or the file is not there.
+    """
+    try:
+        sync_file(path)
+    except OSError as error:
+        if error.errno not in (errno.EROFS, errno.EINVAL, errno.ENOTSUP):
+            raise
+
+
 def exchange_directories(new: Path, current: Path) -> None:
     """Put directory ``new`` at ``current`` in one step; what was there is then at ``new``.
 

@@ -1,0 +1,230 @@
+"""The offset of a stream: a position in the log, and what shows that the log is still the same.
+
+Spark keeps it as JSON in the stream's checkpoint:
+
+===================  =======  ====================================================================
+field                type     meaning
+===================  =======  ====================================================================
+physical_offset      integer  where the stream goes on; a record begins or will begin there
+anchors              text     newest first, separated by blanks, each
+                              ``physical_offset:last_offset:crc:timestamp``: an offset that the
+                              stream has had, and the last record before it: its physical offset,
+                              the CRC-32 of all its bytes, and its store time in epoch milliseconds
+===================  =======  ====================================================================
+
+A record of the log never changes. So when the record of the newest anchor is not there, the store
+was replaced, or the log lost its end and was written on. An older anchor that is still there shows
+up to where the log is the one that was read. Anchors are kept at distances that double, so there
+are few. An offset without anchors, as version 0.1.0 wrote it, is taken as it is.
+"""
+
+import zlib
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+from rocketlens import limits
+from rocketlens.errors import RecordError
+from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC
+from rocketlens.store.commitlog import SegmentLost
+from rocketlens.store.scan import LogWalk
+
+if TYPE_CHECKING:
+    from rocketlens.formats.commitlog_record import Record
+    from rocketlens.store.commitlog import CommitLog
+
+_OFFSET: Final = "physical_offset"
+_ANCHORS: Final = "anchors"
+_NEAR_BYTES: Final = 1 << 16
+_FAR_BYTES: Final = 4 * limits.MESSAGE_BYTES
+
+
+class Anchor(NamedTuple):
+    """An offset that a stream has had, and the last record before it."""
+
+    physical_offset: int
+    last_offset: int
+    last_crc: int
+    last_timestamp_ms: int
+
+    def is_in(self, log: "CommitLog") -> bool | None:
+        """Return whether its record is in a log; None when the log does not go back so far.
+
+        :raises OSError: when the segment cannot be read.
+        """
+        if self.last_offset < log.min_offset:
+            return None
+        try:
+            crc = _crc_at(log, self.last_offset)
+        except SegmentLost as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return None
+            raise error.__cause__ or error from error
+        return crc == self.last_crc
+
+
+class StreamOffset(NamedTuple):
+    """Where a stream is. ``anchors`` are newest first."""
+
+    physical_offset: int
+    anchors: tuple[Anchor, ...] = ()
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any] | int) -> Self:
+        """Read what a checkpoint has."""
+        if isinstance(value, int):
+            return cls(value)
+        texts = str(value.get(_ANCHORS, "")).split()
+        anchors = tuple(Anchor(*map(int, text.split(":"))) for text in texts)
+        return cls(int(value[_OFFSET]), anchors)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what Spark keeps in its checkpoint."""
+        anchors = " ".join(":".join(map(str, anchor)) for anchor in self.anchors)
+        return {_OFFSET: self.physical_offset} | ({_ANCHORS: anchors} if anchors else {})
+
+    def moved_to(self, physical_offset: int, last: "Record | None", log: "CommitLog") -> Self:
+        """Return the offset behind ``last``, the last record before ``physical_offset``."""
+        if last is None:
+            return self._replace(physical_offset=physical_offset)
+        crc = _crc_at(log, last.physical_offset)
+        newest = Anchor(physical_offset, last.physical_offset, crc or 0, last.store_timestamp_ms)
+        return self._replace(
+            physical_offset=physical_offset, anchors=tuple(_thinned([newest, *self.anchors]))
+        )
+
+
+def _thinned(anchors: list[Anchor]) -> Iterator[Anchor]:
+    """Leave out anchors that are nearer to another than that is to the newest."""
+    newest = anchors[0]
+    reach = 0
+    for number, anchor in enumerate(anchors):
+        distance = newest.physical_offset - anchor.physical_offset
+        if number < 2 or distance >= 2 * reach or number == len(anchors) - 1:
+            yield anchor
+            reach = max(distance, 1)
+
+
+def _crc_at(log: "CommitLog", physical_offset: int) -> int | None:
+    """Return the CRC-32 of the record at an offset; None when none is there.
+
+    :raises SegmentLost: when its segment cannot be opened.
+    """
+    try:
+        record = log.record_at(physical_offset, check_crc=False)
+    except SegmentLost:
+        raise
+    except RecordError:
+        return None
+    segment = log.segment_of(physical_offset)
+    if segment is None:
+        return None
+    start = physical_offset - segment.base_offset
+    return zlib.crc32(log.map(segment).view[start : start + record.total_size])
+
+
+def last_record(log: "CommitLog", begin: int, end: int) -> "Record | None":
+    """Return the last record before ``end``, walking from ``begin``, where a record begins.
+
+    Costs a walk over headers, and the decoding of a few records.
+    """
+    from rocketlens.pipeline.ranges import walk_log
+
+    for reach in (_NEAR_BYTES, _FAR_BYTES, end):
+        start = walk_log(log, begin, max(begin, end - reach))
+        last = None
+        if start < end:
+            for record in LogWalk(log, start, end).records():
+                last = record
+        if last is not None or end - reach <= begin:
+            return last
+    return None
+
+
+def is_whole(log: "CommitLog", record: "Record", *, is_closed: bool) -> bool:
+    """Return whether the last record of a log was written to its end.
+
+    A broker copies a record front to back, and no checksum covers its properties. It is whole
+    when its body has its checksum and either something follows it, or its properties do not end
+    with a byte that looks unwritten. ``is_closed``: no broker is writing.
+    """
+    end = record.physical_offset + record.total_size
+    segment = log.segment_of(end)
+    if segment is not None:
+        start = end - segment.base_offset
+        if any(log.map(segment).view[start : start + SIZE_AND_MAGIC.size]):
+            return True
+    try:
+        log.record_at(record.physical_offset)
+    except SegmentLost:
+        raise
+    except RecordError:
+        return False
+    return is_closed or not record.properties.endswith(b"\0")
+
+
+def is_replaced(log: "CommitLog", offset: StreamOffset) -> bool:
+    """Return whether a log is not the one in which a stream came to ``offset``.
+
+    :raises OSError: when a segment cannot be read.
+    """
+    if offset.anchors:
+        return offset.anchors[0].is_in(log) is False
+    return offset.physical_offset > log.max_offset
+
+
+def last_common(log: "CommitLog", offset: StreamOffset) -> StreamOffset:
+    """Return the newest offset of a stream up to which the log is the one that was read."""
+    for number, anchor in enumerate(offset.anchors):
+        if anchor.is_in(log):
+            return StreamOffset(anchor.physical_offset, offset.anchors[number:])
+    return StreamOffset(log.min_offset)
+
+
+def missing(log: "CommitLog", begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """Return the physical offsets between two that no segment holds."""
+    for segment in log.segments:
+        if begin < min(segment.base_offset, end):
+            yield begin, min(segment.base_offset, end)
+        begin = max(begin, segment.end_offset)
+    if begin < end:
+        yield begin, end
+
+
+def deletion(log: "CommitLog", begin: int, end: int, offset: StreamOffset) -> str:
+    """Say which part of the log was deleted before it was read."""
+    times = []
+    if offset.anchors:
+        times.append(f"after {_time(offset.anchors[0].last_timestamp_ms)}")
+    try:
+        following = log.record_at(end, check_crc=False)
+        times.append(f"before {_time(following.store_timestamp_ms)}")
+    except RecordError:
+        pass
+    when = f", stored {' and '.join(times)}," if times else ""
+    return (
+        f"{end - begin} bytes of the log, physical offsets {begin} to {end}{when} "
+        "were deleted before they were read"
+    )
+
+
+def replacement(log: "CommitLog", offset: StreamOffset) -> str:
+    """Say how it shows that a log is another one, and where reading would go on."""
+    if not offset.anchors:
+        detail = f"it ends before {log.max_offset}"
+    else:
+        newest = offset.anchors[0]
+        detail = (
+            f"the record stored at {_time(newest.last_timestamp_ms)} is not at physical offset "
+            f"{newest.last_offset} any more"
+        )
+    common = last_common(log, offset).physical_offset
+    return (
+        f"the log is not the one that was read up to physical offset {offset.physical_offset}: "
+        f"{detail}. The store was replaced, or its log lost its end; messages at physical offsets "
+        f"{common} to {offset.physical_offset} may be other ones, which were not read"
+    )
+
+
+def _time(timestamp_ms: int) -> str:
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
