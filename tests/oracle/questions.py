@@ -129,6 +129,11 @@ def ask_store(store: Any, question: Question) -> Reply:
 
 def _ask_store(store: Any, q: Question) -> Any:
     topic = None if q.way == "no-topic" else q.topic
+    if q.kind == "scan":
+        scan = store.scan(q.topic)
+        reply = reply_of_messages(scan)
+        failures = list(scan.failures)
+        return replace(reply, complete=not failures, says=f"failures: {failures[:5]}")
     if q.kind in ("time", "newest"):
         return store.find(topic=q.topic, begin=q.begin_ms, end=q.end_ms, max_num=q.max_num)
     if q.way in ("find", "no-topic"):

@@ -1,6 +1,7 @@
 """A reader as a process of its own: follows the ledger, asks, reports, ends with it.
 
-``python -m tests.oracle.reader_process JSON`` with the fields of `Orders`. What it has to say goes
+``python -m tests.oracle.reader_process JSON`` with the fields of `Orders`; for the kind ``spark``
+it is `tests.oracle.spark_reader`. What it has to say goes
 to two files: ``report``, JSON lines of failures, of settled rounds and of figures in the end, and
 ``progress``, how many acknowledged messages it has asked after.
 """
@@ -45,8 +46,8 @@ class Orders(NamedTuple):
     ways_a_message: int = 2
 
 
-class ReaderProcess:
-    """The loop of a process."""
+class Reporter:
+    """What all reader processes have: a view, a judge, and the two files they write."""
 
     def __init__(self, orders: Orders) -> None:
         self.orders = orders
@@ -54,10 +55,50 @@ class ReaderProcess:
         self.view = LedgerView(Path(orders.ledger))
         self.view.read()
         self.judge = Judge(self.view, lambda: min_offset_of(self.store))
-        self.progress = os.open(orders.progress, os.O_WRONLY | os.O_CREAT)
-        self.report_file = Path(orders.report).open("a", encoding="utf-8")  # noqa: SIM115 - for run()
         self.done = 0
         self.settled = 0
+        self._progress_file = os.open(orders.progress, os.O_WRONLY | os.O_CREAT)
+        self._report_file = os.open(orders.report, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def tell(self, what: str, **fields: object) -> None:
+        """Write a line of the report."""
+        line = json.dumps({"what": what, **fields}, default=str)
+        os.write(self._report_file, line.encode() + b"\n")
+
+    def report(self, failure: Failure) -> None:
+        """Report a failure with what can be said about it."""
+        after = self.view.read_count
+        self.tell("failure", reader=self.orders.kind, after=after, **failure._asdict())
+
+    def progress(self, count: int) -> None:
+        """Note how many acknowledged messages were asked after."""
+        self.done = count
+        os.pwrite(self._progress_file, f"{count:020}".encode(), 0)
+
+    def tell_figures(self, asker: Asker, scans: int = 0) -> None:
+        """Tell how much one asker asked, and how it went."""
+        self.tell(
+            "figures",
+            reader=self.orders.kind,
+            asked=dict(asker.asked),
+            verdicts=dict(asker.verdicts),
+            scans=scans,
+            late=asker.late_count,
+            max_late_ms=asker.max_late_ms,
+        )
+
+    def close(self) -> None:
+        """Close the files."""
+        self.view.close()
+        os.close(self._progress_file)
+        os.close(self._report_file)
+
+
+class ReaderProcess(Reporter):
+    """The loop of a process."""
+
+    def __init__(self, orders: Orders) -> None:
+        super().__init__(orders)
         self.scan: OpenScan | None = None
         self.scans = 0
         reader: Any
@@ -77,16 +118,6 @@ class ReaderProcess:
     def _wide_asker(self) -> Asker:
         reader, fresh = HandleReader(self.store), FreshReader(self.store)
         return Asker(reader, self.judge, self.report, seed=self.orders.seed + 1, fresh=fresh)
-
-    def tell(self, what: str, **fields: object) -> None:
-        """Write a line of the report."""
-        self.report_file.write(json.dumps({"what": what, **fields}, default=str) + "\n")
-        self.report_file.flush()
-
-    def report(self, failure: Failure) -> None:
-        """Report a failure with what can be said about it."""
-        after = self.view.read_count
-        self.tell("failure", reader=self.orders.kind, after=after, **failure._asdict())
 
     def run(self) -> None:
         """Ask until the ledger ends."""
@@ -108,7 +139,7 @@ class ReaderProcess:
         number = self.view.new.popleft()
         if getattr(self.asker.reader, "can_ask", True):
             self.asker.ask_about(number, self.orders.ways_a_message)
-        self._progress(self.done + 1)
+        self.progress(self.done + 1)
         if self.done % PRUNE_EVERY == 0:
             self.view.drop_below(min_offset_of(self.store))
         if self.wide is not None:
@@ -185,7 +216,7 @@ class ReaderProcess:
         newest = None
         while self.view.new:
             newest = self.view.new.popleft()
-        self._progress(self.view.read_count)
+        self.progress(self.view.read_count)
         begun_s = time.monotonic()
         if newest is not None:
             self.asker.ask_about(newest)
@@ -214,32 +245,24 @@ class ReaderProcess:
         self.settled = self.view.settle_number
         self.tell("settled", number=self.settled)
 
-    def _progress(self, count: int) -> None:
-        self.done = count
-        os.pwrite(self.progress, f"{count:020}".encode(), 0)
-
     def _figures(self) -> None:
         for asker in self._askers():
-            self.tell(
-                "figures",
-                reader=self.orders.kind,
-                asked=dict(asker.asked),
-                verdicts=dict(asker.verdicts),
-                scans=self.scans if asker is self.wide else 0,
-                late=asker.late_count,
-                max_late_ms=asker.max_late_ms,
-            )
+            self.tell_figures(asker, self.scans if asker is self.wide else 0)
             asker.reader.close()
-        self.view.close()
-        os.close(self.progress)
-        self.report_file.close()
+        self.close()
 
 
 def main() -> None:
     """Run, and tell of whatever ends it."""
     orders = Orders(**json.loads(sys.argv[1]))
     try:
-        ReaderProcess(orders).run()
+        if orders.kind == "spark":
+            # It pays for Spark, the others do not.
+            from tests.oracle.spark_reader import SparkProcess
+
+            SparkProcess(orders).run()
+        else:
+            ReaderProcess(orders).run()
     except BaseException:
         with Path(orders.report).open("a", encoding="utf-8") as report:
             report.write(json.dumps({"what": "broken", "says": traceback.format_exc()}) + "\n")

@@ -1,13 +1,19 @@
 """Nothing acknowledged is ever "not found, and everything was searched", whatever goes on."""
 
 import asyncio
+import importlib.util
+import os
 
 import pytest
 
+from tests.oracle.chances import live
 from tests.oracle.servers import OURS
 from tests.oracle.story import Story, told
 
-SEED = 20_261_121
+SEED = int(os.environ.get("ROCKETLENS_ORACLE_SEED", "20261121"))
+LONG_RUN_S = float(os.environ.get("ROCKETLENS_ORACLE_SECONDS", "1800"))
+LIVES = 3
+"""How many stores each version of the real broker has a part in."""
 
 
 async def live_with_ours(story):
@@ -76,5 +82,19 @@ def test_readers_kept_open_find_all_that_a_real_broker_acknowledged(
 def test_readers_kept_open_find_all_that_our_broker_acknowledged(tmp_path, record_property):
     story = Story(tmp_path, SEED)
     asyncio.run(live_with_ours(story))
+    record_property("figures", story.figures())
+    assert not story.failures(), told(story.failures(), story)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("life", range(LIVES))
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_whatever_happens_to_a_store_readers_kept_open_find_all_that_was_acknowledged(
+    tmp_path, peer, version, life, record_property
+):
+    story = Story(tmp_path, SEED + life, peer)
+    with_spark = importlib.util.find_spec("pyspark") is not None
+    asyncio.run(live(story, version, LONG_RUN_S / LIVES / 2, with_spark=with_spark))
+    record_property("steps", story.steps)
     record_property("figures", story.figures())
     assert not story.failures(), told(story.failures(), story)
