@@ -17,53 +17,46 @@ LIVES = 3
 
 
 async def live_with_ours(story):
-    """A store of ours from its beginning, through all that can happen to it."""
+    """A store of ours from its beginning, through much of what can happen to it."""
     try:
         await story.start(OURS)
         story.reader("handle")
         story.reader("scans")
-        await story.send(150)
+        await story.send(80)
         story.reader("command")
         story.reader("wire")
-        await story.kill(100)
+        await story.kill(40)
         await story.start(OURS)
-        await story.remake_topic("T", 100)
+        await story.remake_topic("T", 50)
         story.reader("handle")
-        await story.send(100)
         await story.stop()
         await story.read_up()
         await story.move_away_and_back()
-        await story.start(OURS, cleans=True)
-        await story.send(200)
-        await story.stop()
         await story.put_copy()
-        await story.start(OURS)
-        await story.send(50)
+        await story.start(OURS, cleans=True)
+        await story.send(120)
         await story.stop()
-        await story.write_another(OURS, 60)
         await story.settle()
     finally:
         story.close()
 
 
 async def live_with_both(story, version):
-    """A store that ours begins, a real broker goes on with, and ours takes back."""
+    """A store that a real broker begins, ours goes on with, and that stands beside another."""
     try:
-        await story.start(OURS)
-        story.reader("handle")
-        await story.send(60)
-        await story.stop()
         await story.start(version)
+        story.reader("handle")
         story.reader("scans")
+        await story.send(400)
         story.reader("command")
-        await story.send(1500)
-        await story.remake_topic("T", 200)
-        await story.kill(100)
+        await story.remake_topic("T", 80)
+        await story.kill(50)
         story.delete_oldest()
         await story.start(OURS)
         story.reader("wire")
-        await story.send(100)
+        await story.send(60)
         await story.stop()
+        await story.write_another(OURS, 40)
         await story.settle()
     finally:
         story.close()
