@@ -6,6 +6,7 @@ from rocketlens.model.answer import Answer
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId, pack_address
 from rocketlens.query.source import StoreSource, unfinished
+from rocketlens.store.commitlog import SegmentLost
 
 
 def view_by_offset_id(source: StoreSource, offset_msg_id: str) -> MessageExt:
@@ -17,7 +18,7 @@ def view_by_offset_id(source: StoreSource, offset_msg_id: str) -> MessageExt:
 
     :raises BadInput: when the text is no offset message id.
     :raises MessageNotFound: when this store has no such message.
-    :raises AnswerIncomplete: when it had one, which is damaged.
+    :raises AnswerIncomplete: when it had one, which is damaged, or it cannot be looked at now.
     """
     asked = OffsetMessageId.decode(offset_msg_id)
     offset = asked.physical_offset
@@ -28,6 +29,8 @@ def view_by_offset_id(source: StoreSource, offset_msg_id: str) -> MessageExt:
     try:
         record = log.record_at(offset)
     except RecordError as error:
+        if _is_unread(source, offset, error):
+            raise _damaged(source, offset_msg_id, str(error)) from error
         if _was_the_record(source, asked, error):
             raise _damaged(source, offset_msg_id, str(error)) from error
         detail = f"no record begins at physical offset {offset}"
@@ -44,6 +47,14 @@ def view_by_offset_id(source: StoreSource, offset_msg_id: str) -> MessageExt:
         return message_of(record)
     except BodyError as error:
         raise _damaged(source, offset_msg_id, str(error)) from error
+
+
+def _is_unread(source: StoreSource, offset: int, error: RecordError) -> bool:
+    """Say whether the bytes at an offset that the log has, or had, cannot be looked at."""
+    if offset < source.log.min_offset:
+        return False
+    is_hole = source.log.segment_of(offset) is None and offset < source.log.max_offset
+    return is_hole or isinstance(error, SegmentLost) or source.log.unlisted is not None
 
 
 def _is_host(record: Record, asked: OffsetMessageId) -> bool:

@@ -52,19 +52,36 @@ def query_by_queue_offset(
         message = f"queue {queue_id}, offset {queue_offset}: both begin at 0"
         raise BadInput(message)
     query = f"{topic}/{queue_id}/{queue_offset}"
-    queue = source.queues.queue(topic, queue_id)
     name = f"{CONSUME_QUEUE}/{topic}/{queue_id}"
+    try:
+        return _by_queue(source, (topic, queue_id, queue_offset), query, name)
+    except OSError as error:
+        # The queue says nothing, and the log decides.
+        text = f"cannot be read: {error.strerror}"
+        state = Coverage(name, SourceKind.CONSUME_QUEUE, SourceState.DAMAGED, None, text)
+        stretch = (source.log.min_offset, None)
+        return _read_log(source, query, state, QueuePlace(queue_id, queue_offset), stretch)
+
+
+def _by_queue(source: StoreSource, place: tuple[str, int, int], query: str, name: str) -> Answer:
+    """Ask the consume queue, and read the log where that does not lead to the message.
+
+    :raises OSError: when the queue cannot be read.
+    """
+    topic, queue_id, queue_offset = place
+    queue = source.queues.queue(topic, queue_id)
     entry = _entry(queue, queue_offset) if queue else None
     if entry is None:
         state = Coverage(name, SourceKind.CONSUME_QUEUE, SourceState.SEARCHED)
     elif queue and _is_deleted(source, queue, queue_offset, entry):
         return _deleted(source, query, name, entry)
     else:
-        record, error = _record_of(source, entry, (topic, queue_id, queue_offset))
+        record, error = _record_of(source, entry, place)
         if record is not None:
             return _found(source, query, name, record)
         state = Coverage(name, SourceKind.CONSUME_QUEUE, SourceState.DAMAGED, None, error)
-    return _read_log(source, query, state, QueuePlace(queue_id, queue_offset))
+    stretch = _stretch(source, queue, queue_offset)
+    return _read_log(source, query, state, QueuePlace(queue_id, queue_offset), stretch)
 
 
 def message_of_answer(answer: Answer) -> MessageExt:
@@ -162,9 +179,15 @@ def _found(source: StoreSource, query: str, name: str, record: Record) -> Answer
     return Answer(query, messages, (queue, log), index_last_update_timestamp_ms=newest_ms)
 
 
-def _read_log(source: StoreSource, query: str, queue: Coverage, place: QueuePlace) -> Answer:
+def _read_log(
+    source: StoreSource,
+    query: str,
+    queue: Coverage,
+    place: QueuePlace,
+    stretch: tuple[int, int | None],
+) -> Answer:
     topic = query.rsplit("/", 2)[0]
-    start, stop = _stretch(source, source.queues.queue(topic, place.queue_id), place.queue_offset)
+    start, stop = stretch
     if topic.startswith(LITE_TOPIC_PREFIX):
         scan = Scan(source, Wanted(), start=start, stop=stop)
         claimed = str(place.queue_offset)

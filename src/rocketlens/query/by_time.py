@@ -43,6 +43,7 @@ class Scan:
         stop: int | None = None,
     ) -> None:
         """Prepare a scan of the whole log, or of a part that begins with a record."""
+        source.refresh()
         self._source = source
         self._log = source.log
         self._wanted = wanted
@@ -82,7 +83,12 @@ class Scan:
     def failures(self) -> list[str]:
         """Describe what could not be read, one line each."""
         walk = self._walk
-        return [*map(str, walk.damage), *unfinished(walk.unfinished_at), *self._errors]
+        return [
+            *self._source.unlisted(),
+            *map(str, walk.damage),
+            *unfinished(walk.unfinished_at),
+            *self._errors,
+        ]
 
     @property
     def torn_at(self) -> int | None:
@@ -90,7 +96,7 @@ class Scan:
         return self._walk.torn_at
 
     def __iter__(self) -> Iterator[MessageExt]:
-        """Iterate over the wanted messages in the order of the log."""
+        """Iterate over the wanted messages in the order of the log, up to its end as it is now."""
         for physical_offset in self.offsets():
             message = self.message_at(physical_offset)
             if message is not None:
@@ -103,17 +109,21 @@ class Scan:
         """
         try:
             return message_of(self._log.record_at(physical_offset))
-        except (RecordError, BodyError) as error:
-            if physical_offset < self._log.min_offset:
-                return None
+        except RecordError as error:
+            if physical_offset >= self._log.min_offset:
+                self._errors.append(str(error))
+        except BodyError as error:
             self._errors.append(f"record at physical offset {physical_offset}: {error}")
-            return None
+        return None
 
     def offsets(self) -> Iterator[int]:
         """Iterate over the physical offsets of the wanted messages, in the order of the log.
 
         Their bodies are not looked at. For the messages use :meth:`message_at`.
         """
+        self._source.refresh()
+        if self._stop is None:
+            self._walk.stop = self._log.max_offset
         self._log_end_offset = self._source.least_end()
         switch_at = self._walk.position + interpreted_bytes()
         for record in self._walk.records():

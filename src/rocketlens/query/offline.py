@@ -106,6 +106,7 @@ class Store:
         :raises BadInput: when the id is empty or far too long.
         """
         topic, msg_id = (None, first) if second is None else (first, second)
+        self._source.refresh()
         check_text(msg_id, "msg_id")
         if topic is not None:
             check_text(topic, "topic")
@@ -131,6 +132,7 @@ class Store:
         :raises WrongType: when an argument is of a type that it cannot be.
         :raises TopicNotFound: when there is nothing to give, and the store has no such topic.
         """
+        self._source.refresh()
         wanted = Wanted(
             topic=None if topic is None else check_text(topic, "topic"),
             key=check_text(key, "key"),
@@ -148,6 +150,7 @@ class Store:
         :raises AnswerIncomplete: when what could hold it could not be read.
         :raises BadInput: when the topic can be none, or a number is negative.
         """
+        self._source.refresh()
         check_text(topic, "topic")
         check_int(queue_id, "queue_id")
         check_int(queue_offset, "queue_offset")
@@ -209,6 +212,7 @@ class Store:
         if kind not in KINDS:
             message = f"kind {kind!r} is none of {', '.join(KINDS)}"
             raise BadInput(message)
+        self._source.refresh()
         check_max_num(max_num)
         low, high = _time_range(begin, end)
         asked = asked_topics(topic)

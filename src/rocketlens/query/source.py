@@ -43,12 +43,36 @@ class StoreSource:
         self.log = CommitLog(path / COMMIT_LOG)
         self.queues = ConsumeQueues(path / CONSUME_QUEUE)
         self.starts = RecordStarts(self.log, self.knows, self._start_by_index)
-        self.topics = Topics(self, max_topic_scan_bytes, before_long_scan)
+        self._topic_options = max_topic_scan_bytes, before_long_scan
+        self.topics = Topics(self, *self._topic_options)
         self._index: IndexFiles | None = None
         self._tail: Tail | None = None
         self._reopen_above = _REOPEN_ENTRIES
         self._coverage: tuple[tuple[object, ...], tuple[Coverage, ...]] | None = None
         self._covered_to: int | None = None
+        self._log_version = self.log.version
+
+    def refresh(self) -> None:
+        """Look what changed on the disk; each question begins with it.
+
+        What was found out about a log that is no longer there is forgotten.
+        """
+        self.log.refresh_if_changed()
+        self.queues.look_again()
+        self._forget_other_log()
+
+    def _forget_other_log(self) -> bool:
+        """Begin anew if the log is not the one that was read; say whether it is not."""
+        is_stale = self._tail is not None and self._tail.is_stale()
+        if self.log.version == self._log_version and not is_stale:
+            return False
+        self._log_version = self.log.version
+        if self._index is not None:
+            self._index.close()
+        self._index = self._tail = self._coverage = None
+        self.starts = RecordStarts(self.log, self.knows, self._start_by_index)
+        self.topics = Topics(self, *self._topic_options)
+        return True
 
     @property
     def index(self) -> IndexFiles:
@@ -64,6 +88,8 @@ class StoreSource:
             self._tail = Tail(self.log, self.knows)
             self._tail.cover(self.index.uncovered())
         self._tail.read_new()
+        if self._forget_other_log():
+            return self.tail
         if self._tail.entry_count > self._reopen_above:
             self._reopen_above = 2 * self._tail.entry_count
             if self.index.has_grown():
@@ -122,14 +148,15 @@ class StoreSource:
             tail.last_timestamp_ms,
             tail.torn_at,
             tail.unfinished_at,
-            len(tail.damage),
+            tuple(tail.damage),
+            self.log.unlisted,
         )
         if self._coverage is None or self._coverage[0] != state:
             files = tuple(_file_coverage(state) for state in self.index.states)
             found = (*filter(None, files), *_tail_coverage(tail))
             # The memory must answer for all that index files leave out.
             missing = set(self.index.uncovered()) - set(tail.ranges)
-            failures = [*map(str, tail.damage), *unfinished(tail.unfinished_at)]
+            failures = [*self.unlisted(), *map(str, tail.damage), *unfinished(tail.unfinished_at)]
             self._coverage = state, (*found, *self.log_failures(failures))
             self._covered_to = min(missing)[0] if missing else tail.end_offset
         return (*self._coverage[1], self.log_coverage(self._covered_to, log_end_offset))
@@ -172,6 +199,10 @@ class StoreSource:
             end, end, begin_offset=physical_offset, newest_ms=newest_ms, detail=detail
         )
 
+    def unlisted(self) -> list[str]:
+        """Describe why the log's files cannot be listed now, if they cannot."""
+        return [] if self.log.unlisted is None else [self.log.unlisted]
+
     def log_failures(self, errors: Iterable[str]) -> Iterator[Coverage]:
         """Give places of the log that could not be read, as coverage; the first 1,000 by name."""
         unnamed = 0
@@ -200,8 +231,11 @@ class StoreSource:
         """
         if record.queue_id < 0 or record.queue_offset < 0:
             return None
-        queue = self.queues.queue(record.topic, record.queue_id)
-        entry = queue.entry(record.queue_offset) if queue else None
+        try:
+            queue = self.queues.queue(record.topic, record.queue_id)
+            entry = queue.entry(record.queue_offset) if queue else None
+        except OSError:
+            return None
         if entry is None:
             return None
         offset = record.physical_offset

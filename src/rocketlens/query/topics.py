@@ -132,6 +132,7 @@ class Topics:
         """Read the log for its topics, up to where the memory covers it. 1 s a GiB."""
         source = self._source
         tail_start = self._tail_start()
+        source.log.refresh_if_changed()
         names: set[str] = set()
         if self._unread_bytes() > limits.TOPIC_SCAN_BYTES:
             self._before_long_scan(self._unread_bytes())

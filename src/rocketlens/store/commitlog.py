@@ -21,11 +21,15 @@ LAST_BASE_OFFSET: Final = 2**62
 
 
 class Segment(NamedTuple):
-    """One file of the log: the physical offset of its first byte, and its size in bytes."""
+    """One file of the log: the physical offset of its first byte, and its size in bytes.
+
+    ``file_id`` is the file that had this name when it was listed.
+    """
 
     path: Path
     base_offset: int
     size: int
+    file_id: fs.FileId | None = None
 
     @property
     def end_offset(self) -> int:
@@ -34,7 +38,22 @@ class Segment(NamedTuple):
 
 
 class SegmentLost(RecordError):
-    """A segment that was listed and cannot be opened now: deleted meanwhile, or not readable."""
+    """A segment that was listed and cannot be opened now; ``cause`` says why.
+
+    ``is_gone``: it was deleted. Otherwise nothing is known of what it holds, and another try may
+    succeed: too many open files, no memory, a failing disk, another file in its place.
+    """
+
+    def __init__(self, segment: Segment, cause: OSError) -> None:
+        """Keep the error that the system gave."""
+        detail = f"{segment.path.name} cannot be read: {cause.strerror}"
+        super().__init__(Reason.END, detail, segment.base_offset)
+        self.cause = cause
+        self.is_gone = isinstance(cause, FileNotFoundError)
+
+
+class SegmentUnread(OSError):
+    """A segment that could not be opened now, for a reader that must not leave anything out."""
 
 
 class CommitLog:
@@ -42,7 +61,9 @@ class CommitLog:
 
     Segments are those that are there: the first may have been deleted by the broker's cleaner,
     and a copy may lack others or hold cut ones. They never overlap here: see :func:`_disjoint`.
-    ``odd_files`` names files that are no segment, empty ones among them.
+    ``odd_files`` names files that are no segment, empty ones among them. ``version`` grows when
+    the log is no longer the one that was read before: a file was replaced, cut, or taken out of
+    the middle. ``unlisted`` says why the segments cannot be listed now; those known are kept.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -54,6 +75,9 @@ class CommitLog:
         self._mapped = MappedFiles()
         self.odd_files: tuple[str, ...] = ()
         self.segments: list[Segment] = []
+        self.version = 0
+        self.unlisted: str | None = None
+        self._stamp: fs.DirectoryStamp | None = None
         try:
             self._list()
         except OSError as error:
@@ -66,25 +90,45 @@ class CommitLog:
     def refresh(self) -> None:
         """List the segments again: a running broker adds and deletes some.
 
-        When none is left, or the directory cannot be read any more, the list stays as it was.
+        When none is left, or the directory cannot be read any more, the list stays as it was, and
+        ``unlisted`` says why.
         """
         before = self.segments
+        self.unlisted = None
         try:
             self._list()
-        except OSError:
-            self.segments = before
-        if not self.segments:
-            self.segments = before
+        except OSError as error:
+            self.unlisted = f"{self.directory} cannot be listed: {error.strerror}"
+        else:
+            if not self.segments:
+                self.unlisted = f"{self.directory} holds no segment any more"
+        if self.unlisted is not None:
+            self.segments, self._stamp = before, None
+            return
         for segment in {s.path for s in before} - {s.path for s in self.segments}:
             self._mapped.drop(segment)
+        if _is_other_log(before, self.segments):
+            self.version += 1
+
+    def refresh_if_changed(self) -> None:
+        """List the segments again if a file was added, deleted or replaced since they were listed.
+
+        Costs a look at the directory. A file that grew or was cut in place is noticed when it is
+        read.
+        """
+        self._mapped.look_again()
+        if self._stamp is None or fs.directory_stamp(self.directory) != self._stamp:
+            self.refresh()
 
     def _list(self) -> None:
+        self._stamp = fs.directory_stamp(self.directory)
         segments: list[Segment] = []
         odd_files: list[str] = []
         for entry in fs.entries(self.directory):
             size = _segment_size(entry)
             if size:
-                segments.append(Segment(Path(entry.path), int(entry.name), size))
+                base_offset = int(entry.name)
+                segments.append(Segment(Path(entry.path), base_offset, size, fs.file_id(entry)))
             else:
                 odd_files.append(entry.name)
         self.segments = _disjoint(segments)
@@ -130,10 +174,9 @@ class CommitLog:
         :raises SegmentLost: when its file cannot be opened.
         """
         try:
-            return self._mapped.get(segment.path, segment.size)
+            return self._mapped.get(segment.path, segment.size, segment.file_id)
         except OSError as error:
-            detail = f"{segment.path.name} cannot be read: {error.strerror}"
-            raise SegmentLost(Reason.END, detail, segment.base_offset) from error
+            raise SegmentLost(segment, error) from error
 
     def bytes_at(self, physical_offset: int, count: int) -> bytes:
         """Return up to ``count`` bytes of the segment that holds an offset; none if it has none.
@@ -199,6 +242,19 @@ class CommitLog:
     def close(self) -> None:
         """Unmap all segments."""
         self._mapped.close()
+
+
+def _is_other_log(before: list[Segment], after: list[Segment]) -> bool:
+    """Say whether a log changed otherwise than a broker changes it: adding last, deleting first."""
+    known = {segment.base_offset: segment for segment in before}
+    for segment in after:
+        old = known.pop(segment.base_offset, None)
+        if old is None:
+            if before and segment.base_offset < before[-1].end_offset:
+                return True
+        elif old.file_id != segment.file_id or segment.size < old.size:
+            return True
+    return any(base_offset > after[0].base_offset for base_offset in known)
 
 
 def _last_bytes(view: memoryview, place: int) -> bytes:

@@ -32,44 +32,63 @@ class QueueFile(NamedTuple):
     path: Path
     first_queue_offset: int
     entry_count: int
+    file_id: fs.FileId | None = None
 
 
 class ConsumeQueue:
     """Reads the entries of one queue.
 
     Entry ``n`` is found by its place alone. Bytes behind the last whole entry of a cut file are
-    not entries; a file that is missing between others leaves a hole.
+    not entries; a file that is missing between others leaves a hole. A file that cannot be opened,
+    other than because it was deleted, is an OSError, and never a file without entries.
     """
 
     def __init__(self, directory: Path, mapped: MappedFiles | None = None) -> None:
         """List the files of the queue; there may be none.
 
         ``mapped``: where all queues of a store keep their mappings together.
+
+        :raises OSError: when the directory is there and cannot be listed.
         """
         self.directory = directory
         self._mapped = MappedFiles() if mapped is None else mapped
         self.files: list[QueueFile] = []
+        self._stamp: fs.DirectoryStamp | None = None
         self.refresh()
 
     def refresh(self) -> None:
         """List the files again: a running broker adds and deletes some.
 
-        Those that cannot be read count as not there.
+        :raises OSError: when the directory is there and cannot be listed.
         """
-        try:
-            listed = list(fs.entries(self.directory))
-        except OSError:
-            listed = []
+        stamp = fs.directory_stamp(self.directory)
         self.files = [
-            QueueFile(Path(entry.path), int(entry.name) // ENTRY_BYTES, size // ENTRY_BYTES)
-            for entry in listed
+            QueueFile(
+                Path(entry.path),
+                int(entry.name) // ENTRY_BYTES,
+                size // ENTRY_BYTES,
+                fs.file_id(entry),
+            )
+            for entry in fs.entries(self.directory)
             if _FILE_NAME.match(entry.name)
             and int(entry.name) % ENTRY_BYTES == 0
             and (size := fs.size_of(entry))
         ]
+        self._stamp = stamp
+
+    def refresh_if_changed(self) -> None:
+        """List the files again if one was added, deleted or replaced: a topic can be made again.
+
+        :raises OSError: as :meth:`refresh`.
+        """
+        if self._stamp is None or fs.directory_stamp(self.directory) != self._stamp:
+            self.refresh()
 
     def entry(self, queue_offset: int) -> QueueEntry | None:
-        """Give entry ``queue_offset``; None when no file holds it or nothing was written there."""
+        """Return entry ``queue_offset``; None when no file holds it or nothing was written there.
+
+        :raises OSError: when the file that holds it cannot be opened now.
+        """
         for file in reversed(self.files):
             index = queue_offset - file.first_queue_offset
             if 0 <= index < file.entry_count:
@@ -110,11 +129,14 @@ class ConsumeQueue:
         return self.entry(self.max_offset - 1) if self.files else None
 
     def _map(self, file: QueueFile) -> memoryview:
-        """Give a file's bytes; zeros, which are no entries, when it cannot be opened any more."""
+        """Return a file's bytes; zeros, which are no entries, when it was deleted or cut.
+
+        :raises OSError: when it cannot be opened now.
+        """
         size = file.entry_count * ENTRY_BYTES
         try:
-            view = self._mapped.get(file.path, size).view
-        except OSError:
+            view = self._mapped.get(file.path, size, file.file_id).view
+        except FileNotFoundError:
             view = memoryview(b"")
         return view if len(view) == size else memoryview(bytes(size))
 
@@ -131,6 +153,7 @@ class ConsumeQueues:
         self.directory = directory
         self._mapped = MappedFiles()
         self._queues: dict[QueueName, ConsumeQueue] = {}
+        self._looked_at: set[QueueName] = set()
 
     def names(self) -> list[QueueName]:
         """List all queues, by topic and number."""
@@ -143,15 +166,29 @@ class ConsumeQueues:
         ]
 
     def topics(self) -> list[str]:
-        """List the topics that have queues, by name; none when the directory cannot be read."""
-        try:
-            listed = list(fs.entries(self.directory))
-        except OSError:
-            return []
-        return [entry.name for entry in listed if is_topic_name(entry.name) and entry.is_dir()]
+        """List the topics that have queues, by name.
+
+        :raises OSError: when the directory is there and cannot be listed.
+        """
+        return [
+            entry.name
+            for entry in fs.entries(self.directory)
+            if is_topic_name(entry.name) and entry.is_dir()
+        ]
+
+    def look_again(self) -> None:
+        """Have each queue's directory looked at again before the queue is next returned.
+
+        A broker can have added files, or deleted the topic and made it again.
+        """
+        self._looked_at.clear()
+        self._mapped.look_again()
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """Give one queue; None when the topic's name is not safe in a path."""
+        """Return one queue; None when the topic's name is not safe in a path.
+
+        :raises OSError: when its directory is there and cannot be listed.
+        """
         if not is_topic_name(topic):
             return None
         name = QueueName(topic, queue_id)
@@ -159,6 +196,9 @@ class ConsumeQueues:
         if queue is None:
             directory = self.directory / topic / str(queue_id)
             queue = self._queues[name] = ConsumeQueue(directory, self._mapped)
+        elif name not in self._looked_at:
+            queue.refresh_if_changed()
+        self._looked_at.add(name)
         return queue
 
     def close(self) -> None:

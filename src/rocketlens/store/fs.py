@@ -7,6 +7,7 @@ import errno
 import mmap
 import os
 import resource
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,12 +22,29 @@ _AT_FDCWD: Final = -100
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _CLEAR_BYTES: Final = 1 << 20
 _LOOK_BYTES: Final = 1 << 16
+_STAMP_STEP_NS: Final = 50_000_000
+_COARSE_STAMP_STEP_NS: Final = 2_000_000_000
 
 DISK_FULL_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT)
 """Error numbers that say that there is no room."""
 
 CANNOT_NOW_ERRORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR)
 """Error numbers that say nothing about a file: opening or mapping it may succeed later."""
+
+
+class FileId(NamedTuple):
+    """What a file is, whatever its name: no other file has it as long as this one is open."""
+
+    device: int
+    inode: int
+
+
+class DirectoryStamp(NamedTuple):
+    """What changes when a name is added to a directory or taken away, or the directory replaced."""
+
+    device: int
+    inode: int
+    modified_ns: int
 
 
 class MappedFile:
@@ -46,7 +64,9 @@ class MappedFile:
         """
         self.path = path
         with path.open("rb") as file:
-            length = os.fstat(file.fileno()).st_size
+            status = os.fstat(file.fileno())
+            self.file_id = FileId(status.st_dev, status.st_ino)
+            length = status.st_size
             if size is not None:
                 length = min(length, size)
             self.content: bytes | mmap.mmap = (
@@ -65,6 +85,10 @@ class MappedFile:
         import numpy as np
 
         return np.frombuffer(self.content, dtype=np.uint8)
+
+    def is_cut(self) -> bool:
+        """Say whether the file is shorter now: to read behind its end would end the process."""
+        return isinstance(self.content, mmap.mmap) and self.content.size() < len(self.content)
 
     def will_scan(self) -> None:
         """Tell the kernel that the file will be read from front to back."""
@@ -378,6 +402,32 @@ def entries(directory: Path) -> Iterator[os.DirEntry[str]]:
             yield from sorted(found, key=lambda entry: entry.name)
     except (FileNotFoundError, NotADirectoryError):
         return
+
+
+def directory_stamp(directory: Path) -> DirectoryStamp | None:
+    """Return the stamp of a directory; None when it is not there or cannot be looked at.
+
+    None also when it was modified so lately that a change right now could leave the same stamp:
+    times move in steps of 10 ms at most, on old file systems of a second.
+    """
+    try:
+        status = os.stat(directory)
+    except OSError:
+        return None
+    modified_ns = status.st_mtime_ns
+    step_ns = _STAMP_STEP_NS if modified_ns % 1_000_000_000 else _COARSE_STAMP_STEP_NS
+    if not time.time_ns() - modified_ns > step_ns:
+        return None
+    return DirectoryStamp(status.st_dev, status.st_ino, modified_ns)
+
+
+def file_id(entry: "os.DirEntry[str]") -> FileId | None:
+    """Return what a listed file is; None when it was deleted since."""
+    try:
+        status = entry.stat()
+    except FileNotFoundError:
+        return None
+    return FileId(status.st_dev, status.st_ino)
 
 
 def size_of(entry: "os.DirEntry[str]") -> int:

@@ -43,14 +43,16 @@ class IndexBuilder(IndexWriter):
 
         ``up_to`` must not be above the synced end of the log.
 
-        :raises OSError: when the disk is full; nothing is lost, and the next call goes on.
+        :raises OSError: when the disk is full, or a segment cannot be opened now
+            (:class:`~rocketlens.store.commitlog.SegmentUnread`); nothing is lost, and the next call
+            goes on.
         """
         before = self.place.physical_offset
         self.made_progress = False
         if before >= up_to:
             return True
         self._log.refresh()
-        walk = LogWalk(self._log, before, min(up_to, before + at_most_bytes))
+        walk = LogWalk(self._log, before, min(up_to, before + at_most_bytes), must_read=True)
         if walk.position > before:
             self.place = IndexPlace(walk.position, 0)
         switch_at = walk.position + interpreted_bytes()

@@ -1,7 +1,8 @@
 """Keeps files mapped while they are used often, and never too many at once."""
 
+import errno
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from rocketlens.store import fs
 
@@ -9,27 +10,57 @@ MOST_MAPPED: Final = 256
 """Mappings kept at once: each holds an open file, of which a process has perhaps 1,024."""
 
 
+class _Kept(NamedTuple):
+    size: int
+    mapped: fs.MappedFile
+
+
 class MappedFiles:
-    """Mapped files by path. One that is given up stays mapped as long as someone holds it."""
+    """Mapped files by path. One that is given up stays mapped as long as someone holds it.
+
+    Another process may put another file in a file's place, or cut it. So a caller says which file
+    it means, and :meth:`look_again` has each one looked at again when it is next asked for.
+    """
 
     def __init__(self) -> None:
         """Begin with none."""
-        self._files: dict[Path, tuple[int, fs.MappedFile]] = {}
+        self._files: dict[Path, _Kept] = {}
+        self._looked_at: set[Path] = set()
 
-    def get(self, path: Path, size: int) -> fs.MappedFile:
-        """Give the first ``size`` bytes of a file, mapped again when another size was asked before.
+    def get(self, path: Path, size: int, file_id: fs.FileId | None = None) -> fs.MappedFile:
+        """Return the first ``size`` bytes of a file; mapped again when another size was asked for.
 
-        :raises OSError: when it cannot be opened.
+        ``file_id``: the file that is meant, when that is known.
+
+        :raises OSError: when it cannot be opened; ESTALE when another file is there now, or this
+            one was cut after it was mapped.
         """
         found = self._files.get(path)
-        if found is not None and found[0] == size:
-            return found[1]
+        if (
+            found is not None
+            and found.size == size
+            and (file_id is None or found.mapped.file_id == file_id)
+        ):
+            if path in self._looked_at:
+                return found.mapped
+            self._looked_at.add(path)
+            if not found.mapped.is_cut():
+                return found.mapped
+            del self._files[path]
+            raise OSError(errno.ESTALE, "the file was cut short", str(path))
         mapped = fs.MappedFile(path, size)
+        if file_id is not None and mapped.file_id != file_id:
+            raise OSError(errno.ESTALE, "another file is there now", str(path))
         self._files.pop(path, None)
         if len(self._files) >= MOST_MAPPED:
             del self._files[next(iter(self._files))]
-        self._files[path] = size, mapped
+        self._files[path] = _Kept(size, mapped)
+        self._looked_at.add(path)
         return mapped
+
+    def look_again(self) -> None:
+        """Have each file looked at again before it is next returned: it may have been cut."""
+        self._looked_at.clear()
 
     def drop(self, path: Path) -> None:
         """Give up one file, if it is there."""

@@ -22,7 +22,7 @@ from rocketlens.model.message import Host
 from rocketlens.model.message_id import pack_address
 from rocketlens.store import cleaner, fs
 from rocketlens.store.append import DISK_FULL, Appended, Appender, Limits
-from rocketlens.store.commitlog import CommitLog
+from rocketlens.store.commitlog import CommitLog, SegmentUnread
 from rocketlens.store.config import StoreConfig, parse_delay_levels
 from rocketlens.store.deleted import DeletedTopics, Mark
 from rocketlens.store.durability import Durability
@@ -314,7 +314,9 @@ class MessageStore:
                 is_done = self._builder.build(up_to, at_most_bytes=at_most_bytes)
                 self._builder.sync()
             except OSError as error:
-                if error.errno not in (*fs.DISK_FULL_ERRORS, *fs.CANNOT_NOW_ERRORS):
+                if isinstance(error, SegmentUnread):
+                    _log.warning("the log cannot be indexed now: %s", error)
+                elif error.errno not in (*fs.DISK_FULL_ERRORS, *fs.CANNOT_NOW_ERRORS):
                     _log.error("index files are not built any more: %s", error)
                     self._builder.close()
                     self._builder = None

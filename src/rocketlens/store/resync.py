@@ -37,7 +37,7 @@ from rocketlens.formats.commitlog_record import (
     Record,
 )
 from rocketlens.store import fs
-from rocketlens.store.commitlog import CommitLog, Segment
+from rocketlens.store.commitlog import CommitLog, Segment, SegmentLost
 
 if TYPE_CHECKING:
     from struct import Struct
@@ -56,6 +56,8 @@ def next_record(
 ) -> int | None:
     """Give the offset of the first record behind ``position``, at which none is; None if there is
     none. ``reason`` is why there is none at ``position``, which must be in a segment.
+
+    :raises SegmentLost: when a segment that decides it is there and cannot be opened.
     """
     return _Resync(log, position, confirm).find(reason)
 
@@ -123,7 +125,8 @@ class _Resync:
     def _begins(self, offset: int) -> bool:
         try:
             self._log.record_at(offset, check_crc=False)
-        except RecordError:
+        except RecordError as error:
+            _raise_if_unread(error)
             return False
         return True
 
@@ -141,7 +144,8 @@ class _Resync:
         for offset in self._candidates(segment, start):
             try:
                 record = self._log.record_at(offset)
-            except RecordError:
+            except RecordError as error:
+                _raise_if_unread(error)
                 continue
             confirmed = self._confirm(record) if self._confirm else None
             if confirmed or (confirmed is None and self._stands(record)):
@@ -154,6 +158,7 @@ class _Resync:
         try:
             self._log.record_at(end, check_crc=False)
         except RecordError as error:
+            _raise_if_unread(error)
             is_last = error.reason in (Reason.END, Reason.BLANK)
             return is_last and record.physical_offset >= self._claimed_end
         return True
@@ -167,7 +172,8 @@ class _Resync:
         """
         try:
             content = self._log.map(segment).content
-        except RecordError:
+        except SegmentLost as error:
+            _raise_if_unread(error)
             return
         goes_on = any(
             later.base_offset > segment.base_offset and self._begins(later.base_offset)
@@ -187,6 +193,12 @@ class _Resync:
                     while place >= 0:
                         yield segment.base_offset + at + place - _MAGIC_POSITION
                         place = block.find(_MAGIC_START, place + 1)
+
+
+def _raise_if_unread(error: RecordError) -> None:
+    """Raise an error again that says nothing about the bytes; those of a deleted file are gone."""
+    if isinstance(error, SegmentLost) and not error.is_gone:
+        raise error
 
 
 def _implied_sizes(view: memoryview, place: int, magic: int) -> list[int]:

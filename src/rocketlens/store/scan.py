@@ -20,7 +20,7 @@ from rocketlens.formats.commitlog_record import (
     Record,
 )
 from rocketlens.model.java import decode_utf8
-from rocketlens.store.commitlog import CommitLog, Segment, SegmentLost
+from rocketlens.store.commitlog import CommitLog, Segment, SegmentLost, SegmentUnread
 from rocketlens.store.resync import Confirm, next_record
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ class Damage(NamedTuple):
     start: int
     stop: int
     reason: str
+    is_unread: bool = False
+    """Nothing is known of these bytes: their file could not be opened, and perhaps can be later."""
 
     def __str__(self) -> str:
         """Describe it in one line."""
@@ -99,6 +101,9 @@ class LogWalk:
     front to back, so the newest record can have all its lengths and not yet its last bytes. Such
     a record is not returned unless ``confirm`` knows it: the walk ends before it, and
     ``unfinished_at`` is its physical offset.
+
+    A segment that cannot be opened now is damage with ``is_unread``, or raises
+    :class:`~rocketlens.store.commitlog.SegmentUnread` with ``must_read``.
     """
 
     is_compiled: ClassVar[bool] = False
@@ -112,6 +117,7 @@ class LogWalk:
         *,
         confirm: Confirm | None = None,
         grows: bool = False,
+        must_read: bool = False,
     ) -> None:
         """Prepare the walk; offsets below the log's first are moved up to it."""
         self.log = log
@@ -122,12 +128,16 @@ class LogWalk:
         self.unfinished_at: int | None = None
         self._confirm = confirm
         self._grows = grows
+        self._must_read = must_read
 
     def records(self) -> Iterator[Record]:
         """Give the records, bodies not checked. About 100,000 a second."""
         while (segment := self._segment()) is not None:
             try:
                 record = self.log.record_at(self.position, check_crc=False)
+            except SegmentLost as lost:
+                self._lose(segment, lost)
+                continue
             except RecordError as error:
                 self._pass(segment, Reason(error.reason), str(error))
                 continue
@@ -205,19 +215,24 @@ class LogWalk:
                 continue
             try:
                 self.log.map(segment)
-            except SegmentLost as error:
-                self._lose(segment, str(error))
+            except SegmentLost as lost:
+                self._lose(segment, lost)
             else:
                 return segment
         return None
 
-    def _lose(self, segment: Segment, detail: str) -> None:
-        """Move on when a segment cannot be opened: what a broker deleted is no damage."""
+    def _lose(self, segment: Segment, lost: SegmentLost) -> None:
+        """Move on when a segment cannot be opened: what a broker deleted is no damage.
+
+        :raises SegmentUnread: when it is there all the same, and must be read.
+        """
         self.log.refresh()
         if self.position < self.log.min_offset:
             self.position = self.log.min_offset
         elif segment in self.log.segments:
-            self.damage.append(Damage(self.position, segment.end_offset, detail))
+            if self._must_read:
+                raise SegmentUnread(lost.cause.errno, str(lost)) from lost
+            self.damage.append(Damage(self.position, segment.end_offset, str(lost), is_unread=True))
             self.position = segment.end_offset
 
     def _later_segment(self) -> Segment | None:
@@ -228,7 +243,13 @@ class LogWalk:
         if reason is Reason.BLANK and self._is_true_blank(segment):
             self.position = segment.end_offset
             return
-        found = next_record(self.log, self.position, reason, self._confirm)
+        try:
+            found = next_record(self.log, self.position, reason, self._confirm)
+        except SegmentLost as lost:
+            # Whether the log goes on there decides what is here.
+            behind = self.log.segment_of(lost.physical_offset or 0)
+            self._lose(segment if behind is None else behind, lost)
+            return
         if found is None:
             if reason is not Reason.END:
                 self.torn_at = self.position

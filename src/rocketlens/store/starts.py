@@ -92,7 +92,7 @@ class RecordStarts:
                         grain = physical_offset // _GRAIN_BYTES
                         self._remember(physical_offset)
         for damage in walk.damage:
-            if not self.is_known_damage(damage.start):
+            if not damage.is_unread and not self.is_known_damage(damage.start):
                 insort(self._damage, damage)
 
     def _remember(self, start: int) -> None:

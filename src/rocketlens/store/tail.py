@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from rocketlens import limits
-from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Record
+from rocketlens.formats.commitlog_record import HEAD, SIZE_AND_MAGIC, Record
 from rocketlens.store.commitlog import CommitLog, SegmentLost
 from rocketlens.store.entry_runs import EntryRuns, merge_descending
 from rocketlens.store.index import index_hashes
@@ -55,13 +55,17 @@ class Tail:
         self._open_at: int | None = None
         self._is_at_end = False
         self._torn_pieces: Pieces | None = None
+        self._last_read = -1
+        self._last: tuple[int, bytes] | None = None
         self._few: defaultdict[int, list[int]] = defaultdict(list)
         self._runs = EntryRuns()
         self._interpreted_left = limits.INTERPRETED_SCAN_BYTES
         self._read_again: list[tuple[int, int]] = []
         self._topics: set[str] = set()
+        self._damage: list[Damage] = []
+        self._unread: list[Damage] = []
+        self._unread_end: Damage | None = None
         self.ranges: list[tuple[int, int | None]] = []
-        self.damage: list[Damage] = []
         self.torn_at: int | None = None
         self.unfinished_at: int | None = None
         self.last_timestamp_ms = 0
@@ -94,6 +98,14 @@ class Tail:
         return self._topics
 
     @property
+    def damage(self) -> list[Damage]:
+        """What holds no readable record, and what could not be opened when it was last tried."""
+        if not self._unread and self._unread_end is None:
+            return self._damage
+        end = [] if self._unread_end is None else [self._unread_end]
+        return [*self._damage, *self._unread, *end]
+
+    @property
     def end_offset(self) -> int | None:
         """Where the log ended at the last :meth:`read_new`; None before the first."""
         return self._open_at if self._is_at_end else None
@@ -108,7 +120,11 @@ class Tail:
                 self._closed.append((start, stop))
 
     def read_new(self) -> None:
-        """Read all that was taken on or appended since the last call."""
+        """Read all that was taken on or appended since the last call.
+
+        What could not be opened before is tried again.
+        """
+        self._read_again_unread()
         while self._closed:
             self._read(LogWalk(self._log, *self._closed.pop(), confirm=self._confirm))
         while self._open_at is not None and self._has_grown(self._open_at):
@@ -120,9 +136,18 @@ class Tail:
             self._read(walk)
             self._open_at, self.torn_at = walk.position, walk.torn_at
             self.unfinished_at = walk.unfinished_at
+            self._unread_end = None
+            if self._unread and self._unread[-1].stop == walk.position == walk.stop:
+                # Where the log ends is not known: the next look begins here.
+                self._unread_end = self._unread.pop()
+                self._open_at = self._unread_end.start
+                self._is_at_end = False
+                return
             # Taken before the walk, so that what a broker wrote during it is a difference.
             self._torn_pieces = pieces if walk.torn_at == start else None
             self._is_at_end = True
+            if self._last_read >= start:
+                self._last = self._last_read, self._log.bytes_at(self._last_read, HEAD.size)
             if walk.unfinished_at is not None:
                 return
 
@@ -135,13 +160,30 @@ class Tail:
         self._read(walk)
         if walk.position >= stop:
             return walk.position
-        self.damage.append(Damage(walk.position, stop, "no record could be found here"))
+        self._damage.append(Damage(walk.position, stop, "no record could be found here"))
         return stop
+
+    def _read_again_unread(self) -> None:
+        """Read what could not be opened before, as far as it can be now."""
+        for damage in self._unread[:]:
+            self._unread.remove(damage)
+            self._read(LogWalk(self._log, damage.start, damage.stop, confirm=self._confirm))
 
     def go_on_with(self, log: CommitLog, confirm: Confirm, start: int) -> None:
         """Read another view of the same log from now on; what is before ``start`` is dropped."""
         self._log, self._confirm = log, confirm
         self.drop_below(start)
+
+    def is_stale(self) -> bool:
+        """Say whether the last record that was read is no longer where it was.
+
+        So it is when the log was cut and written again, or another was put in its place.
+        """
+        if self._last is None or self._last[0] < self._log.min_offset:
+            return False
+        physical_offset, head = self._last
+        now = self._log.bytes_at(physical_offset, len(head))
+        return bool(now) and now != head
 
     def drop_below(self, physical_offset: int) -> None:
         """Forget records that begin before an offset. O(entries of 4 GiB of log)."""
@@ -149,7 +191,8 @@ class Tail:
         few = ((key, [o for o in kept if o >= physical_offset]) for key, kept in self._few.items())
         self._few = defaultdict(list, {key: kept for key, kept in few if kept})
         self._read_again = [one for one in self._read_again if one[1] > physical_offset]
-        self.damage = [damage for damage in self.damage if damage.stop > physical_offset]
+        self._damage = [damage for damage in self._damage if damage.stop > physical_offset]
+        self._unread = [damage for damage in self._unread if damage.stop > physical_offset]
 
     def tidy(self) -> None:
         """Bring what is kept in order, so that no look-up has to."""
@@ -161,6 +204,8 @@ class Tail:
         They are candidates: other keys share a hash. One record can come more than once. Take them
         before anything else is read into the memory.
         """
+        if self._unread:
+            self._read_again_unread()
         few = {offset for key_hash in hashes for offset in self._few.get(key_hash, ())}
         parts = [iter(sorted(few, reverse=True))]
         if self._runs.count:
@@ -195,7 +240,8 @@ class Tail:
         if self._log.segment_of(open_at) is None:
             self._log.refresh()
             return open_at < self._log.max_offset
-        return any(self._log.bytes_at(open_at, SIZE_AND_MAGIC.size))
+        head = self._log.bytes_at(open_at, SIZE_AND_MAGIC.size)
+        return not head or any(head)
 
     def _pieces_behind(self, torn_at: int) -> Pieces:
         """Return the bytes that change when a torn record goes on, or another follows it.
@@ -231,18 +277,21 @@ class Tail:
             self._add_chunk(chunk, walk)
         if len(self._few) > _MOST_IN_DICTIONARY and Tail.is_compiled:
             self._pack()
-        self.damage += walk.damage
+        self._damage += [damage for damage in walk.damage if not damage.is_unread]
+        self._unread += [damage for damage in walk.damage if damage.is_unread]
 
     def _add_record(self, record: Record) -> None:
         for key_hash in index_hashes(record):
             self._few[key_hash].append(record.physical_offset)
         self._topics.add(record.topic)
+        self._last_read = record.physical_offset
         self.last_timestamp_ms = max(self.last_timestamp_ms, record.store_timestamp_ms)
 
     def _add_chunk(self, chunk: Chunk, walk: LogWalk) -> None:
         rows = chunk.rows
         self.last_timestamp_ms = max(self.last_timestamp_ms, int(rows["store_timestamp_ms"].max()))
         self._topics.update(chunk.topics().names)
+        self._last_read = int(rows[-1]["physical_offset"])
         if self._runs.count > limits.TAIL_ENTRIES:
             self._read_again.append((int(rows[0]["physical_offset"]), walk.position))
         else:

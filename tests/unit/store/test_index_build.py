@@ -1,5 +1,6 @@
 """The broker's own index builder: nothing twice, nothing missing, whatever happened before."""
 
+import errno
 import shutil
 from dataclasses import replace
 
@@ -8,6 +9,8 @@ import pytest
 import rocketlens
 from rocketlens.errors import StoreLocked
 from rocketlens.formats.index_file import ENTRY, decode_header
+from rocketlens.store import fs
+from rocketlens.store.commitlog import SegmentUnread
 from rocketlens.store.fs import Disk
 from rocketlens.store.index_build import IndexBuilder, index_entry_hashes
 from rocketlens.store.layout import StoreLayout
@@ -281,3 +284,62 @@ def test_file_names_ascend_though_the_clock_does_not():
     assert file_name(1_700_000_000_999, file_name(1_700_000_000_999, "")) == file_name(
         1_700_000_001_000, ""
     )
+
+
+@pytest.fixture
+def failing_open(monkeypatch):
+    """Have one mapping of a log's segment fail: ``failing_open.update(at=n, number=errno)``."""
+    failing = {"at": 0, "number": errno.EMFILE, "opens": 0}
+    whole = fs.MappedFile.__init__
+
+    def refuse(self, path, *arguments, **named):
+        if path.parent.name == "commitlog":
+            failing["opens"] += 1
+            if failing["opens"] == failing["at"]:
+                raise OSError(failing["number"], "refused", str(path))
+        whole(self, path, *arguments, **named)
+
+    monkeypatch.setattr(fs.MappedFile, "__init__", refuse)
+    return failing
+
+
+@pytest.mark.parametrize("interpreted", [0, 10**9], ids=["compiled", "interpreted"])
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM, errno.EIO])
+def test_a_segment_that_could_not_be_opened_once_leaves_no_hole_in_the_index(
+    log_only, failing_open, monkeypatch, number, interpreted
+):
+    path, end = log_only
+    monkeypatch.setattr("rocketlens.limits.INTERPRETED_SCAN_BYTES", interpreted)
+    expected = expected_entries(path)
+    failures = 0
+    for at in range(1, 100):
+        shutil.rmtree(path / "index", ignore_errors=True)
+        shutil.rmtree(path / "rocketlens", ignore_errors=True)
+        builder = builder_of(path, end)
+        failing_open.update(at=at, number=number, opens=0)
+        try:
+            is_done = builder.build(end)
+        except SegmentUnread:
+            builder.sync()
+            failures += builder.safe_offset < end
+            is_done = builder.build(end)
+        assert is_done
+        builder.sync()
+        builder.close()
+        assert entries_of(path) == expected
+        if failing_open["opens"] < at:
+            break
+    assert failures > 1
+
+
+def test_a_store_that_could_not_open_a_segment_once_goes_on_indexing_it(tmp_path, failing_open):
+    store = open_small(tmp_path / "store", options=replace(QUIET, build_index=True))
+    send_many(store, 300)
+    store.flush_log()
+    failing_open.update(at=2, opens=0)
+    built = [store.build_index() for _ in range(4)]
+    assert failing_open["opens"] >= 2
+    assert built[0] is False
+    assert built[-1] is True
+    store.close()
+    assert entries_of(tmp_path / "store") == expected_entries(tmp_path / "store")
