@@ -11,6 +11,7 @@ import subprocess
 import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,6 +84,16 @@ def unpack(version: str, directory: Path) -> GoldenStore:
     path = directory / f"rocketmq-{version}"
     lines = (path / "sent.jsonl").read_text(encoding="utf-8").splitlines()
     return GoldenStore(version, path, tuple(json.loads(line) for line in lines))
+
+
+_state_directories = count()
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_remembered_of_other_tests(monkeypatch, tmp_path_factory):
+    """Keep the brokers that a test sees from the next one, and from the user's own state."""
+    directory = tmp_path_factory.getbasetemp() / f"state-{next(_state_directories)}"
+    monkeypatch.setenv("XDG_STATE_HOME", str(directory))
 
 
 @pytest.fixture(scope="session")

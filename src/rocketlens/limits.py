@@ -200,3 +200,15 @@ MAX_CONFIG_READ_BYTES: Final = 4 * MAX_CONFIG_BYTES
 
 MAX_CONFIG_ENTRY_BYTES: Final = 64 * 1024
 """Largest topic or group in its table, in bytes, with members of newer versions. RocketMQ: none."""
+
+SEEN_BROKER_DAYS: Final = 30
+"""Days for which a broker that is not registered any more makes answers incomplete."""
+
+SEEN_BROKERS: Final = 1_000
+"""Brokers of all clusters together that are remembered, at least."""
+
+SEEN_BROKERS_BYTES: Final = 1024 * 1024
+"""The file of the brokers that were seen, at most; it is written anew at half of it."""
+
+SURVEYED_ROUTES: Final = 10_000
+"""Routes of topics that a client which asks questions remembers."""

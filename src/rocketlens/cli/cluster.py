@@ -6,19 +6,21 @@ that was asked stands in the coverage once; one that failed makes the answer inc
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.cli.connection import Connection
+from rocketlens.cli.connection import Connection, seen_brokers_path
 from rocketlens.client.admin import ClusterClient
 from rocketlens.client.key_search import KeyQuestion
+from rocketlens.client.name_servers import name_server_addresses
 from rocketlens.client.namespace import is_in_namespace, without_namespace
 from rocketlens.client.pull import pull, stored_between
 from rocketlens.client.records import Verified
 from rocketlens.client.route import Broker, MessageQueue
-from rocketlens.client.view import brokers_named, view_on
+from rocketlens.client.seen_brokers import SeenBrokers
+from rocketlens.client.view import view_on
 from rocketlens.errors import BadInput, TopicNotFound
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.message import MessageExt
@@ -31,10 +33,6 @@ from rocketlens.query.topic_choice import (
     unknown_topic,
 )
 from rocketlens.query.verify import Wanted
-from rocketlens.wire.bodies import schema
-from rocketlens.wire.bodies.route import TopicList
-from rocketlens.wire.commands.command_table import NoFields
-from rocketlens.wire.commands.namesrv import GET_ALL_TOPIC_LIST_FROM_NAMESERVER
 
 TOPICS_AT_ONCE: Final = 16
 AskQueue = Callable[[MessageQueue, str, Verified], Awaitable[None]]
@@ -68,12 +66,20 @@ def find_in_cluster(
     asked = asked_topics(topic)
 
     async def find() -> Answer:
-        async with ClusterFinder(connection.name_servers, **connection.client_options) as finder:
+        async with ClusterFinder(
+            connection.name_servers, seen_brokers=seen_brokers_path(), **connection.client_options
+        ) as finder:
             gathered = Gathered(text or ",".join(asked), max_num)
             await finder.find(text, asked, kind, Wanted(begin=low, end=high), gathered)
             return gathered.answer()
 
     return run(find())
+
+
+def forget_broker(connection: Connection, broker_name: str) -> bool:
+    """Forget a broker that is gone for good; False if it is not remembered."""
+    addresses = name_server_addresses(connection.name_servers)
+    return SeenBrokers(seen_brokers_path(), addresses).forget(broker_name)
 
 
 @dataclass(slots=True)
@@ -144,7 +150,7 @@ class ClusterFinder(ClusterClient):
 
         :raises TopicNotFound: when nothing is found, and the name servers know no such topic.
         """
-        topics = await self._chosen(asked)
+        topics = await self._chosen(asked, gathered)
         if text is None:
             for each in topics or await self._topics(gathered):
                 await self._in_time(each, wanted, gathered)
@@ -152,7 +158,7 @@ class ClusterFinder(ClusterClient):
             await self._by_text(text, topics, kind, wanted, gathered)
         is_empty = not gathered.messages and gathered.answer().complete
         if len(asked) > 1 or (asked and is_empty):
-            await self._check_known(topics)
+            await self._check_known(topics, gathered)
 
     async def _by_text(
         self, text: str, topics: list[str], kind: str, wanted: Wanted, gathered: Gathered
@@ -164,16 +170,19 @@ class ClusterFinder(ClusterClient):
         if not gathered.messages and kind in {"auto", "key", "unique-key"}:
             await self._by_key(text, topics, kind, wanted, gathered)
 
-    async def _chosen(self, asked: Sequence[str]) -> list[str]:
+    async def _chosen(self, asked: Sequence[str], gathered: Gathered) -> list[str]:
         """Return the full names of the topics that names and patterns mean; none for all."""
         if not any(map(is_pattern, asked)):
             return [self._full_topic(name) for name in asked]
-        names = {without_namespace(self.namespace, each) for each in await self._listed_topics()}
+        topics = await self._topics(gathered)
+        names = [without_namespace(self.namespace, each) for each in topics]
         return [self._full_topic(name) for name in matching_topics(asked, names)]
 
-    async def _check_known(self, topics: Iterable[str]) -> None:
-        """Refuse topics that the name servers do not know, for a search that found nothing."""
-        listed = await self._listed_topics()
+    async def _check_known(self, topics: Iterable[str], gathered: Gathered) -> None:
+        """Refuse topics that are not there, unless a broker or name server could not be asked."""
+        listed = await self._topics(gathered)
+        if not gathered.answer().complete:
+            return
         for topic in topics:
             if topic not in listed:
                 known = [without_namespace(self.namespace, each) for each in listed]
@@ -189,11 +198,10 @@ class ClusterFinder(ClusterClient):
             if kind == "auto":
                 return
             raise
-        brokers = await self._cluster.all_brokers()
-        named = brokers_named(asked, brokers) or list(brokers.values())
-        for each in await view_on(
-            self._cluster, named, asked, topics[0] if len(topics) == 1 else None
-        ):
+        brokers, surveyed = await self._brokers_of_id(asked)
+        gathered.take((), surveyed)
+        topic = topics[0] if len(topics) == 1 else None
+        for each in await view_on(self._cluster, brokers, asked, topic):
             there = [
                 message
                 for message in each.value or ()
@@ -247,10 +255,11 @@ class ClusterFinder(ClusterClient):
     ) -> None:
         """Ask for each queue of a topic, or for those with one number; brokers all at once."""
         try:
-            route = await self._cluster.route(topic)
+            route, surveyed = await self._survey.route(topic)
         except TopicNotFound as error:
-            gathered.take((), [_no_topic(error)])
+            gathered.take((), await self._no_topic(error))
             return
+        gathered.take((), surveyed)
         queues = [q for q in route.read_queues if queue_id is None or q.queue_id == queue_id]
 
         async def ask_all(broker: Broker, address: str) -> Verified:
@@ -285,7 +294,7 @@ class ClusterFinder(ClusterClient):
                     )
                 except TopicNotFound as error:
                     # Deleted since the name server listed it, or never there.
-                    gathered.take((), [_no_topic(error)] if topics else ())
+                    gathered.take((), await self._no_topic(error) if topics else ())
                 else:
                     gathered.take_answer(answer)
 
@@ -293,29 +302,35 @@ class ClusterFinder(ClusterClient):
 
     async def _has_topic(self, topic: str) -> bool:
         try:
-            await self._cluster.route(topic)
+            await self._survey.route(topic)
         except TopicNotFound:
             return False
         return True
 
-    async def _listed_topics(self) -> list[str]:
-        """Return all topics that the name servers know, of the namespace if there is one."""
-        answer = await self._cluster.ask_name_servers(
-            GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NoFields()
-        )
-        listed = schema.read(TopicList, answer.body).topic_list
-        return sorted(each for each in listed if is_in_namespace(self.namespace, each))
-
     async def _topics(self, gathered: Gathered) -> list[str]:
         """Return all topics, as the coverage of a search of every topic says."""
-        topics = await self._listed_topics()
+        listed, failed = await self._survey.topics()
+        topics = [each for each in listed if is_in_namespace(self.namespace, each)]
         source = f"{len(topics)} topics"
-        gathered.take((), [Coverage(source, SourceKind.TOPICS, SourceState.SEARCHED)])
+        listing = Coverage(source, SourceKind.TOPICS, SourceState.SEARCHED)
+        brokers, surveyed = await self._survey.brokers()
+        gathered.take((), [listing, *failed, *surveyed])
+        if brokers and not topics:
+            gathered.take((), [_brokers_coverage(brokers, "they have no topic")])
         return topics
 
+    async def _no_topic(self, error: TopicNotFound) -> tuple[Coverage, ...]:
+        """Return the coverage of a topic that no broker has: all of them said so."""
+        brokers, surveyed = await self._survey.brokers()
+        if not brokers:
+            return surveyed
+        return (_brokers_coverage(brokers, str(error)), *surveyed)
 
-def _no_topic(error: TopicNotFound) -> Coverage:
-    return Coverage("name server", SourceKind.BROKER, SourceState.SEARCHED, None, str(error))
+
+def _brokers_coverage(brokers: Collection[str], detail: str) -> Coverage:
+    """Return the coverage of what the registration of all brokers answers already."""
+    names = f"{len(brokers)} broker{'' if len(brokers) == 1 else 's'}"
+    return Coverage(names, SourceKind.BROKER, SourceState.SEARCHED, None, detail)
 
 
 def _drop_oldest(found: Verified, gathered: Gathered) -> None:

@@ -103,6 +103,13 @@ def connection_of(context: Context) -> Connection:
     )
 
 
+def seen_brokers_path() -> Path:
+    """Return the file in which the brokers that were seen are remembered for this user."""
+    directory = os.environ.get("XDG_STATE_HOME", "")
+    base = Path(directory) if directory.startswith("/") else Path.home() / ".local" / "state"
+    return base / "rocketlens" / "seen-brokers.jsonl"
+
+
 def name_servers_of_environment() -> str | None:
     """Give the name servers that the environment names, None for none."""
     return next(filter(None, map(os.environ.get, NAME_SERVER_VARIABLES)), None)

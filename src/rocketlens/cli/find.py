@@ -2,6 +2,7 @@
 
 import sys
 from argparse import Namespace
+from typing import TYPE_CHECKING
 
 from rocketlens.cli.notes import print_notes
 from rocketlens.cli.output import say, store_of
@@ -11,6 +12,9 @@ from rocketlens.errors import BadInput
 from rocketlens.model.answer import Answer
 from rocketlens.query.offline import Store, open_store
 
+if TYPE_CHECKING:
+    from rocketlens.cli.connection import Connection
+
 _FOUND, _NOT_FOUND, _INCOMPLETE = 0, 1, 3
 
 
@@ -19,6 +23,10 @@ def run(arguments: Namespace) -> int:
     text, topic = arguments.text, arguments.topic
     if text is None and arguments.kind != "auto":
         raise BadInput(f"--kind {arguments.kind} says what TEXT is, but no TEXT is given")
+    if arguments.forget_broker:
+        _forget_broker(choose_source(arguments), arguments.forget_broker)
+        if text is None and not topic:
+            return _FOUND
     if text is None and not (topic or arguments.since or arguments.until):
         raise BadInput("find what? Give a key, an id or TOPIC/QUEUE/OFFSET; or --topic, --since")
     begin = parse_time(arguments.since, "--since", is_end=False) if arguments.since else None
@@ -43,6 +51,15 @@ def _say_range(begin: int | None, end: int | None) -> None:
     """Say which times were searched, as they were read: a time can be meant in another way."""
     if begin is not None or end is not None:
         say(f"only messages {range_text(begin, end)}")
+
+
+def _forget_broker(source: "Connection | None", name: str) -> None:
+    if source is None:
+        raise BadInput("--forget-broker is for a cluster, and no name server is given")
+    from rocketlens.cli.cluster import forget_broker
+
+    if not forget_broker(source, name):
+        raise BadInput(f"--forget-broker {name[:80]}: no such broker is remembered here")
 
 
 def exit_code(answer: Answer, count: int | None = None) -> int:

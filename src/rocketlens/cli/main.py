@@ -268,6 +268,12 @@ def _add_find(parser: ArgumentParser) -> None:
     parser.add_argument("--until", metavar="T", help="only messages stored at or before this time")
     parser.add_argument("--max", metavar="N", type=_positive, help="only the newest N messages")
     parser.add_argument(
+        "--forget-broker",
+        metavar="NAME",
+        help="a broker that was seen in this cluster and is gone for good: answers are complete "
+        "without it from now on",
+    )
+    parser.add_argument(
         "-o",
         "--output",
         choices=("table", "json", "jsonl"),

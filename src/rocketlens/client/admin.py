@@ -8,7 +8,8 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable, Iterable
-from typing import Final, Self, TypeVar, overload
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self, TypeVar, overload
 
 from rocketlens import limits
 from rocketlens.client.cluster import BrokerAnswer, Cluster, Credentials, failures
@@ -16,6 +17,8 @@ from rocketlens.client.key_search import Found, KeyQuestion, KeySearch
 from rocketlens.client.message import check_topic
 from rocketlens.client.namespace import with_namespace
 from rocketlens.client.route import Broker, MessageQueue
+from rocketlens.client.seen_brokers import SeenBrokers
+from rocketlens.client.survey import Survey, missing_coverage
 from rocketlens.client.view import brokers_named, offset_id_of, view_on
 from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, TopicNotFound
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
@@ -36,6 +39,9 @@ from rocketlens.wire.commands.offset import (
 )
 from rocketlens.wire.commands.topic import UPDATE_AND_CREATE_TOPIC, CreateTopicRequest
 
+if TYPE_CHECKING:
+    from os import PathLike
+
 Q = TypeVar("Q")
 A = TypeVar("A")
 
@@ -48,6 +54,12 @@ class ClusterClient:
     ``name_servers`` is ``"host:9876;host2:9876"``, or several addresses; without it the
     environment's ``NAMESRV_ADDR`` counts. Topics are those of ``namespace``, if one is given.
     ``timeout_s`` is for each answer waited for, connecting included.
+
+    ``seen_brokers`` is a file in which the brokers that answers come from are remembered for 30
+    days: one that is not registered any more then makes answers incomplete, for it may have had
+    messages. Without a file (the default: a library writes none unasked) only what is registered
+    now is asked, and a broker that is gone is not missed. The command line has one in the user's
+    state directory.
     """
 
     def __init__(
@@ -60,6 +72,7 @@ class ClusterClient:
         timeout_s: float = limits.ADMIN_TIMEOUT_S,
         connect_timeout_s: float = limits.CONNECT_TIMEOUT_S,
         clock: Callable[[], float] = time.monotonic,
+        seen_brokers: "str | PathLike[str] | None" = None,
     ) -> None:
         self.namespace: Final = namespace
         self._cluster: Final = Cluster(
@@ -70,6 +83,10 @@ class ClusterClient:
             connect_timeout_s=connect_timeout_s,
             clock=clock,
         )
+        seen = None
+        if seen_brokers is not None:
+            seen = SeenBrokers(Path(seen_brokers), self._cluster.name_servers)
+        self._survey: Final = Survey(self._cluster, seen, clock)
 
     @overload
     async def view_message(self, msg_id: str, /) -> MessageExt: ...
@@ -129,6 +146,13 @@ class ClusterClient:
         full_topic = self._full_topic(topic)
         wanted = Wanted(topic=full_topic, unique_key=unique_key, begin=begin, end=end)
         return await self._query(KeyQuestion(full_topic, unique_key, wanted, max_num))
+
+    def forget_broker(self, broker_name: str) -> bool:
+        """Forget a broker that is gone for good, so that answers can be complete without it.
+
+        False if it is not remembered, or could not be forgotten.
+        """
+        return self._survey.forget(broker_name)
 
     async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Give the queues that can be read, in the order of broker name and queue id.
@@ -243,7 +267,7 @@ class ClusterClient:
     async def _query(self, question: KeyQuestion, cluster_name: str | None = None) -> Answer:
         """Ask the topic's brokers, or those of one cluster."""
         _check_question(question)
-        route = await self._cluster.route(question.topic)
+        route, surveyed = await self._survey.route(question.topic)
         brokers = route.brokers_in(cluster_name)
         queues = {
             name: [queue for queue in route.read_queues if queue.broker_name == name]
@@ -254,26 +278,40 @@ class ClusterClient:
             return await KeySearch(self._cluster, address, question, queues[broker.name]).run()
 
         answers = await self._cluster.ask_brokers(brokers, ask)
-        return _merged(question, answers)
+        return _merged(question, answers, surveyed)
 
     async def _view_by_offset_id(self, msg_id: str) -> MessageExt:
         asked = OffsetMessageId.decode(msg_id)
-        brokers = await self._cluster.all_brokers()
-        named = brokers_named(asked, brokers) or list(brokers.values())
-        return _one_of(msg_id, await view_on(self._cluster, named, asked, None))
+        brokers, surveyed = await self._brokers_of_id(asked)
+        return _one_of(msg_id, await view_on(self._cluster, brokers, asked, None), surveyed)
+
+    async def _brokers_of_id(
+        self, asked: OffsetMessageId
+    ) -> tuple[list[Broker], tuple[Coverage, ...]]:
+        """Return who may have the record of an id, and what says that others may have it, too.
+
+        Where a broker has the id's address, it is that one, unless another had the address before.
+        """
+        brokers, surveyed = await self._survey.brokers()
+        named = brokers_named(asked, brokers)
+        if not named:
+            return list(brokers.values()), surveyed
+        address = str(asked.store_host)
+        missing = self._survey.missing(brokers)
+        before = [missing_coverage(each) for each in missing if address in each.addresses]
+        return named, tuple(before)
 
     async def _view_in_topic(
         self, topic: str, msg_id: str, cluster_name: str | None = None
     ) -> MessageExt:
         asked = offset_id_of(msg_id)
-        route = await self._cluster.route(topic)
+        route, _ = await self._survey.route(topic)
         answers: list[BrokerAnswer[list[MessageExt]]] = []
         if asked is not None:
-            named = brokers_named(asked, dict(route.brokers))
-            if not named:
-                registered = await self._cluster.all_brokers()
-                named = brokers_named(asked, registered) or list(registered.values())
-            answers = await view_on(self._cluster, named, asked, topic)
+            brokers = brokers_named(asked, dict(route.brokers))
+            if not brokers:
+                brokers, _ = await self._brokers_of_id(asked)
+            answers = await view_on(self._cluster, brokers, asked, topic)
             for each in answers:
                 if each.value:
                     return each.value[0]
@@ -328,7 +366,9 @@ def _check_question(question: KeyQuestion) -> None:
         raise BadInput("begin and end are epoch milliseconds, not negative")
 
 
-def _merged(question: KeyQuestion, answers: list[BrokerAnswer[Found]]) -> Answer:
+def _merged(
+    question: KeyQuestion, answers: list[BrokerAnswer[Found]], surveyed: tuple[Coverage, ...]
+) -> Answer:
     messages: list[MessageExt] = []
     coverage: list[Coverage] = []
     truncated = False
@@ -351,7 +391,7 @@ def _merged(question: KeyQuestion, answers: list[BrokerAnswer[Found]]) -> Answer
     return Answer(
         question.key,
         tuple(kept),
-        tuple(coverage),
+        (*coverage, *surveyed),
         truncated=truncated or len(kept) < len(messages),
         index_last_update_timestamp_ms=indexed_to_ms,
     )
@@ -378,15 +418,9 @@ def _one_of(
     for each in answers:
         if each.value:
             return each.value[0]
-    coverage = (*[each.coverage for each in answers], *also)
-    if not coverage:
-        nobody = Coverage(
-            "name servers", SourceKind.BROKER, SourceState.FAILED, None, "no broker is registered"
-        )
-        coverage = (nobody,)
-    failed = failures(coverage)
-    if failed:
-        answer = Answer(msg_id, (), coverage)
+    answer = Answer(msg_id, (), (*[each.coverage for each in answers], *also))
+    if not answer.complete:
+        failed = failures(answer.coverage) or "no broker was asked"
         raise AnswerIncomplete(
             f"{msg_id} was not found, but not all was searched: {failed}", answer
         )

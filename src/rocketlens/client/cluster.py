@@ -191,6 +191,8 @@ class Cluster:
         A slave's answer counts, and its coverage says that the master was gone.
         """
         errors: list[str] = []
+        if broker.master is None and broker.addresses:
+            errors.append("its master is not registered")
         for address in broker.in_order:
             try:
                 value = await ask(address)
@@ -286,7 +288,7 @@ class Cluster:
         answer = await self.ask_name_servers(GET_BROKER_CLUSTER_INFO, NoFields())
         info = schema.read(ClusterInfo, answer.body)
         brokers = brokers_of(iter(info.broker_addr_table.values()))
-        self._allow(brokers)
+        self.allow(brokers)
         if cluster_name is not None:
             names = info.cluster_addr_table.get(cluster_name, ())
             brokers = {name: broker for name, broker in brokers.items() if name in names}
@@ -330,7 +332,7 @@ class Cluster:
                 error
             )
         route = Route.of(topic, schema.read(TopicRouteData, answer.body))
-        self._allow(route.brokers)
+        self.allow(route.brokers)
         self._routes[topic] = _Known(route, self._clock())
         return route
 
@@ -342,7 +344,8 @@ class Cluster:
                 # Whoever waits for it hears of it, too; in the background nobody does.
                 logger.debug("no route of topic %s: %s", topic, error)
 
-    def _allow(self, brokers: Mapping[str, Broker]) -> None:
+    def allow(self, brokers: Mapping[str, Broker]) -> None:
+        """Let brokers be dialled that a name server named."""
         for broker in brokers.values():
             self._allowed.update(broker.addresses.values())
 

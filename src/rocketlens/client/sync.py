@@ -68,6 +68,14 @@ class _Sync(Generic[C]):
             self._client.query_message_by_unique_key(topic, unique_key, max_num, begin, end)
         )
 
+    def forget_broker(self, broker_name: str) -> bool:
+        """Forget a broker that is gone for good; False if it is not remembered."""
+
+        async def forget() -> bool:
+            return self._client.forget_broker(broker_name)
+
+        return self._thread.run(forget())
+
     def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Give the queues that can be read."""
         return self._thread.run(self._client.message_queues(topic))

@@ -207,3 +207,35 @@ def test_in_a_namespace_its_topics_are_found_and_no_others(run, rocketmq, sent):
     assert (done.code, own.msg_id in done.out, sent[0].msg_id in done.out) == (0, True, False)
     done = run("send", "Orders", "x", *there)
     assert (done.code, "topic=Orders," in done.out) == (0, True)
+
+
+def test_a_broker_that_was_stopped_is_missed_until_it_is_forgotten(run):
+    with cluster() as rocketmq:
+        with rocketmq.producer() as producer:
+            producer.send(Message("Orders", "first", keys=KEY))
+        given = ("--namesrv", rocketmq.name_server)
+        assert run("find", KEY, *given).code == 0
+        running = rocketmq._running
+        running.thread.run(running.broker.stop())
+        for text in (KEY, "00" * 16, "Orders/0/0"):
+            done = run("find", text, *given)
+            assert done.code == 3
+            assert "broker-a: it was last seen 20" in done.err
+            assert rocketmq.broker in done.err
+        done = run("mqadmin", "queryMsgById", "-i", "00" * 16, "-n", rocketmq.name_server)
+        assert done.code == 3
+        assert "it was last seen" in done.err
+        assert run("find", "--forget-broker", "broker-a", *given).code == 0
+        done = run("find", KEY, *given)
+        assert done.code == 3
+        assert "no broker is registered" in done.err
+        assert "last seen" not in done.err
+        done = run("find", "--forget-broker", "broker-a", *given)
+        assert done.code == 2
+        assert "broker-a: no such broker is remembered here" in done.err
+
+
+def test_a_broker_of_a_store_cannot_be_forgotten(run, tmp_path):
+    (tmp_path / "commitlog").mkdir()
+    done = run("find", "k", "--forget-broker", "broker-a", "--store", tmp_path)
+    assert (done.code, "--forget-broker is for a cluster" in done.err) == (2, True)

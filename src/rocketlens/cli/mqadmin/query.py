@@ -135,9 +135,9 @@ async def print_messages(call: Call) -> None:
     """
     given = call.given
     topic = given.required("t")
-    route = await call.tool.cluster.route(given.text("l") or topic)
+    route, gone = await call.tool.surveyed_route(given.text("l") or topic)
     queues = [queue._replace(topic=topic) for queue in route.read_queues]
-    failed: list[str] = []
+    failed = [gone] if gone else []
     for queue in set_order(queues):
         try:
             await _print_queue(call, route, queue)

@@ -6,7 +6,12 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Final
 
-from rocketlens.cli.connection import Connection, chosen_context, connection_of
+from rocketlens.cli.connection import (
+    Connection,
+    chosen_context,
+    connection_of,
+    seen_brokers_path,
+)
 from rocketlens.cli.connection_options import OPTIONS, SWITCHES
 from rocketlens.cli.mqadmin.commands import COMMANDS, Command
 from rocketlens.cli.mqadmin.form import LAYOUTS, Form, as_it_is
@@ -93,7 +98,9 @@ async def _call(command: Command, given: Given, layout: str, connection: Connect
     form = Form(is_5=layout == "5.5", shown=_safe if sys.stdout.isatty() else as_it_is)
     # Names are full by now: with a namespace of its own the tool would show them cut.
     connection = replace(connection, namespace="")
-    async with Tool(connection.name_servers, **connection.client_options) as tool:
+    async with Tool(
+        connection.name_servers, seen_brokers=seen_brokers_path(), **connection.client_options
+    ) as tool:
         await function(Call(given, form, tool, connection))
 
 

@@ -84,6 +84,14 @@ class Tool(MQAdmin):
         answer = await self.cluster.ask_name_servers(GET_ROUTEINFO_BY_TOPIC, header)
         return schema.read(TopicRouteData, answer.body)
 
+    async def surveyed_route(self, topic: str) -> tuple[Route, str]:
+        """Return a route, and in one line which brokers may have had the topic and are gone.
+
+        :raises TopicNotFound: when no name server knows the topic.
+        """
+        route, surveyed = await self._survey.route(topic)
+        return route, failures(surveyed)
+
     async def cluster_info(self) -> ClusterInfo:
         """Give which brokers there are; they may be asked from now on."""
         await self.cluster.all_brokers()
@@ -120,7 +128,7 @@ class Tool(MQAdmin):
 
         :raises TopicNotFound: when no broker has the topic, or none of the cluster.
         """
-        route = await self.cluster.route(request.topic)
+        route, surveyed = await self._survey.route(request.topic)
         is_tag = request.index_type == "T"
         wanted = Wanted(
             topic=request.topic,
@@ -146,6 +154,7 @@ class Tool(MQAdmin):
             return _messages(answer.body, wanted.matches)
 
         found, failed = await self.ask_all(route.brokers_in(request.cluster_name), ask)
+        failed = "; ".join(filter(None, [failed, failures(surveyed)]))
         return [message for part in found for message in part], failed
 
     async def pull(

@@ -1,0 +1,243 @@
+"""Which brokers must be asked for an answer to be complete, and which of them cannot be.
+
+A client that sends believes the first name server that answers. A question asks all of them: a
+broker may be registered at one only, and a topic known there only. What they know is put together.
+
+====================================  ==========================================================
+case                                  in the coverage
+====================================  ==========================================================
+a name server does not answer         named, as not needed: brokers register at all of them
+none of them answers                  the error is raised; a route that was known before is used,
+                                      and named as failed: there may be other brokers by now
+a topic that none knows, and one      that one's error is raised: it might know the topic
+did not answer
+no broker is registered               failed
+a broker was seen before, and is      failed, with when and where it was seen
+not registered now
+====================================  ==========================================================
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from rocketlens import limits
+from rocketlens.client.cluster import Cluster
+from rocketlens.client.route import Broker, Route, brokers_of
+from rocketlens.client.seen_brokers import SeenBroker, SeenBrokers
+from rocketlens.errors import BrokerError, RemotingError, RocketLensError, TopicNotFound
+from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.wire.bodies import schema
+from rocketlens.wire.bodies.route import (
+    BrokerData,
+    ClusterInfo,
+    QueueData,
+    TopicList,
+    TopicRouteData,
+)
+from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.commands.command_table import Command, NoFields
+from rocketlens.wire.commands.namesrv import (
+    GET_ALL_TOPIC_LIST_FROM_NAMESERVER,
+    GET_BROKER_CLUSTER_INFO,
+    GET_ROUTEINFO_BY_TOPIC,
+    GetRouteInfoRequest,
+)
+
+T = TypeVar("T")
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+
+_NOBODY: Final = Coverage(
+    "name servers", SourceKind.BROKER, SourceState.FAILED, None, "no broker is registered"
+)
+
+
+class Surveyed(NamedTuple, Generic[T]):
+    """What all name servers together say, and what of it is in doubt."""
+
+    value: T
+    coverage: tuple[Coverage, ...]
+
+
+class Survey:
+    """Asks all name servers of a cluster. ``clock`` returns seconds, and never goes back."""
+
+    def __init__(
+        self, cluster: Cluster, seen: SeenBrokers | None, clock: Callable[[], float]
+    ) -> None:
+        self._cluster: Final = cluster
+        self._seen: Final = seen
+        self._clock: Final = clock
+        self._routes: dict[str, tuple[float, Surveyed[Route]]] = {}
+        self._brokers: tuple[float, Surveyed[dict[str, Broker]]] | None = None
+
+    async def route(self, topic: str) -> Surveyed[Route]:
+        """Return where a topic is, at most 30 s old; the coverage is that of `brokers`, too.
+
+        :raises TopicNotFound: when no name server knows it, and all were asked.
+        :raises RemotingError: when no name server answers and it was never known.
+        """
+        known = self._routes.get(topic)
+        if known is None or self._clock() - known[0] >= limits.ROUTE_REFRESH_S:
+            self._forget_old_routes()
+            known = await self._fetch_route(topic, None if known is None else known[1].value)
+        route, coverage = known[1]
+        if self._seen is not None:
+            named = {each.source for each in coverage}
+            more = (await self.brokers()).coverage
+            coverage = (*coverage, *(each for each in more if each.source not in named))
+        return Surveyed(route, coverage)
+
+    async def brokers(self) -> Surveyed[dict[str, Broker]]:
+        """Return every broker that is registered anywhere, by name, at most 30 s old.
+
+        :raises RemotingError: when no name server answers.
+        """
+        if self._brokers is None or self._clock() - self._brokers[0] >= limits.ROUTE_REFRESH_S:
+            now_s = self._clock()
+            self._brokers = now_s, await self._fetch_brokers()
+        return self._brokers[1]
+
+    async def topics(self) -> Surveyed[list[str]]:
+        """Return the topics that any name server knows.
+
+        :raises RemotingError: when no name server answers.
+        """
+        answers, failed = await self._ask(GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NoFields())
+        listed = {topic for body in answers for topic in schema.read(TopicList, body).topic_list}
+        return Surveyed(sorted(listed), failed)
+
+    def missing(self, registered: Mapping[str, Broker]) -> list[SeenBroker]:
+        """Return the brokers that were registered once and are not now."""
+        return [] if self._seen is None else self._seen.missing(registered)
+
+    def forget(self, broker_name: str) -> bool:
+        """Forget a broker that is gone for good; False if it is not remembered."""
+        self._brokers = None
+        return self._seen is not None and self._seen.forget(broker_name)
+
+    async def _fetch_route(self, topic: str, known: Route | None) -> tuple[float, Surveyed[Route]]:
+        now_s = self._clock()
+        header = GetRouteInfoRequest(topic=topic, accept_standard_json_only=True)
+        try:
+            bodies, failed = await self._ask(
+                GET_ROUTEINFO_BY_TOPIC, header, unknown=ResponseCode.TOPIC_NOT_EXIST
+            )
+        except RemotingError as error:
+            if known is None:
+                raise
+            stale = Coverage(
+                "name servers",
+                SourceKind.BROKER,
+                SourceState.FAILED,
+                None,
+                f"topic {topic} may be on other brokers than it was: {error}",
+            )
+            # Asked for again by the next question.
+            return now_s, Surveyed(known, (stale,))
+        if not bodies:
+            self._routes.pop(topic, None)
+            raise TopicNotFound(f"topic {topic}: no name server knows a broker that has it")
+        routes = [schema.read(TopicRouteData, body) for body in bodies]
+        route = Route.of(topic, _united(routes))
+        self._cluster.allow(route.brokers)
+        queues = {each.broker_name for body in routes for each in body.queue_datas}
+        unknown = map(_unknown_coverage, sorted(queues - set(route.brokers)))
+        nobody = () if queues or route.brokers else (_NOBODY,)
+        self._routes[topic] = now_s, Surveyed(route, (*failed, *unknown, *nobody))
+        return self._routes[topic]
+
+    async def _fetch_brokers(self) -> Surveyed[dict[str, Broker]]:
+        bodies, failed = await self._ask(GET_BROKER_CLUSTER_INFO, NoFields())
+        datas: dict[str, BrokerData] = {}
+        for body in bodies:
+            for each in schema.read(ClusterInfo, body).broker_addr_table.values():
+                datas[each.broker_name] = _with_addresses(each, datas.get(each.broker_name))
+        brokers = brokers_of(iter(datas.values()))
+        self._cluster.allow(brokers)
+        coverage = [*failed, *map(missing_coverage, self.missing(brokers))]
+        if not brokers:
+            coverage.append(_NOBODY)
+        return Surveyed(brokers, tuple(coverage))
+
+    async def _ask(
+        self, command: Command[Q, A], header: Q, *, unknown: int | None = None
+    ) -> tuple[list[bytes], tuple[Coverage, ...]]:
+        """Ask all name servers at once; return the bodies that came, and who failed.
+
+        One that answers with the code ``unknown`` has nothing, which is an answer.
+
+        :raises RocketLensError: the first failure, when none had something and one failed.
+        """
+        addresses = self._cluster.name_servers
+        asked = [self._cluster.ask(address, command, header) for address in addresses]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        bodies: list[bytes] = []
+        failed: list[Coverage] = []
+        errors: list[RocketLensError] = []
+        for address, answer in zip(addresses, answers, strict=True):
+            if not isinstance(answer, BaseException):
+                bodies.append(answer.body)
+            elif not isinstance(answer, RocketLensError):
+                raise answer
+            elif not (isinstance(answer, BrokerError) and answer.code == unknown):
+                errors.append(answer)
+                source = f"name server {address}"
+                failed.append(
+                    Coverage(source, SourceKind.TOPICS, SourceState.DAMAGED, None, str(answer))
+                )
+        if errors and not bodies:
+            raise errors[0]
+        return bodies, tuple(failed)
+
+    def _forget_old_routes(self) -> None:
+        """Bound what is remembered: a tool can ask for any number of topics."""
+        if len(self._routes) > limits.SURVEYED_ROUTES:
+            self._routes.clear()
+
+
+def missing_coverage(seen: SeenBroker) -> Coverage:
+    """Say that a broker was there once, and cannot be asked."""
+    moment = datetime.fromtimestamp(seen.seen_ms / 1000, UTC)
+    error = (
+        f"it was last seen {moment:%Y-%m-%dT%H:%M:%SZ} at {', '.join(seen.addresses)} and is not "
+        f"registered now (if it is gone for good: --forget-broker {seen.name})"
+    )
+    return Coverage(seen.name, SourceKind.BROKER, SourceState.FAILED, None, error)
+
+
+def _unknown_coverage(broker_name: str) -> Coverage:
+    error = "the topic has queues on it, and no name server knows an address of it"
+    return Coverage(broker_name, SourceKind.BROKER, SourceState.FAILED, None, error)
+
+
+def _with_addresses(broker: BrokerData, more: BrokerData | None) -> BrokerData:
+    if more is None:
+        return broker
+    addresses = {**broker.broker_addrs, **more.broker_addrs}
+    cluster = more.cluster or broker.cluster
+    return BrokerData(broker_name=broker.broker_name, broker_addrs=addresses, cluster=cluster)
+
+
+def _united(routes: list[TopicRouteData]) -> TopicRouteData:
+    """Put together what several name servers know of one topic."""
+    if len(routes) == 1:
+        return routes[0]
+    queues: dict[str, QueueData] = {}
+    brokers: dict[str, BrokerData] = {}
+    for route in routes:
+        for queue in route.queue_datas:
+            other = queues.get(queue.broker_name)
+            if other is None or other.read_queue_nums < queue.read_queue_nums:
+                queues[queue.broker_name] = queue
+        for broker in route.broker_datas:
+            brokers[broker.broker_name] = _with_addresses(broker, brokers.get(broker.broker_name))
+    order = next(filter(None, (route.order_topic_conf for route in routes)), None)
+    return TopicRouteData(
+        queue_datas=tuple(queues.values()),
+        broker_datas=tuple(brokers.values()),
+        order_topic_conf=order,
+    )
