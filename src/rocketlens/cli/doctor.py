@@ -164,6 +164,7 @@ def store_checks(store: Path) -> Iterator[Check]:
         yield from _index(source)
         yield from _builder(store)
         yield from _tables(store)
+        yield from _missing(store)
         yield _free_space("disk", store, wanted_bytes=max(_LEAST_FREE_BYTES, log_bytes // 2))
         detail = "what index files cover was not read here: `rocketlens index verify` reads it all"
         yield Check(_NOTE, "log content", detail)
@@ -250,6 +251,15 @@ def _tables(store: Path) -> Iterator[Check]:
 
     for problem in damaged_tables(store / "config"):
         yield Check(_WARN, "config", problem)
+
+
+def _missing(store: Path) -> Iterator[Check]:
+    """Tell which directories a killed job took away without putting in others."""
+    from rocketlens.store.fs import missing_directories
+
+    for name in missing_directories(store):
+        detail = f"{name}/ is missing: a job that was replacing it was killed; answers come from"
+        yield Check(_WARN, name, f"{detail} the log until a broker or a job opens the store")
 
 
 def _index(source: "StoreSource") -> Iterator[Check]:

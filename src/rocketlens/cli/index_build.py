@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rocketlens.cli.output import note, printable, store_of
 from rocketlens.cli.spark import ProgressLine, session
 from rocketlens.errors import BadInput
+from rocketlens.pipeline.output import check_output
 from rocketlens.query.offline import open_store
 
 if TYPE_CHECKING:
@@ -24,13 +25,16 @@ def run(arguments: Namespace) -> int:
     open_store(store).close()
     _refuse_queue_options(arguments)
     delays_ms = _delays_ms(arguments.delay_levels)
+    out = Path(arguments.out) if arguments.out else None
+    check_output(store, out, force=arguments.force)
     with session(arguments.master) as spark:
         from rocketlens.pipeline.dispatch import dispatch
 
         result = dispatch(
             spark,
             store,
-            out=Path(arguments.out) if arguments.out else None,
+            out=out,
+            force=arguments.force,
             slot_count=arguments.slots,
             entry_count=arguments.entries,
             tag_index=arguments.tag_index,

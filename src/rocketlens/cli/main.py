@@ -309,6 +309,7 @@ def _add_index_build(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--out", metavar="DIR", help="write index/ and consumequeue/ here, not into the store"
     )
+    parser.add_argument("--force", action="store_true", help="write also if --out is another store")
     _add_geometry(parser)
     parser.add_argument("--queues", action="store_true", help="rebuild the consume queues, too")
     parser.add_argument(

@@ -25,7 +25,7 @@ from rocketlens.formats.index_file import Geometry
 from rocketlens.pipeline import delay_levels, existing, index_build, jobs, queue_build
 from rocketlens.pipeline.delay_levels import DelayLevels
 from rocketlens.pipeline.extract import Extracted, ExtractTask, QueuePart, extract
-from rocketlens.pipeline.output import Workspace
+from rocketlens.pipeline.output import Workspace, check_output
 from rocketlens.pipeline.ranges import RANGE_BYTES, Damage, LogRange, cut, stitch
 from rocketlens.store.commitlog import CommitLog
 from rocketlens.store.consumequeue import ConsumeQueues
@@ -79,13 +79,15 @@ def dispatch(
     queues: bool = False,
     queue_file_size: int | None = None,
     delays_ms: Sequence[int] | None = None,
+    force: bool = False,
     range_bytes: int = RANGE_BYTES,
     progress: jobs.Progress = jobs.no_progress,
     disk: Disk | None = None,
 ) -> DispatchResult:
     """Build ``index/``, and with ``queues`` also ``consumequeue/``, from ``commitlog/``.
 
-    They replace those of the store, or go to the directory ``out``. What isn't given is found out:
+    They replace those of the store, or go to the directory ``out``, which may be another store
+    only with ``force``. What isn't given is found out:
     ``slot_count`` and ``entry_count`` from the store's index files, else RocketMQ's defaults;
     ``tag_index`` (entries for tags, as 5.5 writes) from its index files, else from whether it is a
     store of 5.5; ``queue_file_size`` in bytes from its consume queues, else 6,000,000;
@@ -98,14 +100,17 @@ def dispatch(
 
     :raises StoreLocked: when a broker or another job runs in the directory to be written.
     :raises NotAStore: when there is no commit log.
-    :raises BadInput: when a count or size is impossible.
+    :raises BadInput: when a count or size is impossible, or ``out`` cannot be written to or is
+        another store.
     :raises StoreError: when a task failed, for example because the disk is full.
     """
     store = Path(store_path)
     log = CommitLog(store / "commitlog")
-    if queues and out is None and existing.queues_are_in_rocksdb(store):
+    check_output(store, Path(out) if out else None, force=force)
+    in_place = not out or fs.is_same(store, Path(out))
+    if queues and in_place and existing.queues_are_in_rocksdb(store):
         raise BadInput(f"the consume queues of {store} are in RocksDB, which is not rebuilt here")
-    with Workspace(Path(out) if out else store, disk) as workspace:
+    with Workspace(store if in_place else Path(out or store), disk) as workspace:
         log.refresh()
         geometry = _geometry(store, slot_count, entry_count)
         with_tags = (

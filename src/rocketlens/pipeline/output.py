@@ -4,19 +4,65 @@ import uuid
 from pathlib import Path
 from typing import Final, Self
 
+from rocketlens.errors import BadInput, StoreLocked
 from rocketlens.store import fs
 from rocketlens.store.fs import Disk
-from rocketlens.store.lock import StoreLock
+from rocketlens.store.lock import StoreLock, is_locked
 
 WORK_PREFIX: Final = ".rocketlens-work-"
 """RocketMQ looks at no directory of this name in its store."""
+
+_OF_A_STORE: Final = ("commitlog", "checkpoint", "abort", "config")
+"""What tells a broker's store from a directory of results; one of them is enough."""
+_READ_WHOLE: Final = ("commitlog", "consumequeue", "index", "config")
+"""Directories of a store in which RocketMQ takes every file for its own."""
+
+
+def check_output(store: Path, out: Path | None, *, force: bool = False) -> None:
+    """Refuse a directory that results must not, or cannot, be written to.
+
+    ``out``: the directory asked for, None for the store itself. ``force``: it may be another
+    store, whose index files and consume queues are replaced then.
+
+    :raises BadInput: when it is another store, inside one, or cannot be written to.
+    :raises StoreLocked: when a broker or a job runs in it.
+    """
+    root = store if out is None else out
+    try:
+        if out is not None and not fs.is_same(store, out):
+            _refuse_stores(out, force=force)
+        fs.check_writable(root)
+        if is_locked(root):
+            raise StoreLocked(
+                f"{root} belongs to a running broker or job: stop it first, or give --out"
+            )
+    except OSError as error:
+        raise BadInput(f"{root} cannot be written to: {error.strerror or error}") from error
+
+
+def _refuse_stores(out: Path, *, force: bool) -> None:
+    found = [name for name in _OF_A_STORE if (out / name).exists()]
+    if found and not force:
+        raise BadInput(
+            f"{out} is another store, with {found[0]} in it: its index would be replaced by one "
+            "of other messages; give another directory, or --force if that is what you want"
+        )
+    resolved = out.resolve()
+    for parent in resolved.parents:
+        inside = resolved.relative_to(parent).parts[0]
+        if inside in _READ_WHOLE and (parent / "commitlog").is_dir():
+            raise BadInput(
+                f"{out} is in {inside} of the store {parent}, where a broker takes every file for "
+                "its own: give another directory"
+            )
 
 
 class Workspace:
     """A work directory inside ``root``, the directory that holds or will hold the results.
 
     ``root`` is locked as a store while the workspace is open, so no broker or other job runs in
-    it; work directories that a killed job left there are deleted.
+    it; work directories that a killed job left there are deleted, and a directory that it took
+    away without putting in another is put back.
     """
 
     def __init__(self, root: Path, disk: Disk | None = None) -> None:
@@ -29,6 +75,7 @@ class Workspace:
         self._disk: Final = disk or Disk()
         self._lock = StoreLock(root)
         try:
+            fs.restore_directories(root)
             for entry in fs.entries(root):
                 if entry.name.startswith(WORK_PREFIX):
                     self._disk.remove_tree(Path(entry.path))

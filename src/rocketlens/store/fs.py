@@ -6,6 +6,7 @@ Every other module asks this one, so that a test can see or fail each operation 
 import errno
 import mmap
 import os
+import re
 import resource
 import time
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ _CLEAR_BYTES: Final = 1 << 20
 _LOOK_BYTES: Final = 1 << 16
 _STAMP_STEP_NS: Final = 50_000_000
 _COARSE_STAMP_STEP_NS: Final = 2_000_000_000
+_OLD_ASIDE: Final = re.compile(r"(index|consumequeue)\.[0-9]+\.old")
+"""As an earlier version named a directory that it was replacing."""
 
 DISK_FULL_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT)
 """Error numbers that say that there is no room."""
@@ -543,21 +546,66 @@ def sync_for_reading(path: Path) -> None:
             raise
 
 
+_ASIDE_PREFIX: Final = ".rocketlens-old-"
+"""Begins the name of a directory that is being replaced where that is not one step."""
+
+
 def exchange_directories(new: Path, current: Path) -> None:
     """Put directory ``new`` at ``current`` in one step; what was there is then at ``new``.
 
     It is not synced: :class:`Disk` does that. Where ``current`` does not exist this is a rename.
-    Elsewhere it is one atomic exchange on Linux; on systems without one, two renames.
+    Elsewhere it is one atomic exchange on Linux; on systems and file systems without one, it is
+    three renames, and :func:`restore_directories` puts right what a kill between them left.
 
     :raises OSError: with nothing changed.
     """
     if not current.exists():
         new.rename(current)
     elif not _exchange(new, current):
-        aside = current.with_name(f"{current.name}.{os.getpid()}.old")
+        aside = current.with_name(_ASIDE_PREFIX + current.name)
         current.rename(aside)
-        new.rename(current)
+        try:
+            new.rename(current)
+        except BaseException:
+            aside.rename(current)
+            raise
         aside.rename(new)
+
+
+def missing_directories(root: Path) -> list[str]:
+    """List the directories of ``root`` that an exchange took away without putting in others."""
+    return [name for name, _ in _asides(root) if not (root / name).exists()]
+
+
+def restore_directories(root: Path) -> list[str]:
+    """End the exchanges in ``root`` that a kill interrupted; return the names put back.
+
+    A directory that is missing is put back as it was. Where the new one is in its place the old
+    one is deleted. The caller has ``root`` locked.
+    """
+    restored: list[str] = []
+    for name, aside in _asides(root):
+        if (root / name).exists():
+            if aside.name.startswith(_ASIDE_PREFIX):
+                remove_tree(aside)
+        else:
+            aside.rename(root / name)
+            restored.append(name)
+    if restored:
+        sync_file(root)
+    return restored
+
+
+def _asides(root: Path) -> list[tuple[str, Path]]:
+    """List what stands aside in ``root``: the name that it had, and where it is."""
+    found: list[tuple[str, Path]] = []
+    for entry in entries(root):
+        name = entry.name.removeprefix(_ASIDE_PREFIX)
+        if name != entry.name:
+            found.append((name, Path(entry.path)))
+        elif match := _OLD_ASIDE.fullmatch(entry.name):
+            found.append((match[1], Path(entry.path)))
+    return found
 
 
 def _exchange(first: Path, second: Path) -> bool:
@@ -576,6 +624,35 @@ def _exchange(first: Path, second: Path) -> bool:
     if number in (errno.ENOSYS, errno.EINVAL):
         return False
     raise OSError(number, os.strerror(number), str(first), None, str(second))
+
+
+def is_same(first: Path, second: Path) -> bool:
+    """Return whether two paths lead to one file or directory, however they are written.
+
+    :raises OSError: when one of them cannot be looked at for another reason than missing.
+    """
+    try:
+        return first.samefile(second)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def check_writable(directory: Path) -> None:
+    """Make a directory, if it is not there, and make sure that files can be made in it.
+
+    :raises OSError: when they cannot; a directory that was made for it is gone again.
+    """
+    missing = [one for one in (directory, *directory.parents) if not one.exists()]
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        probe = directory / f".rocketlens-probe.{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError:
+        for one in missing:
+            with suppress(OSError):
+                one.rmdir()
+        raise
 
 
 def remove_tree(directory: Path) -> None:

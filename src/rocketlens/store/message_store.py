@@ -107,6 +107,7 @@ class MessageStore:
         layout, disk, config = self.layout, self._disk, self.config
         layout.commit_log.mkdir(exist_ok=True)
         layout.own.mkdir(exist_ok=True)
+        fs.restore_directories(layout.root)
         log = self._existing_log()
         state = read_state(layout)
         queue_files = self._existing_queue_files(log, state)

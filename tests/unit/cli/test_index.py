@@ -89,6 +89,17 @@ def test_wrong_options_are_refused_before_spark_starts(run, golden, arguments, s
     assert says in done.err
 
 
+def test_an_impossible_output_is_refused_before_spark_starts(run, golden, copy, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    before = contents(copy)
+    store = golden("5.5.0").store
+    for out, says in ((copy, "is another store"), ("/proc/x", "cannot be written to")):
+        done = run("index", "build", "--store", store, "--out", out)
+        assert (done.code, done.out) == (2, "")
+        assert says in done.err
+    assert contents(copy) == before
+
+
 @pytest.mark.parametrize("command", ["build", "verify"])
 def test_what_is_no_store_is_refused_before_spark_starts(run, tmp_path, command, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
