@@ -280,7 +280,8 @@ def test_an_empty_log_gives_an_empty_index(spark, tmp_path):
     assert index_of(tmp_path) == []
 
 
-def test_queues_without_a_record_of_their_own_are_kept(spark, tmp_path):
+@pytest.mark.parametrize("out", [None, ".", "index/..", "link"])
+def test_queues_without_a_record_of_their_own_are_kept(spark, tmp_path, monkeypatch, out):
     write_log(tmp_path, [record(0)], 1 << 16)
     (tmp_path / "commitlog" / f"{0:020}").rename(tmp_path / "commitlog" / f"{1 << 16:020}")
     write_log(tmp_path / "moved", [record(0)], 1 << 16)
@@ -292,7 +293,10 @@ def test_queues_without_a_record_of_their_own_are_kept(spark, tmp_path):
         entry = offset.to_bytes(8, "big") + (100).to_bytes(4, "big") + bytes(8)
         path.write_bytes(entry.ljust(200, b"\0"))
     before = files_below(tmp_path / "consumequeue")
-    result = dispatch(spark, tmp_path, queues=True)
+    monkeypatch.chdir(tmp_path)
+    Path("link").symlink_to(tmp_path)
+    Path("index").mkdir()
+    result = dispatch(spark, tmp_path, queues=True, out=out)
     after = files_below(tmp_path / "consumequeue")
     assert after == {name: content for name, content in before.items() if "Stray" not in name}
     assert len(result.notes) == 2
@@ -302,8 +306,9 @@ def test_consume_queues_in_rocksdb_are_never_replaced(spark, tmp_path):
     write_log(tmp_path, [record(0)], 1 << 16)
     (tmp_path / "consumequeue").mkdir()
     (tmp_path / "consumequeue" / "CURRENT").write_text("MANIFEST-000004")
-    with pytest.raises(BadInput, match="RocksDB"):
-        dispatch(spark, tmp_path, queues=True)
+    for out in (None, tmp_path / "commitlog" / ".."):
+        with pytest.raises(BadInput, match="RocksDB"):
+            dispatch(spark, tmp_path, queues=True, out=out)
     assert dispatch(spark, tmp_path).index_entries == 2
 
 
