@@ -17,6 +17,7 @@ from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.offset import store_time
 from rocketlens.broker.registry import RETRY_PREFIX, UNIT_SUB_FLAG, topic_problem
 from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.net.pace import LARGE_BODY_BYTES, Pace, in_thread
 from rocketlens.store.topics import TopicConfig
 from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.consumer import (
@@ -44,6 +45,8 @@ Pending = Response | Awaitable[Response | None]
 
 MOST_GROUPS_OF_A_CLIENT: Final = 1_000
 """Groups in one heartbeat, at most."""
+GROUPS_AT_ONCE: Final = 20
+"""Groups that are taken in in one piece of work."""
 
 
 class ClientProcessor:
@@ -73,26 +76,56 @@ class ClientProcessor:
 
     def heartbeat(self, command: RemotingCommand, channel: Channel) -> Pending:
         """Take in all groups of a client."""
+        if len(command.body) > LARGE_BODY_BYTES:
+            return self._large_heartbeat(command, channel)
         said = schema.read(HeartbeatData, command.body, limits.CLIENT_JSON_BODY_BYTES)
+        if len(said.producer_datas) + len(said.consumer_datas) > GROUPS_AT_ONCE:
+            return self._take_in(said, command, channel)
+        client = Client(said.client_id, command.language, command.version)
+        told: list[asyncio.Future[None]] = []
+        for consumer in said.consumer_datas:
+            told += self._add_consumer(consumer, channel, client)
+        for producer in said.producer_datas:
+            self.core.clients.add_producer(producer.group_name, channel, client)
+        return _after(told) if told else Response()
+
+    async def _large_heartbeat(self, command: RemotingCommand, channel: Channel) -> Response | None:
+        limit = limits.CLIENT_JSON_BODY_BYTES
+        said = await in_thread(lambda: schema.read(HeartbeatData, command.body, limit))
+        return await self._take_in(said, command, channel)
+
+    async def _take_in(
+        self, said: HeartbeatData, command: RemotingCommand, channel: Channel
+    ) -> Response | None:
+        """Take in many groups, with turns for others; those of a connection that ended are left."""
         groups = len(said.producer_datas) + len(said.consumer_datas)
         if groups > MOST_GROUPS_OF_A_CLIENT:
             words = f"{groups} groups in one heartbeat, {MOST_GROUPS_OF_A_CLIENT} allowed"
             return Response(ResponseCode.SYSTEM_ERROR, remark=words)
         client = Client(said.client_id, command.language, command.version)
-        clients = self.core.clients
         told: list[asyncio.Future[None]] = []
+        pace = Pace()
         for consumer in said.consumer_datas:
-            config = self.core.groups.find(consumer.group_name)
-            if config is None:
-                continue
-            self._make_retry_topic(consumer, int(config.get("retryQueueNums", 1)))
-            waiting = self.core.topics.fresh.get(RETRY_PREFIX + consumer.group_name)
-            if waiting is not None:
-                told.append(waiting)
-            clients.add_consumer(consumer, channel, client)
+            if channel.is_open:
+                told += self._add_consumer(consumer, channel, client)
+            await pace.turn()
         for producer in said.producer_datas:
-            clients.add_producer(producer.group_name, channel, client)
-        return _after(told) if told else Response()
+            if channel.is_open:
+                self.core.clients.add_producer(producer.group_name, channel, client)
+            await pace.turn()
+        return await _after(told)
+
+    def _add_consumer(
+        self, consumer: ConsumerData, channel: Channel, client: Client
+    ) -> list[asyncio.Future[None]]:
+        """Take a consumer in; returns what ends when the name servers know its retry topic."""
+        config = self.core.groups.find(consumer.group_name)
+        if config is None:
+            return []
+        self._make_retry_topic(consumer, int(config.get("retryQueueNums", 1)))
+        self.core.clients.add_consumer(consumer, channel, client)
+        waiting = self.core.topics.fresh.get(RETRY_PREFIX + consumer.group_name)
+        return [] if waiting is None else [waiting]
 
     def _make_retry_topic(self, consumer: ConsumerData, queue_count: int) -> None:
         topic = RETRY_PREFIX + consumer.group_name
@@ -135,27 +168,31 @@ class ClientProcessor:
         )
         return Response(body=schema.write(connection))
 
-    def consume_stats(self, command: RemotingCommand, _: Channel) -> Response:
+    async def consume_stats(self, command: RemotingCommand, _: Channel) -> Response | None:
         """Give how far a group came in each queue, of one topic or of all it has offsets in."""
         asked = admin_commands.GET_CONSUME_STATS.request.decode(command.ext_fields)
         group = asked.consumer_group
         topics = [asked.topic] if asked.topic else self.core.offsets.topics_of(group)
         online = self.core.clients.consumers.get(group)
         table: dict[MessageQueue, OffsetWrapper] = {}
+        pace = Pace()
         for topic in topics:
             config = self.core.topics.get(topic)
             if config is None or (online and topic not in online.subscriptions):
                 continue
-            table |= self._progress_in(group, config, config.read_queue_count)
-        return Response(body=schema.write(ConsumeStats(offset_table=table, consume_tps=0.0)))
+            table |= await self._progress_in(group, config, config.read_queue_count, pace)
+        answer = ConsumeStats(offset_table=table, consume_tps=0.0)
+        return Response(body=await in_thread(lambda: schema.write(answer)))
 
-    def broker_consume_stats(self, command: RemotingCommand, _: Channel) -> Response:
+    async def broker_consume_stats(self, command: RemotingCommand, _: Channel) -> Response | None:
         """Give how far every group came in every topic it has offsets in."""
         asked = admin_commands.GET_BROKER_CONSUME_STATS.request.decode(command.ext_fields)
         topics: dict[str, list[str]] = {group: [] for group in self.core.groups.table.groups}
+        pace = Pace()
         for topic, group in self.core.offsets.pairs():
             if group in topics:
                 topics[group].append(topic)
+            await pace.turn()
         listed: list[dict[str, tuple[ConsumeStats, ...]]] = []
         behind = 0
         for group, names in topics.items():
@@ -170,14 +207,15 @@ class ClientProcessor:
                     or (online and online.subscriptions and topic not in online.subscriptions)
                 ):
                     continue
-                table = self._progress_in(group, config, config.write_queue_count)
+                table = await self._progress_in(group, config, config.write_queue_count, pace)
                 behind += sum(each.broker_offset - each.consumer_offset for each in table.values())
                 stats.append(ConsumeStats(offset_table=table))
             listed.append({group: tuple(stats)})
+            await pace.turn()
         answer = ConsumeStatsList(
             consume_stats_list=tuple(listed), broker_addr=self.core.address, total_diff=behind
         )
-        return Response(body=schema.write(answer))
+        return Response(body=await in_thread(lambda: schema.write(answer)))
 
     def producer_connections(self, command: RemotingCommand, _: Channel) -> Response:
         """Give the clients of a producer group."""
@@ -188,34 +226,22 @@ class ClientProcessor:
             return Response(ResponseCode.SYSTEM_ERROR, remark=words)
         return Response(body=schema.write(ProducerConnection(connections=_connections(members))))
 
-    def producers(self, _: RemotingCommand, __: Channel) -> Response:
+    async def producers(self, _: RemotingCommand, __: Channel) -> Response | None:
         """Give the clients of all producer groups."""
         now_ms = self.core.clock()
-        groups = {
-            group: tuple(
-                ProducerInfo(
-                    client_id=client.client_id,
-                    remote_ip=channel.address,
-                    language=client.language.name,
-                    version=client.version,
-                    last_update_timestamp_ms=now_ms,
-                )
-                for channel, client in members.items()
-            )
-            for group, members in self.core.clients.producers.items()
-        }
-        return Response(body=schema.write(ProducerTable(groups=groups)))
+        known = {group: dict(members) for group, members in self.core.clients.producers.items()}
+        return Response(body=await in_thread(lambda: schema.write(_producers(known, now_ms))))
 
-    def _progress_in(
-        self, group: str, topic: TopicConfig, queue_count: int
+    async def _progress_in(
+        self, group: str, topic: TopicConfig, queue_count: int, pace: Pace
     ) -> dict[MessageQueue, OffsetWrapper]:
         broker_name = self.core.config.brokerName
-        return {
-            MessageQueue(
-                topic=topic.topic, broker_name=broker_name, queue_id=queue_id
-            ): self._progress(group, topic.topic, queue_id)
-            for queue_id in range(queue_count)
-        }
+        found: dict[MessageQueue, OffsetWrapper] = {}
+        for queue_id in range(queue_count):
+            queue = MessageQueue(topic=topic.topic, broker_name=broker_name, queue_id=queue_id)
+            found[queue] = self._progress(group, topic.topic, queue_id)
+            await pace.turn()
+        return found
 
     def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
         offset = max(self.core.offsets.get(group, topic, queue_id) or 0, 0)
@@ -232,6 +258,23 @@ class ClientProcessor:
         groups = dict.fromkeys(self.core.clients.groups_of(asked.topic))
         groups.update(dict.fromkeys(self.core.offsets.groups_of(asked.topic)))
         return Response(body=schema.write(GroupList(groups=tuple(groups))))
+
+
+def _producers(known: Mapping[str, Mapping[Channel, Client]], now_ms: int) -> ProducerTable:
+    groups = {
+        group: tuple(
+            ProducerInfo(
+                client_id=client.client_id,
+                remote_ip=channel.address,
+                language=client.language.name,
+                version=client.version,
+                last_update_timestamp_ms=now_ms,
+            )
+            for channel, client in members.items()
+        )
+        for group, members in known.items()
+    }
+    return ProducerTable(groups=groups)
 
 
 def _connections(members: Mapping[Channel, Client]) -> tuple[ClientConnection, ...]:

@@ -15,6 +15,7 @@ from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.registry import MOST_GROUPS, group_problem
 from rocketlens.errors import CommandBodyError
 from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.net.pace import in_thread
 from rocketlens.store.topics import default_group
 from rocketlens.wire import json_text
 from rocketlens.wire.bodies import schema
@@ -78,9 +79,10 @@ class GroupProcessor:
             return Response(ResponseCode.SYSTEM_ERROR, remark=words)
         return _when_saved(groups.put(checked)) if checked else Response()
 
-    def all_groups(self, _: RemotingCommand, __: Channel) -> Response:
+    async def all_groups(self, _: RemotingCommand, __: Channel) -> Response | None:
         """Give all groups, and the version of the table."""
-        return Response(body=json_text.dumps(self.core.groups.table.value()).encode())
+        value = self.core.groups.table.value()
+        return Response(body=await in_thread(lambda: json_text.dumps(value).encode()))
 
     def configuration(self, command: RemotingCommand, _: Channel) -> Response:
         """Give a group; it is made now if it may make itself."""

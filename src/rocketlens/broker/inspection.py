@@ -7,7 +7,7 @@ Counts by name (315) are kept for none, which RocketMQ answers in the same words
 no message for long. Source: ``AdminBrokerProcessor``.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Final
 
@@ -15,6 +15,7 @@ from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.registration import topic_table
 from rocketlens.broker.registry import SYSTEM_TOPICS
 from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.net.pace import Pace, in_thread
 from rocketlens.store.config_table import DataVersion
 from rocketlens.store.queue_append import QueueWriter
 from rocketlens.wire import json_text
@@ -29,6 +30,7 @@ from rocketlens.wire.commands.broker import GetBrokerConfigResponse
 
 MOST_ENTRIES: Final = 10_000
 """Entries of a queue in one answer. RocketMQ: no limit."""
+_ENTRIES_READ: Final = 500
 
 
 class InspectionProcessor:
@@ -50,9 +52,10 @@ class InspectionProcessor:
             RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: self.clean,
         }
 
-    def topics(self, _: RemotingCommand, __: Channel) -> Response:
+    async def topics(self, _: RemotingCommand, __: Channel) -> Response | None:
         """Give the configuration of all topics, and the version of the table."""
-        return Response(body=schema.write(topic_table(self.core)))
+        table_of = topic_table(self.core)
+        return Response(body=await in_thread(lambda: schema.write(table_of())))
 
     def system_topics(self, _: RemotingCommand, __: Channel) -> Response:
         """Give the topics that nobody may make, change or delete."""
@@ -91,7 +94,7 @@ class InspectionProcessor:
             self.core.search.segments_changed()
         return Response()
 
-    def queue(self, command: RemotingCommand, _: Channel) -> Response:
+    async def queue(self, command: RemotingCommand, _: Channel) -> Response | None:
         """Give entries of a queue, and what a group wants of its topic."""
         asked = commands.QUERY_CONSUME_QUEUE.request.decode(command.ext_fields)
         store, place = self.core.store, f"{asked.queue_id}@{asked.topic[:300]}"
@@ -107,29 +110,36 @@ class InspectionProcessor:
             wanted = group.subscriptions.get(asked.topic) if group else None
             if wanted is None:
                 missing = f"{asked.consumer_group[:300]}@{asked.topic} is not online!"
+        entries = await _entries(queue, asked.index, min(asked.count, MOST_ENTRIES))
         answer = ConsumeQueueAnswer(
             subscription=wanted,
             filter_data=missing,
-            entries=tuple(_entries(queue, asked.index, min(asked.count, MOST_ENTRIES))),
+            entries=entries,
             max_offset=queue.next_offset,
             min_offset=low,
         )
-        return Response(body=schema.write(answer))
+        return Response(body=await in_thread(lambda: schema.write(answer)))
 
 
-def _entries(queue: QueueWriter, offset: int, count: int) -> Iterator[ConsumeQueueData]:
+async def _entries(queue: QueueWriter, offset: int, count: int) -> tuple[ConsumeQueueData, ...]:
     stop = offset + count
+    found: list[ConsumeQueueData] = []
+    pace = Pace()
     while offset < stop:
-        entries = queue.read(offset, stop - offset)
+        entries = queue.read(offset, min(stop - offset, _ENTRIES_READ))
         if not entries:
-            return
-        for entry in entries:
-            yield ConsumeQueueData(
+            break
+        found += [
+            ConsumeQueueData(
                 physical_offset=entry.physical_offset,
                 store_size=entry.store_size,
                 tags_code=entry.tags_code,
             )
+            for entry in entries
+        ]
         offset += len(entries)
+        await pace.turn()
+    return tuple(found)
 
 
 def _text(value: object) -> str:

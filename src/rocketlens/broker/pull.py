@@ -48,8 +48,8 @@ ALL_TAGS: Final = "*"
 LITE_PREFIX: Final = "%LMQ%"
 """Topics of queues that messages of other topics are put in as well."""
 TAG_TYPES: Final = (None, "", "TAG")
-ENTRIES_LOOKED_AT: Final = 16_000
-"""Entries that one pull looks at, at most, when their tags do not pass."""
+ENTRIES_LOOKED_AT: Final = 4_000
+"""Entries that one pull looks at, at most, when their tags do not pass: 5 ms. RocketMQ: 16,000."""
 LARGEST_ANSWER_BYTES: Final = limits.FRAME_BYTES - 64 * 1024
 
 Codes = frozenset[int] | None

@@ -8,11 +8,13 @@ reached holds nobody up for longer than the timeout.
 import asyncio
 import logging
 import zlib
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 from rocketlens.broker.core import BrokerCore
 from rocketlens.errors import RocketLensError
+from rocketlens.net.pace import in_thread
 from rocketlens.net.pool import ClientPool
 from rocketlens.store.topics import TopicConfig as StoredTopic
 from rocketlens.wire.bodies import schema
@@ -96,7 +98,7 @@ class Registrar:
 
     async def register(self) -> None:
         """Tell all name servers, and wait for them as long as the timeout."""
-        body = schema.write(registration_of(self.core))
+        body = await in_thread(registration_of(self.core))
         config = self.core.config
         host = self.core.store.options.store_host
         request = RegisterBrokerRequest(
@@ -118,6 +120,8 @@ class Registrar:
             told, self._next = self._next, None
             try:
                 await self.register()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next time may pass
+                _log.error("the name servers cannot be told: %s", error)
             finally:
                 self._end(told)
 
@@ -147,22 +151,30 @@ class Registrar:
             _log.warning("name server %s cannot be told: %s", address, why)
 
 
-def registration_of(core: BrokerCore) -> RegisterBrokerBody:
-    """Give what a name server is told about this broker."""
-    table = topic_table(core, core.config.brokerPermission)
-    return RegisterBrokerBody(topic_config_table=table)
+def registration_of(core: BrokerCore) -> Callable[[], bytes]:
+    """Take what a name server is told about this broker; what is returned writes it."""
+    table_of = topic_table(core, core.config.brokerPermission)
+    return lambda: schema.write(RegisterBrokerBody(topic_config_table=table_of()))
 
 
-def topic_table(core: BrokerCore, broker_perm: int = 7) -> TopicConfigTable:
-    """Give all topics as commands have them, with no more permission than the broker has."""
+def topic_table(core: BrokerCore, broker_perm: int = 7) -> Callable[[], TopicConfigTable]:
+    """Take all topics; what is returned makes them what commands have, in any thread.
+
+    They get no more permission than the broker has.
+    """
     table = core.topics.table
     version = DataVersion(
         counter=table.data_version.counter,
         state_version=table.data_version.state_version,
         timestamp_ms=table.data_version.timestamp_ms,
     )
-    topics = {name: wire_topic(topic, broker_perm) for name, topic in table.topics.items()}
-    return TopicConfigTable(data_version=version, topic_config_table=topics)
+    stored = dict(table.topics)
+
+    def make() -> TopicConfigTable:
+        topics = {name: wire_topic(topic, broker_perm) for name, topic in stored.items()}
+        return TopicConfigTable(data_version=version, topic_config_table=topics)
+
+    return make
 
 
 def wire_topic(topic: StoredTopic, broker_perm: int = 7) -> TopicConfig:

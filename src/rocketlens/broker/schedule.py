@@ -39,15 +39,15 @@ class Schedule:
         for queue_id in sorted(queue_ids):
             self._delays_ms.setdefault(queue_id + 1, max(delays_ms))
 
-    def deliver_due(self) -> int:
-        """Deliver what is due, up to 500 messages of each level; gives how many.
+    def deliver_due(self, at_once: int = AT_ONCE) -> int:
+        """Deliver what is due, up to a number of messages of each level; returns how many.
 
         Stops at the first that cannot be stored now; the next call goes on there.
         """
         now_ms = self.core.clock()
-        return sum(self._deliver(level, now_ms) for level in self._delays_ms)
+        return sum(self._deliver(level, now_ms, at_once) for level in self._delays_ms)
 
-    def _deliver(self, level: int, now_ms: int) -> int:
+    def _deliver(self, level: int, now_ms: int, at_once: int) -> int:
         store, offsets = self.core.store, self.core.delay_offsets
         queue = store.queue(SCHEDULE_TOPIC, level - 1)
         offset = offsets.table.get(level, 0)
@@ -57,7 +57,7 @@ class Schedule:
         offset = min(max(offset, low), queue.next_offset)
         delivered = 0
         try:
-            while offset < queue.next_offset and delivered < AT_ONCE:
+            while offset < queue.next_offset and delivered < at_once:
                 entry = self._due(queue, offset, now_ms + self._delays_ms[level], now_ms)
                 if entry is None:
                     break

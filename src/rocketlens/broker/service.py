@@ -48,6 +48,8 @@ _log: Final = logging.getLogger("rocketlens.broker")
 
 SAMPLE_INTERVAL_S: Final = 1.0
 SCHEDULE_INTERVAL_S: Final = 0.1
+DELIVERED_AT_ONCE: Final = 16
+"""Delayed messages of one level that are delivered in one piece of work: a millisecond."""
 DELAY_SAVE_INTERVAL_S: Final = 1.0
 """Between two saves of delay offsets; ``flushDelayOffsetInterval`` where that is less."""
 LOAD_KERNELS_AFTER_S: Final = 1.0
@@ -221,13 +223,17 @@ class BrokerService:
 
     def _deliver(self) -> None:
         """Deliver what is due; the offsets are saved soon after."""
-        if self._schedule is not None:
-            self._schedule.deliver_due()
+        if self._schedule is not None and self._schedule.deliver_due(DELIVERED_AT_ONCE):
+            # There may be more; others have their turn in between.
+            self._timers["more"] = asyncio.get_running_loop().call_later(0, self._deliver_more)
         core, now_s = self.core, asyncio.get_running_loop().time()
         if core.delay_offsets.is_changed and now_s >= self._delay_save_s:
             interval_s = core.config.flushDelayOffsetInterval / 1000
             self._delay_save_s = now_s + min(interval_s, DELAY_SAVE_INTERVAL_S)
             core.saver.save(core.delay_offsets)
+
+    def _deliver_more(self) -> None:
+        _tried("delayed messages wait", self._deliver)
 
     def _save(self) -> None:
         self.core.saver.save_changed(self.core.tables)

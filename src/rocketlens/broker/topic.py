@@ -14,6 +14,7 @@ from rocketlens.broker.registration import wire_topic
 from rocketlens.broker.registry import MOST_QUEUES, is_system_topic, topic_problem
 from rocketlens.broker.topic_attributes import change
 from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.net.pace import Pace, in_thread
 from rocketlens.store.topics import TopicConfig
 from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.stats import MessageQueue, TopicOffset, TopicStatsTable
@@ -83,8 +84,7 @@ class TopicProcessor:
             words = f"topic[{topic}] is not deleted: the disk cannot be written"
             return Response(ResponseCode.SYSTEM_ERROR, remark=words)
         told = core.topics.remove(topic)
-        for group in core.offsets.groups_of(topic):
-            core.offsets.remove(group, topic)
+        core.offsets.remove_topic(topic)
         try:
             aside = core.store.deleted.remove_queues(topic)
         except OSError as error:
@@ -97,20 +97,21 @@ class TopicProcessor:
             await asyncio.shield(told)
         return Response()
 
-    def statistics(self, command: RemotingCommand, _: Channel) -> Response:
+    async def statistics(self, command: RemotingCommand, _: Channel) -> Response | None:
         """Give the offsets of all queues of a topic, and when each got its last message."""
         asked = commands.GET_TOPIC_STATS_INFO.request.decode(command.ext_fields)
         config = self.core.topics.get(asked.topic)
         if config is None:
             words = f"topic[{asked.topic[:300]}] not exist"
             return Response(ResponseCode.TOPIC_NOT_EXIST, remark=words)
-        table = {
-            MessageQueue(
-                topic=asked.topic, broker_name=self.core.config.brokerName, queue_id=queue_id
-            ): self._offsets(asked.topic, queue_id)
-            for queue_id in range(max(config.write_queue_count, config.read_queue_count))
-        }
-        return Response(body=schema.write(TopicStatsTable(offset_table=table, topic_put_tps=0.0)))
+        table: dict[MessageQueue, TopicOffset] = {}
+        broker_name, pace = self.core.config.brokerName, Pace()
+        for queue_id in range(max(config.write_queue_count, config.read_queue_count)):
+            queue = MessageQueue(topic=asked.topic, broker_name=broker_name, queue_id=queue_id)
+            table[queue] = self._offsets(asked.topic, queue_id)
+            await pace.turn()
+        answer = TopicStatsTable(offset_table=table, topic_put_tps=0.0)
+        return Response(body=await in_thread(lambda: schema.write(answer)))
 
     def _offsets(self, topic: str, queue_id: int) -> TopicOffset:
         store = self.core.store

@@ -1,13 +1,15 @@
 """What a name server answers: one method for each request code."""
 
+import asyncio
 import zlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from rocketlens.namesrv import register_body
 from rocketlens.namesrv.kv import ORDER_TOPIC_CONFIG, KvConfig
 from rocketlens.namesrv.routes import RouteTable
 from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.net.pace import LARGE_BODY_BYTES, in_thread
 from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.key_value import KvTable
 from rocketlens.wire.bodies.route import (
@@ -15,7 +17,7 @@ from rocketlens.wire.bodies.route import (
     BrokerMemberGroupAnswer,
     TopicRouteData,
 )
-from rocketlens.wire.bodies.topic import DataVersion
+from rocketlens.wire.bodies.topic import DataVersion, RegisterBrokerBody
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import namesrv
@@ -27,7 +29,7 @@ SUCCESS: Final = Response()
 
 
 class Processors:
-    """Answers from the tables; everything is done at once, nothing waits.
+    """Answers from the tables; at once, but for a broker with many topics that registers.
 
     Routes and clusters are written as plain JSON with integer keys in quotes, whatever the
     version of who asks: clients that get them unquoted from RocketMQ (before 4.9.4) read both.
@@ -49,6 +51,7 @@ class Processors:
         self._order_message_enable: Final = order_message_enable
         self._return_order_topic_config: Final = return_order_topic_config_to_broker
         self._configuration: Final = configuration
+        self._registering: Final = asyncio.Lock()
 
     def handlers(self) -> dict[int, Handler]:
         """Give the method for each code."""
@@ -120,15 +123,35 @@ class Processors:
             return Response(ResponseCode.QUERY_NOT_FOUND, remark=remark)
         return _listed(KvTable(table=table))
 
-    def register_broker(self, command: RemotingCommand, channel: Channel) -> Response:
+    def register_broker(
+        self, command: RemotingCommand, channel: Channel
+    ) -> Response | Awaitable[Response | None]:
         """103: take a broker in, with its topics."""
         fields = namesrv.REGISTER_BROKER.request.decode(command.ext_fields)
         if fields.body_crc32 and zlib.crc32(command.body) & CRC_MASK != fields.body_crc32:
             return Response(ResponseCode.SYSTEM_ERROR, remark="crc32 not match")
-        body = register_body.decode(
-            command.body, compressed=fields.compressed, version=command.version
-        )
-        registered = self.routes.register(fields, body, channel, self._clock())
+        if len(command.body) > LARGE_BODY_BYTES or self._registering.locked():
+            return self._register_aside(command, fields, channel)
+        body = _registration_in(command, fields)
+        return self._registered(self.routes.register(fields, body, channel, self._clock()))
+
+    async def _register_aside(
+        self, command: RemotingCommand, fields: namesrv.RegisterBrokerRequest, channel: Channel
+    ) -> Response | None:
+        """Take a broker with many topics in, while others are served; one after another."""
+        async with self._registering:
+            body = await in_thread(lambda: _registration_in(command, fields))
+            if not channel.is_open:
+                return None
+            steps = self.routes.registering(fields, body, channel, self._clock())
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as ended:
+                    return self._registered(ended.value)
+                await asyncio.sleep(0)
+
+    def _registered(self, registered: namesrv.RegisterBrokerResponse | None) -> Response:
         if registered is None:
             return Response(ResponseCode.SYSTEM_ERROR, remark="register broker failed")
         order = self.kv.namespace(ORDER_TOPIC_CONFIG) if self._return_order_topic_config else None
@@ -219,6 +242,13 @@ class Processors:
     def update_configuration(self, _: RemotingCommand, __: Channel) -> Response:
         """318: refuse; nothing is configured from afar, where anyone could."""
         return Response(ResponseCode.NO_PERMISSION, remark="Can not update config in black list.")
+
+
+def _registration_in(
+    command: RemotingCommand, fields: namesrv.RegisterBrokerRequest
+) -> RegisterBrokerBody:
+    """Parse the body of a registration; in any thread."""
+    return register_body.decode(command.body, compressed=fields.compressed, version=command.version)
 
 
 def _listed(body: object) -> Response:

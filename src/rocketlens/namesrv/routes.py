@@ -8,7 +8,7 @@ when it has not registered (or sent a heartbeat) in 120 s; with the last broker 
 topics. Source: ``RouteInfoManager``.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -27,6 +27,9 @@ from rocketlens.wire.commands.namesrv import RegisterBrokerRequest, RegisterBrok
 MASTER_ID: Final = 0
 EXPIRY_S: Final = 120.0
 """Seconds after which a broker that is not heard of is dropped, unless it asks for others."""
+
+TOPICS_AT_ONCE: Final = 500
+"""Topics of a registration that are taken in in one step: a millisecond or two."""
 
 READ: Final = 4
 WRITE: Final = 2
@@ -90,6 +93,25 @@ class RouteTable:
 
         :raises BadInput: when a name is too long, or there is no room for more.
         """
+        steps = self.registering(request, body, channel, now_s)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as ended:
+                registered: RegisterBrokerResponse | None = ended.value
+                return registered
+
+    def registering(
+        self,
+        request: RegisterBrokerRequest,
+        body: RegisterBrokerBody,
+        channel: Hashable,
+        now_s: float,
+    ) -> Generator[None, None, RegisterBrokerResponse | None]:
+        """Do what :meth:`register` does in small steps, between which others may be served.
+
+        When the broker is dropped meanwhile, the rest of its topics is left out.
+        """
         name, address = request.broker_name, request.broker_addr
         key = request.cluster_name, address
         version = body.topic_config_table.data_version
@@ -108,7 +130,7 @@ class RouteTable:
         is_new = request.broker_id not in addrs
         if is_new and len(topics) == 1:
             return None
-        self._check_room(request, topics)
+        yield from self._check_room(request, topics)
         addrs[request.broker_id] = address
         entry = known or _Name(request.cluster_name)
         entry.broker_addrs = addrs
@@ -117,7 +139,6 @@ class RouteTable:
         self._clusters.setdefault(request.cluster_name, {})[name] = None
         before = self._live.get(key)
         changed = is_new or before is None or before.data_version != version
-        self._write_topics(request, topics, entry, changed=changed)
         self._forget_live(key)
         self._live[key] = _Live(
             name,
@@ -131,6 +152,7 @@ class RouteTable:
             body.filter_server_list,
         )
         self._channels.setdefault(channel, set()).add(key)
+        yield from self._write_topics(request, topics, entry, changed=changed)
         return self._registered(request, entry)
 
     def unregister(self, cluster: str, address: str, broker_name: str) -> None:
@@ -282,7 +304,9 @@ class RouteTable:
         live = self._live.get((cluster, holder))
         return live is not None and live.data_version.state_version > version.state_version
 
-    def _check_room(self, request: RegisterBrokerRequest, topics: Iterable[TopicConfig]) -> None:
+    def _check_room(
+        self, request: RegisterBrokerRequest, topics: Iterable[TopicConfig]
+    ) -> Iterator[None]:
         for text in (request.cluster_name, request.broker_name, request.broker_addr):
             if not 0 < len(text) <= limits.ADDRESS_CHARACTERS:
                 raise BadInput(
@@ -293,9 +317,11 @@ class RouteTable:
         if key not in self._live and len(self._live) >= limits.NAMESRV_BROKERS:
             raise BadInput(f"{len(self._live)} brokers are here, there is no room for more")
         added = 0
-        for each in topics:
+        for number, each in enumerate(topics, 1):
             self._check_topic(each.topic_name)
             added += request.broker_name not in self._topics.get(each.topic_name, ())
+            if number % TOPICS_AT_ONCE == 0:
+                yield
         self._check_count(added)
 
     def _check_topic(self, topic: str) -> None:
@@ -317,7 +343,7 @@ class RouteTable:
         entry: _Name,
         *,
         changed: bool,
-    ) -> None:
+    ) -> Iterator[None]:
         broker_id = request.broker_id
         acts = (
             request.enable_acting_master is not None
@@ -328,7 +354,11 @@ class RouteTable:
             return
         kept = ~WRITE if acts and entry.enable_acting_master else ~0
         name = request.broker_name
-        for each in topics:
+        for number, each in enumerate(topics, 1):
+            if number % TOPICS_AT_ONCE == 0:
+                yield
+                if self._names.get(name) is not entry:
+                    return
             if changed or name not in self._topics.get(each.topic_name, ()):
                 queues = QueueData(
                     broker_name=name,

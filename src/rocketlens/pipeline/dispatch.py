@@ -27,6 +27,7 @@ from rocketlens.pipeline.delay_levels import DelayLevels
 from rocketlens.pipeline.extract import Extracted, ExtractTask, QueuePart, extract
 from rocketlens.pipeline.output import Workspace, check_output
 from rocketlens.pipeline.ranges import RANGE_BYTES, Damage, LogRange, cut, stitch
+from rocketlens.store import fs
 from rocketlens.store.commitlog import CommitLog
 from rocketlens.store.consumequeue import ConsumeQueues
 from rocketlens.store.former_topics import read_evidence

@@ -11,7 +11,7 @@ log is recognized (:mod:`rocketlens.store.log_identity`).
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from rocketlens import limits
@@ -93,18 +93,27 @@ class ConsumerOffsets:
         offsets[queue_id] = queue_offset
         self.is_changed = True
 
-    def pairs(self) -> list[tuple[str, str]]:
-        """List each topic and group with offsets."""
-        parts = (name.rpartition(GROUP_SEPARATOR) for name in self.table)
-        return [(topic, group) for topic, _, group in parts]
+    def pairs(self) -> Iterator[tuple[str, str]]:
+        """Yield each topic and group with offsets, as they are now."""
+        for name in list(self.table):
+            topic, _, group = name.rpartition(GROUP_SEPARATOR)
+            yield topic, group
 
     def topics_of(self, group: str) -> list[str]:
         """List the topics in which a group has offsets."""
-        return [topic for topic, found in self.pairs() if found == group]
+        end = f"{GROUP_SEPARATOR}{group}"
+        return [name[: -len(end)] for name in self.table if name.endswith(end)]
 
     def groups_of(self, topic: str) -> list[str]:
         """List the groups that have offsets in a topic."""
-        return [group for found, group in self.pairs() if found == topic]
+        begin = f"{topic}{GROUP_SEPARATOR}"
+        return [name[len(begin) :] for name in self.table if name.startswith(begin)]
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget the offsets of all groups in a topic."""
+        for group in self.groups_of(topic):
+            del self.table[f"{topic}{GROUP_SEPARATOR}{group}"]
+            self.is_changed = True
 
     def remove(self, group: str, topic: str | None = None) -> None:
         """Forget the offsets of a group, in one topic or in all."""
@@ -123,11 +132,13 @@ class ConsumerOffsets:
         value = {
             **self._others,
             "dataVersion": self.data_version.encode(),
-            "offsetTable": {name: dict(offsets) for name, offsets in self.table.items()},
         } | _log_member(self.log_checksums())
+        table = dict(self.table)
 
         def write() -> None:
-            self._file.write(value)
+            # A group that is copied a moment later may have come farther, which is as good.
+            offsets = {name: dict(offsets) for name, offsets in table.items()}
+            self._file.write(value | {"offsetTable": offsets})
 
         return write
 

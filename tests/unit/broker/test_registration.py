@@ -4,6 +4,7 @@ import asyncio
 import json
 import zlib
 
+from rocketlens.broker import registration
 from rocketlens.net.channel import Response
 from rocketlens.net.server import RemotingServer
 from rocketlens.wire.codes import RequestCode
@@ -152,3 +153,22 @@ def test_a_broker_tells_no_more_permission_than_it_has(tmp_path):
 def test_addresses_stand_between_semicolons(tmp_path):
     settings = settings_of(tmp_path, namesrvAddr="10.0.0.1:9876; 10.0.0.2:9876;")
     assert settings.broker.namesrv_addresses == ("10.0.0.1:9876", "10.0.0.2:9876")
+
+
+def test_a_registration_that_cannot_be_made_is_not_the_last(tmp_path, monkeypatch, caplog):
+    async def main():
+        stub = NameServerStub()
+        async with running(tmp_path, namesrvAddr=stub.address) as world:
+
+            def fail(_):
+                raise ValueError("no registration can be made of this")
+
+            with monkeypatch.context() as patch:
+                patch.setattr(registration, "registration_of", fail)
+                await create(world, topic="Lost")
+            assert "no registration can be made of this" in caplog.text
+            await create(world, topic="New")
+            assert {"Lost", "New"} <= set(stub.topics)
+        await stub.server.stop()
+
+    asyncio.run(main())

@@ -34,6 +34,7 @@ class Brokers:
         broker_id=0,
         topics=SYSTEM,
         *,
+        stepwise=False,
         version=1,
         state=0,
         channel=None,
@@ -57,7 +58,8 @@ class Brokers:
             broker_id=broker_id,
             **fields,
         )
-        return self.table.register(request, body, channel or address, self.now_s)
+        register = self.table.registering if stepwise else self.table.register
+        return register(request, body, channel or address, self.now_s)
 
     def topics(self):
         return set(self.table.all_topics().topic_list)
@@ -344,3 +346,26 @@ def test_the_tables_do_not_grow_beyond_their_limits(brokers, monkeypatch):
         brokers.register("broker-c", "10.0.0.3:10911")
     # Who is here already is not refused.
     assert brokers.register(topics=["X", "Y"]) is not None
+
+
+def test_others_are_served_while_many_topics_are_taken_in(brokers, monkeypatch):
+    monkeypatch.setattr(routes_module, "TOPICS_AT_ONCE", 10)
+    names = [f"T{number}" for number in range(95)]
+    steps = brokers.register(topics=names, stepwise=True)
+    seen = []
+    for _ in steps:
+        seen.append(len(brokers.topics()))
+        assert all(brokers.table.route(name) for name in brokers.topics())
+    assert len(seen) == 18
+    assert seen == sorted(seen)
+    assert brokers.topics() == set(names)
+
+
+def test_a_broker_that_is_dropped_while_its_topics_are_taken_in_leaves_none(brokers, monkeypatch):
+    monkeypatch.setattr(routes_module, "TOPICS_AT_ONCE", 10)
+    steps = brokers.register(topics=[f"T{number}" for number in range(95)], stepwise=True)
+    for _ in steps:
+        if len(brokers.topics()) > 30:
+            brokers.table.unregister("c", A, "broker-a")
+    assert brokers.topics() == set()
+    assert brokers.table.cluster_info().broker_addr_table == {}

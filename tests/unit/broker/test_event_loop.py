@@ -1,0 +1,160 @@
+"""No piece of work on the event loop takes long, however much there is of everything."""
+
+import asyncio
+import time
+
+import pytest
+
+from rocketlens.broker import registration
+from rocketlens.namesrv.service import NameServer, NameServerConfig
+from rocketlens.store.topics import TopicConfig
+from rocketlens.wire.bodies import schema
+from rocketlens.wire.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
+from rocketlens.wire.codes import RequestCode
+from tests.unit.broker.broker_world import properties_of, running
+from tests.unit.broker.loop_watch import watched_loops
+
+MANY = 5000
+"""Topics, groups, and queues of one topic."""
+
+
+def watched(directory, test, **changes):
+    """Run ``await test(world, watch)`` with a broker; only what runs in it is watched."""
+
+    async def main():
+        async with running(directory, **changes) as world:
+            with watched_loops() as watch:
+                await test(world, watch)
+                assert watch.count > 0
+            watch.check()
+
+    asyncio.run(main())
+
+
+async def ask(world, code, body=b"", **fields):
+    answer = await world.call(code, body, **fields)
+    assert answer.code == 0, answer.remark
+    return answer
+
+
+def add_topics(core, count=MANY, queue_count=1):
+    core.topics.table.put(
+        *(TopicConfig(f"Topic{number:05}", queue_count, queue_count) for number in range(count))
+    )
+
+
+def add_groups(core, count=MANY):
+    for number in range(count):
+        core.groups.table.put(f"group{number:05}")
+
+
+def test_the_watch_names_the_work_that_took_too_long():
+    def busy():
+        until = time.thread_time() + 0.05
+        while time.thread_time() < until:
+            pass
+
+    async def main():
+        asyncio.get_running_loop().call_soon(busy)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    with watched_loops() as watch:
+        asyncio.run(main())
+    assert [held.work.rpartition(".")[2] for held in watch.too_long] == ["busy"]
+    assert "busy" in str(watch.longest)
+    with pytest.raises(AssertionError, match=r"ms: .*busy"):
+        watch.check()
+
+
+def test_with_many_topics_name_servers_are_told_and_tools_answered(tmp_path):
+    async def test(world, watch):
+        name_server = NameServer(NameServerConfig(port=0))
+        address = str(name_server.start())
+        try:
+            core = world.core
+            core.config = core.config.__class__(namesrvAddr=address)
+            registrar = registration.Registrar(core)
+            await registrar.start()
+            add_topics(core)
+            for number in range(2):
+                core.topics.put(TopicConfig(f"New{number}", 1, 1))
+                await asyncio.shield(core.topics.fresh[f"New{number}"])
+            assert len(name_server.routes.all_topics().topic_list) > MANY
+            await ask(world, RequestCode.GET_ALL_TOPIC_CONFIG)
+            await core.saver.save(core.topics.table)
+            await registrar.stop()
+        finally:
+            await name_server.stop()
+
+    watched(tmp_path, test)
+
+
+def test_with_many_groups_heartbeats_and_tools_are_answered(tmp_path):
+    async def test(world, watch):
+        add_groups(world.core)
+        consumers = [ConsumerData(group_name=f"consumer{n:03}") for n in range(500)]
+        producers = [ProducerData(group_name=f"producer{n:03}") for n in range(500)]
+        body = HeartbeatData(
+            client_id="me", consumer_datas=tuple(consumers), producer_datas=tuple(producers)
+        )
+        for _ in range(2):
+            await ask(world, RequestCode.HEART_BEAT, schema.write(body))
+        assert len(world.core.clients.consumers) == 500
+        await ask(world, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        await ask(world, RequestCode.GET_ALL_PRODUCER_INFO)
+        await world.core.saver.save(world.core.groups.table)
+
+    watched(tmp_path, test)
+
+
+def test_with_many_queues_and_offsets_statistics_are_answered(tmp_path):
+    async def test(world, watch):
+        core = world.core
+        core.topics.table.put(TopicConfig("Wide", MANY, MANY))
+        add_groups(core, 100)
+        for queue_id in range(MANY):
+            core.offsets.put("group00000", "Wide", queue_id, 1)
+        for number in range(20_000):
+            core.offsets.put(f"group{number % 100:05}", f"Topic{number:05}", 0, 1)
+        await world.send(topic="Wide")
+        await ask(world, RequestCode.GET_TOPIC_STATS_INFO, topic="Wide")
+        await ask(world, RequestCode.GET_CONSUME_STATS, consumerGroup="group00000", topic="Wide")
+        await ask(world, RequestCode.GET_CONSUME_STATS, consumerGroup="group00000")
+        await ask(world, RequestCode.GET_BROKER_CONSUME_STATS, isOrder=False)
+        await ask(world, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, topic="Wide")
+        await core.saver.save(core.offsets)
+        await ask(world, RequestCode.DELETE_TOPIC_IN_BROKER, topic="Wide")
+
+    watched(tmp_path, test)
+
+
+def test_many_delayed_messages_that_are_due_are_delivered_in_small_steps(tmp_path):
+    async def test(world, watch):
+        for number in range(1500):
+            body, level = b"%d" % number, 1 + number % 3
+            await world.send(body=body, e=1, properties=properties_of(DELAY=level))
+        world.clock.now_ms += 20_000
+        async with asyncio.timeout(60):
+            while world.core.store.max_queue_offset("Orders", 1) < 1500:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+
+    watched(tmp_path, test, mappedFileSizeConsumeQueue=60_000)
+
+
+def test_hot_keys_tags_and_pulls_of_a_long_queue_are_answered(tmp_path):
+    async def test(world, watch):
+        for _ in range(200):
+            sent = [(b"%d" % each, properties_of(KEYS="hot", TAGS="a")) for each in range(100)]
+            await world.send_batch(sent, e=0)
+        world.clock.now_ms += 1
+        for changes in ({}, {"endTimestamp": world.clock.now_ms + 1}, {"endTimestamp": 1}):
+            for key in ("hot", "absent"):
+                await world.query(key, **changes)
+                await world.query(key, indexType="T", **changes)
+        await world.query("a", indexType="T")
+        await world.pull(subscription="absent")
+        asked = {"topic": "Orders", "queueId": 0, "index": 0, "count": 100_000}
+        await ask(world, RequestCode.QUERY_CONSUME_QUEUE, **asked)
+
+    watched(tmp_path, test, mappedFileSizeConsumeQueue=600_000)
