@@ -8,7 +8,8 @@ directory the names. :meth:`SimDisk.image` writes what may be left after a power
 what             after the power cut
 ===============  ==================================================================================
 bytes            synced ones are there. Each sector of 512 bytes that was written since has its old
-                 content or its new, independently of all others; or its changed bytes are garbage
+                 content or its new, independently of all others; or its changed bytes are garbage,
+                 except in a log: it is written into blocks that are reserved and read as zeros
 sizes            synced ones hold. A size that changed since is the old one, the new one, or, where
                  the file grew by writing, any sector in between
 names            those of a synced directory are there. What was done to names since is kept or
@@ -45,6 +46,9 @@ MOODS = ("kept", "dropped", "mixed", "mixed", "first", "last", "garbage", "bytes
 """What an image does with what was not synced. ``first`` and ``last``: with the sectors of a file
 from its begin, or its end. ``bytes``: all bytes are lost and all names kept; ``names``: the other
 way round."""
+
+LOG = "commitlog"
+"""The name of the directory whose files never have garbage."""
 
 Key = tuple[int, str]
 """A name: the directory's inode number, and the name in it."""
@@ -122,7 +126,12 @@ class SimDisk(Disk):
     def event(self, what: str) -> None:
         """Count a moment at which the power may go."""
         self.events += 1
-        self.on_event(what)
+        tracing = sys.gettrace()
+        sys.settrace(None)
+        try:
+            self.on_event(what)
+        finally:
+            sys.settrace(tracing)
 
     # What writers ask for.
 
@@ -163,6 +172,10 @@ class SimDisk(Disk):
     def sync_file(self, path: Path) -> None:
         self.sync_inode(path.stat().st_ino, path)
 
+    def sync_descriptor(self, descriptor: int) -> None:
+        number = os.fstat(descriptor).st_ino
+        self.sync_inode(number, Path(f"descriptor {descriptor}"))
+
     def sync_directory(self, directory: Path) -> None:
         number = directory.stat().st_ino
         self.observe()
@@ -199,30 +212,30 @@ class SimDisk(Disk):
 
     # What is known.
 
-    def _know(self, number: int, path: Path, *, is_directory: bool) -> None:
-        self.inodes[number] = Inode(number, os.open(path, os.O_RDONLY), is_directory)
+    def _know(self, number: int, path: str | Path, *, is_directory: bool) -> Inode:
+        descriptor = os.open(path, os.O_RDONLY)
+        inode = self.inodes[number] = Inode(number, descriptor, is_directory)
+        return inode
 
     def observe(self) -> None:
         """Note what was done to names since the last time."""
         found: Change = {}
-        for directory, names in self._listing(self.root, self.top):
-            for entry in names:
-                number = entry.inode()
-                found[directory, entry.name] = number
-                if number not in self.inodes:
-                    self._know(number, Path(entry.path), is_directory=entry.is_dir())
+        self._list(str(self.root), self.top, found)
         if found != self.names:
             self.pending += _changes(self.names, found)
             self.names = found
             self._forget()
 
-    def _listing(self, path: Path, number: int) -> Iterator[tuple[int, list[os.DirEntry[str]]]]:
+    def _list(self, path: str, directory: int, found: Change) -> None:
         with os.scandir(path) as listed:
             entries = sorted(listed, key=lambda entry: entry.name)
-        yield number, entries
         for entry in entries:
-            if entry.is_dir():
-                yield from self._listing(Path(entry.path), entry.inode())
+            number = found[directory, entry.name] = entry.inode()
+            inode = self.inodes.get(number)
+            if inode is None:
+                inode = self._know(number, entry.path, is_directory=entry.is_dir())
+            if inode.is_directory:
+                self._list(entry.path, number, found)
 
     def _forget(self) -> None:
         """Close inodes that no name leads to any more, whatever is kept or lost."""
@@ -293,8 +306,9 @@ class SimDisk(Disk):
             if inode.is_directory:
                 self._write(target / name, inner, below, mood, randomness)
             else:
+                own = "mixed" if mood == "garbage" and target.name == LOG else mood
                 with (target / name).open("wb", buffering=0) as file:
-                    file.write(_content(inode, mood, randomness))
+                    file.write(_content(inode, own, randomness))
 
     @contextmanager
     def between_lines(self, chance: Callable[[], bool]) -> Iterator[None]:
@@ -302,12 +316,7 @@ class SimDisk(Disk):
 
         def trace(frame: FrameType, what: str, _: object) -> object:
             if what == "line" and chance():
-                sys.settrace(None)
-                frame.f_trace = None
-                try:
-                    self.event(f"{frame.f_code.co_name}, line {frame.f_lineno}")
-                finally:
-                    sys.settrace(entered)
+                self.event(f"{frame.f_code.co_name}, line {frame.f_lineno}")
             return trace
 
         def entered(frame: FrameType, _: str, __: object) -> object:
