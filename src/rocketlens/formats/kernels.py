@@ -259,12 +259,15 @@ def walk_to(buffer: ByteArray, base_offset: int, start: int, target: int) -> tup
 
 
 def crc_ok(buffer: ByteArray, base_offset: int, rows: RowArray) -> NDArray[np.bool_]:
-    """Say for each row whether its stored body has its checksum; an empty body always has.
+    """Return for each row what :func:`commitlog_record.decode` says of the record's checksums.
+
+    They are that of its stored body, which an empty body has not, and where RocketMQ 5 wrote it,
+    ``__CRC32#`` at the end of its properties, of the whole record.
 
     :raises BadInput: when a row doesn't belong to the buffer.
     """
     result = np.empty(len(rows), np.bool_)
-    _check_rows(kernels_text.check_bodies(buffer, base_offset, rows, result))
+    _check_rows(kernels_text.check_records(buffer, base_offset, rows, result))
     return result
 
 

@@ -375,6 +375,10 @@ _BYTE: Final = np.uint64(0xFF)
 _START_CRC: Final = np.uint64(0xFFFFFFFF)
 _CRC_MASK: Final = np.uint64(0x7FFFFFFF)
 _EIGHT: Final = np.uint64(8)
+CRC_TAIL_BYTES: Final = 20
+"""``__CRC32#``, 0x01, ten digits and 0x02 at the end of a record: the CRC-32 of what is before."""
+_CRC_NAME: Final = np.uint64(int.from_bytes(b"__CRC32#", "little"))
+_ZERO_DIGIT: Final = 0x30
 
 
 @device
@@ -395,13 +399,34 @@ def crc32(buffer: ByteArray, start: int, stop: int) -> np.uint64:
     return crc ^ _START_CRC
 
 
+@device
+def has_crc_tail(buffer: ByteArray, start: int) -> bool:
+    """Return whether the last bytes of a record are the checksum of those before ``start``."""
+    return (
+        load_word(buffer, start) == _CRC_NAME
+        and buffer[start + 8] == _NAME_BYTE
+        and buffer[start + CRC_TAIL_BYTES - 1] == _PROPERTY_BYTE
+    )
+
+
+@device
+def crc_tail_agrees(buffer: ByteArray, record: int, start: int) -> bool:
+    """Compare the checksum at ``start``, least significant digit first, with the record's."""
+    rest = np.int64(crc32(buffer, record, start) & _CRC_MASK)
+    for place in range(start + 9, start + 19):
+        if np.int64(buffer[place]) != _ZERO_DIGIT + rest % 10:
+            return False
+        rest //= 10
+    return True
+
+
 @kernel(NUMBER, READ_ONLY_BYTES, NUMBER, READ_ONLY_ROWS, BOOLEANS)
-def check_bodies(
+def check_records(
     buffer: ByteArray, base_offset: int, rows: RowArray, out: NDArray[np.bool_]
 ) -> int:
-    """Compare each body with its checksum; how many differ, or -1 - n if row n doesn't fit.
+    """Compare each record with its checksums; how many differ, or -1 - n if row n doesn't fit.
 
-    As in RocketMQ, an empty body has none.
+    As in RocketMQ, an empty body has none, and the checksum of the whole record is optional.
     """
     memory = raw(buffer)
     different = 0
@@ -415,6 +440,10 @@ def check_bodies(
             start = record + row.body_start
             crc = crc32(memory, start, start + row.body_length)
             is_good = np.int64(crc & _CRC_MASK) == np.int64(row.body_crc)
+        if is_good and row.properties_length >= CRC_TAIL_BYTES:
+            tail = record + row.properties_start + row.properties_length - CRC_TAIL_BYTES
+            if has_crc_tail(memory, tail):
+                is_good = crc_tail_agrees(memory, record, tail)
         out[index] = is_good
         different += 0 if is_good else 1
     return different

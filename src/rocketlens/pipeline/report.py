@@ -15,7 +15,7 @@ class Kind(StrEnum):
     LOG_TORN = "log torn"
     """Bytes behind the last record that are neither a record nor zeros."""
     RECORD_CHECKSUM = "record checksum"
-    """A record whose body is not what was stored."""
+    """A record that is not what was stored."""
     QUEUE_MISSING = "queue entry missing"
     """A record without an entry in its consume queue."""
     QUEUE_WRONG = "queue entry wrong"

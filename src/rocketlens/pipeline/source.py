@@ -16,7 +16,7 @@ endingOffset          only messages before this physical offset
 minPartitions         at least so many partitions, if the log is large enough
 maxPartitionBytes     at most so many bytes of log in a partition; 128 MiB
 body                  ``false``: the column ``body`` is null, and no body is copied
-checkCrc              ``false``: bodies are not compared with their checksums
+checkCrc              ``false``: records are not compared with their checksums
 failOnDataLoss        ``true``: the job fails when a broker deletes a segment that it is to read
 table                 ``messages``, or ``damage``: what could not be read, see below
 filterPushdown        ``true``: prune by the query's own filters, see below
@@ -25,8 +25,8 @@ filterPushdown        ``true``: prune by the query's own filters, see below
 ``spark.readStream`` gives the messages as they are appended: :mod:`rocketlens.pipeline.stream`.
 
 **What cannot be read is left out, never an error, and never silent:** the same read with
-``table=damage`` gives a row for each place of the log without a readable record, each record whose
-body does not have its checksum (both are missing from ``messages``), and each body that can't be
+``table=damage`` gives a row for each place of the log without a readable record, each record that
+does not have its checksum (both are missing from ``messages``), and each body that can't be
 decompressed (whose message is there with a null body). It is empty for a sound log. What a running
 broker deletes between the planning of a read and the reading is left out, too, and a warning in the
 executor's log names it; with ``failOnDataLoss=true`` the job fails instead. A segment that cannot

@@ -187,7 +187,7 @@ def check_range(task: RangeTask) -> RangeChecked:
         expected: list[tuple[Any, ...]] = []
         for rows in reader:
             if task.check_crc:
-                _check_bodies(checked, content, base_offset, rows)
+                _check_records(checked, content, base_offset, rows)
             checked.newest_timestamp_ms = max(
                 checked.newest_timestamp_ms, int(rows["store_timestamp_ms"].max())
             )
@@ -202,12 +202,12 @@ def check_range(task: RangeTask) -> RangeChecked:
     return checked
 
 
-def _check_bodies(checked: RangeChecked, content: "Bytes", base_offset: int, rows: "Rows") -> None:
+def _check_records(checked: RangeChecked, content: "Bytes", base_offset: int, rows: "Rows") -> None:
     from rocketlens.formats import kernels
 
     for row in rows[~kernels.crc_ok(content, base_offset, rows)]:
         offset = int(row["physical_offset"])
-        detail = "its body does not have its checksum"
+        detail = "it does not have its checksum"
         checked.findings.add(Finding(Kind.RECORD_CHECKSUM, detail, physical_offset=offset))
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rocketlens import limits
-from rocketlens.errors import BadInput
-from rocketlens.formats import commitlog_record, kernels, kernels_scan
+from rocketlens.errors import BadInput, RecordError
+from rocketlens.formats import commitlog_record, kernels, kernels_scan, kernels_text
 from rocketlens.formats.kernels import ScanReason
 from rocketlens.model import java, properties
 from tests.unit.formats import kernel_logs as logs
@@ -470,7 +470,35 @@ def test_checksums_are_those_of_zlib(length):
     assert kernels.crc_ok(buffer, 0, rows).tolist() == [True, length == 0]
 
 
+@pytest.mark.parametrize("append_crc", [False, True])
+@pytest.mark.parametrize("body", [b"", b"body", bytes(range(256))])
+@pytest.mark.parametrize("text", [b"", b"KEYS\x01k\x02", b"__CRC32#\x01" + b"9" * 10 + b"\x02"])
+def test_checksums_of_a_changed_record_are_judged_as_by_its_decoder(append_crc, body, text):
+    base = logs.raw_record(0, body=body, properties_bytes=text)
+    record = commitlog_record.decode(base, check_crc=False)
+    whole = commitlog_record.encode(record, append_crc=append_crc)
+    verdicts = set()
+    for place in range(len(whole)):
+        for bit in (0x01, 0x10, 0x80):
+            changed = bytearray(whole)
+            changed[place] ^= bit
+            buffer = logs.array(changed)
+            rows, _ = logs.scan(buffer)
+            if not len(rows):
+                continue
+            try:
+                commitlog_record.decode(buffer.data)
+                expected = True
+            except RecordError:
+                expected = False
+            verdicts.add(expected)
+            assert kernels.crc_ok(buffer, 0, rows[:1]).tolist() == [expected], (place, bit)
+    has_checksum = append_crc or body or text.startswith(b"__")
+    assert verdicts == ({True, False} if has_checksum else {True})
+
+
 def test_the_kernels_know_the_numbers_of_the_format():
+    assert kernels_text.CRC_TAIL_BYTES == commitlog_record.CRC_PROPERTY_BYTES
     assert kernels_scan.MAGIC_V1 == commitlog_record.MAGIC_V1
     assert kernels_scan.MAGIC_V2 == commitlog_record.MAGIC_V2
     assert kernels_scan.MAGIC_BLANK == commitlog_record.MAGIC_BLANK
