@@ -280,6 +280,10 @@ class Disk:
         """Wait until a file's bytes are on the disk, whichever process wrote them."""
         sync_file(path)
 
+    def sync_descriptor(self, descriptor: int) -> None:
+        """Wait until the bytes of an open file are on the disk."""
+        os.fsync(descriptor)
+
     def sync_directory(self, directory: Path) -> None:
         """Wait until the names in a directory are on the disk."""
         sync_file(directory)

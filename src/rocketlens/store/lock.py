@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from rocketlens.errors import StoreLocked
+from rocketlens.store.fs import Disk
 
 LOCK_FILE: Final = "lock"
 LOCK_TEXT: Final = b"lock"
@@ -64,14 +65,14 @@ class StoreLock:
         """Return whether no real broker has started on the store since :meth:`mark`."""
         return os.pread(self._descriptor, len(OUR_TEXT), 0) == OUR_TEXT
 
-    def mark(self) -> None:
+    def mark(self, disk: Disk) -> None:
         """Note durably that what is beside the log is what a broker of this project wrote.
 
         :raises OSError: when that cannot be written.
         """
         if not self.is_marked():
             os.pwrite(self._descriptor, OUR_TEXT, 0)
-            os.fsync(self._descriptor)
+            disk.sync_descriptor(self._descriptor)
 
     def release(self) -> None:
         """Give the store up; a second call does nothing."""

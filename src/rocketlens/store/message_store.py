@@ -147,7 +147,7 @@ class MessageStore:
             config,
             appender,
             end_offset=self.recovered.end_offset,
-            on_saved=self._lock.mark,
+            on_saved=lambda: self._lock.mark(disk),
         )
         self.group_commit = self._durability.group_commit
         self.flush_log, self.flush = self._durability.flush_log, self._durability.flush
