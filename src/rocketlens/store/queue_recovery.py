@@ -186,6 +186,8 @@ class QueueRecovery:
         trusted = self._log.min_offset if state is None else state.queues_offset
         if self._seems_whole(queue, files, first, expected):
             queue.next_offset = good_end(files, from_offset, trusted)
+            if state is not None:
+                queue.next_offset = self._proven_end(queue, expected)
             if state is None and queue.entry(queue.next_offset - 1) is None:
                 found.unseen.add(name)
         else:
@@ -197,6 +199,23 @@ class QueueRecovery:
                 f"queue {queue.topic}/{queue.queue_id} has no entries from {queue.next_offset} on: "
                 "reading the log for them"
             )
+
+    def _proven_end(self, queue: QueueWriter, expected: int) -> int:
+        """Return the queue offset behind the last entry that is known, or is of its record.
+
+        Entries behind ``expected`` were not synced when the state was saved. After a power cut there
+        may be anything, and no record from behind the state's end would replace it.
+        """
+        for queue_offset in range(expected, queue.next_offset):
+            entry = queue.entry(queue_offset)
+            try:
+                record = self._log.record_at(entry[0] if entry else -1, check_crc=False)
+            except RecordError:
+                return queue_offset
+            place = (record.topic, record.queue_id, record.queue_offset, record.total_size)
+            if entry is None or place != (queue.topic, queue.queue_id, queue_offset, entry[1]):
+                return queue_offset
+        return queue.next_offset
 
     def _is_of_deleted(self, topic: str, files: list[StoredQueueFile]) -> bool:
         """Return whether a queue is from before its topic was deleted."""

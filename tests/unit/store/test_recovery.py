@@ -14,7 +14,7 @@ from rocketlens.model.message import Host
 from rocketlens.store.config import StoreConfig
 from rocketlens.store.message_store import MessageStore, StoreOptions
 from tests.conftest import fingerprint
-from tests.crash.failing_disks import QuickDisk
+from tests.crash.failing_disks import QuickDisk, RestartedDisk
 from tests.unit.store.written_stores import (
     QUIET,
     SMALL,
@@ -395,3 +395,27 @@ def test_the_store_host_may_change_between_runs(tmp_path):
         with MessageStore(tmp_path, SMALL, options) as store:
             send(store, port)
     assert [record.store_host.port for record in records_of(tmp_path)] == [1, 2]
+
+
+@pytest.mark.parametrize("has_record", [True, False])
+def test_a_queue_entry_that_was_not_synced_is_believed_only_if_it_is_of_its_record(
+    tmp_path, has_record
+):
+    with open_small(tmp_path) as store:
+        stored = send_many(store, 9, queues=3)
+    store = open_small(tmp_path)
+    if has_record:
+        send(store, 9, queue_id=0)
+        store.flush_log()
+    kill(store)
+    # What a disk may have there when the power goes: an entry of another queue, further on.
+    other = stored[-1]
+    queue = next((tmp_path / "consumequeue/Orders/0").iterdir())
+    damage(queue, 3 * 20, struct.pack(">qiq", other.physical_offset, other.store_size, 0))
+    with open_small(tmp_path, disk=RestartedDisk()) as store:
+        assert store.max_queue_offset("Orders", 0) == 3 + has_record
+        numbers = range(10 if has_record else 9)
+        assert_finds(tmp_path, numbers)
+        entries = [store.queue("Orders", 0).entry(place) for place in range(3 + has_record)]
+    records = [record for record in records_of(tmp_path) if record.queue_id == 0]
+    assert [entry[0] for entry in entries] == [record.physical_offset for record in records]
