@@ -203,8 +203,8 @@ class QueueRecovery:
     def _proven_end(self, queue: QueueWriter, expected: int) -> int:
         """Return the queue offset behind the last entry that is known, or is of its record.
 
-        Entries behind ``expected`` were not synced when the state was saved. After a power cut there
-        may be anything, and no record from behind the state's end would replace it.
+        Entries behind ``expected`` were not synced when the state was saved. After a power cut
+        there may be anything, and no record from behind the state's end would replace it.
         """
         for queue_offset in range(expected, queue.next_offset):
             entry = queue.entry(queue_offset)
