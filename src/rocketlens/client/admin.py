@@ -22,6 +22,7 @@ from rocketlens.client.survey import Survey, missing_coverage
 from rocketlens.client.view import brokers_named, offset_id_of, view_on
 from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, TopicNotFound
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+from rocketlens.model.arguments import check_int, check_text, epoch_ms
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.query.verify import Wanted
@@ -40,6 +41,7 @@ from rocketlens.wire.commands.offset import (
 from rocketlens.wire.commands.topic import UPDATE_AND_CREATE_TOPIC, CreateTopicRequest
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from os import PathLike
 
 Q = TypeVar("Q")
@@ -106,29 +108,36 @@ class ClusterClient:
         :raises RemotingError: when no name server answers.
         """
         if second is None:
-            return await self._view_by_offset_id(first)
-        return await self._view_in_topic(self._full_topic(first), second)
+            return await self._view_by_offset_id(check_text(first, "msg_id"))
+        topic = self._full_topic(check_text(first, "topic"))
+        return await self._view_in_topic(topic, check_text(second, "msg_id"))
 
     async def query_message(
         self,
         topic: str,
         key: str,
         max_num: int | None = limits.DEFAULT_QUERY_MESSAGES,
-        begin: int = 0,
-        end: int = limits.MAX_TIMESTAMP_MS,
+        begin: "int | datetime" = 0,
+        end: "int | datetime" = limits.MAX_TIMESTAMP_MS,
     ) -> Answer:
         """Give the messages of a topic with a key or unique key: the newest ``max_num``.
 
-        ``begin`` and ``end`` are store times in epoch milliseconds, both included, and are met to
-        the millisecond. ``max_num`` may be any number, None for all. Messages are in the order of
-        their store times.
+        ``begin`` and ``end`` are store times in epoch milliseconds or datetimes, both included, and
+        are met to the millisecond. ``max_num`` may be any number, None for all. Messages are in the
+        order of their store times.
 
         :raises BadInput: when the key is empty or too long, or a number is negative.
         :raises TopicNotFound: when no broker has the topic.
         :raises RemotingError: when no name server answers.
         """
-        full_topic = self._full_topic(topic)
-        wanted = Wanted(topic=full_topic, key=key, unique_key=key, begin=begin, end=end)
+        full_topic = self._full_topic(check_text(topic, "topic"))
+        wanted = Wanted(
+            topic=full_topic,
+            key=check_text(key, "key"),
+            unique_key=key,
+            begin=epoch_ms(begin, "begin"),
+            end=epoch_ms(end, "end"),
+        )
         return await self._query(KeyQuestion(full_topic, key, wanted, max_num))
 
     async def query_message_by_unique_key(
@@ -136,15 +145,20 @@ class ClusterClient:
         topic: str,
         unique_key: str,
         max_num: int | None = limits.DEFAULT_QUERY_MESSAGES,
-        begin: int = 0,
-        end: int = limits.MAX_TIMESTAMP_MS,
+        begin: "int | datetime" = 0,
+        end: "int | datetime" = limits.MAX_TIMESTAMP_MS,
     ) -> Answer:
         """Give the messages of a topic with a unique key, whatever their age.
 
         Resent messages keep it, so there can be several. Otherwise as `query_message`.
         """
-        full_topic = self._full_topic(topic)
-        wanted = Wanted(topic=full_topic, unique_key=unique_key, begin=begin, end=end)
+        full_topic = self._full_topic(check_text(topic, "topic"))
+        wanted = Wanted(
+            topic=full_topic,
+            unique_key=check_text(unique_key, "unique_key"),
+            begin=epoch_ms(begin, "begin"),
+            end=epoch_ms(end, "end"),
+        )
         return await self._query(KeyQuestion(full_topic, unique_key, wanted, max_num))
 
     def forget_broker(self, broker_name: str) -> bool:
@@ -360,7 +374,7 @@ def _check_question(question: KeyQuestion) -> None:
         raise BadInput("the key is empty: give the order number or id the message was sent with")
     if size > limits.KEY_BYTES:
         raise BadInput(f"the key has {size} bytes; a message can hold {limits.KEY_BYTES} at most")
-    if question.max_num is not None and question.max_num < 0:
+    if question.max_num is not None and check_int(question.max_num, "max_num") < 0:
         raise BadInput(f"max_num is {question.max_num}; give how many you want, or None for all")
     if question.wanted.begin < 0 or question.wanted.end < 0:
         raise BadInput("begin and end are epoch milliseconds, not negative")

@@ -29,6 +29,7 @@ from rocketlens.errors import (
     RemotingError,
     RocketLensError,
     TopicNotFound,
+    WrongUse,
 )
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.net.channel import Handler
@@ -196,6 +197,8 @@ class Cluster:
         for address in broker.in_order:
             try:
                 value = await ask(address)
+            except WrongUse:
+                raise
             except RocketLensError as error:
                 text = str(error)
                 errors.append(text if address in text else f"{address}: {text}")

@@ -6,7 +6,7 @@ Each has a thread with an event loop of its own, in which the async one does the
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future
-from typing import Any, Final, Generic, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, overload
 
 from rocketlens import limits
 from rocketlens.client import admin, producer
@@ -17,6 +17,9 @@ from rocketlens.client.send_result import SendResult
 from rocketlens.model.answer import Answer
 from rocketlens.model.message import MessageExt
 from rocketlens.net.sync import LoopThread
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 C = TypeVar("C", bound=ClusterClient)
 T = TypeVar("T")
@@ -49,8 +52,8 @@ class _Sync(Generic[C]):
         topic: str,
         key: str,
         max_num: int | None = limits.DEFAULT_QUERY_MESSAGES,
-        begin: int = 0,
-        end: int = limits.MAX_TIMESTAMP_MS,
+        begin: "int | datetime" = 0,
+        end: "int | datetime" = limits.MAX_TIMESTAMP_MS,
     ) -> Answer:
         """Give the messages of a topic with a key or unique key: the newest ``max_num``."""
         return self._thread.run(self._client.query_message(topic, key, max_num, begin, end))
@@ -60,8 +63,8 @@ class _Sync(Generic[C]):
         topic: str,
         unique_key: str,
         max_num: int | None = limits.DEFAULT_QUERY_MESSAGES,
-        begin: int = 0,
-        end: int = limits.MAX_TIMESTAMP_MS,
+        begin: "int | datetime" = 0,
+        end: "int | datetime" = limits.MAX_TIMESTAMP_MS,
     ) -> Answer:
         """Give the messages of a topic with a unique key, whatever their age."""
         return self._thread.run(

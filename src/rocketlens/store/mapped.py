@@ -4,6 +4,7 @@ import errno
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from rocketlens.errors import WrongUse
 from rocketlens.store import fs
 
 MOST_MAPPED: Final = 256
@@ -26,6 +27,7 @@ class MappedFiles:
         """Begin with none."""
         self._files: dict[Path, _Kept] = {}
         self._looked_at: set[Path] = set()
+        self._is_closed = False
 
     def get(self, path: Path, size: int, file_id: fs.FileId | None = None) -> fs.MappedFile:
         """Return the first ``size`` bytes of a file; mapped again when another size was asked for.
@@ -34,7 +36,10 @@ class MappedFiles:
 
         :raises OSError: when it cannot be opened; ESTALE when another file is there now, or this
             one was cut after it was mapped.
+        :raises WrongUse: after :meth:`close`.
         """
+        if self._is_closed:
+            raise WrongUse("this store is closed: what was opened with it cannot be read any more")
         found = self._files.get(path)
         if (
             found is not None
@@ -68,6 +73,7 @@ class MappedFiles:
 
     def close(self) -> None:
         """Unmap all that nobody else holds."""
+        self._is_closed = True
         for _, mapped in self._files.values():
             mapped.close()
         self._files.clear()

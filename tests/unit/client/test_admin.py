@@ -18,6 +18,8 @@ from rocketlens.errors import (
     MessageNotFound,
     RemotingError,
     TopicNotFound,
+    WrongType,
+    WrongUse,
 )
 from rocketlens.model.answer import SourceKind, SourceState
 from rocketlens.model.java import index_hash
@@ -454,3 +456,41 @@ def test_a_signed_question_leaves_out_the_flag_that_releases_verify_differently(
     assert plain.items() < signed.items()
     assert set(signed) - set(plain) == {"AccessKey", "Signature"}
     assert acl.verify(signed, b"", "secret")
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        lambda admin: admin.query_message("T", 42),
+        lambda admin: admin.query_message(42, "k"),
+        lambda admin: admin.query_message("T", "k", max_num="5"),
+        lambda admin: admin.query_message("T", "k", begin=1_790_000_000.0),
+        lambda admin: admin.query_message_by_unique_key("T", b"k"),
+        lambda admin: admin.view_message(42),
+        lambda admin: admin.view_message("T", 42),
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_refused_before_anybody_is_asked(question):
+    async def scenario(_, admin):
+        CONNECTS.clear()
+        with pytest.raises(WrongType, match=r"(key|topic|max_num|begin|unique_key|msg_id) must be"):
+            await question(admin)
+        assert CONNECTS == []
+
+    ask(scenario)
+
+
+def test_a_client_is_refused_in_a_second_event_loop_and_what_to_do_is_said():
+    clients = []
+
+    async def first():
+        async with running(1, 0, 1) as cluster:
+            clients.append(MQAdmin(cluster.given))
+            await clients[0].query_message("T", "k")
+
+    async def second():
+        with pytest.raises(WrongUse, match=r"another event loop.*SyncMQAdmin"):
+            await clients[0].query_message("T", "k")
+
+    asyncio.run(first())
+    asyncio.run(second())

@@ -244,8 +244,12 @@ def test_a_negative_number_of_messages_is_refused(store):
 
 def test_a_closed_store_says_so(made):
     store = rocketlens.open_store(made.path)
+    begun = iter(store.scan())
+    next(begun)
     store.close()
     store.close()
+    with pytest.raises(WrongUse, match="this store is closed"):
+        list(begun)
     for question in (lambda: store.find("k"), store.scan, lambda: store.view_message("k")):
         with pytest.raises(WrongUse, match="this store is closed"):
             question()
