@@ -59,8 +59,14 @@ class Reporter:
         self.judge = Judge(self.view, lambda: min_offset_of(self.store))
         self.done = 0
         self.settled = 0
+        self._parent = os.getppid()
         self._progress_file = os.open(orders.progress, os.O_WRONLY | os.O_CREAT)
         self._report_file = os.open(orders.report, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the ledger goes on, and the process that writes it is there."""
+        return not self.view.has_ended and os.getppid() == self._parent
 
     def tell(self, what: str, **fields: object) -> None:
         """Write a line of the report."""
@@ -124,7 +130,7 @@ class ReaderProcess(Reporter):
 
     def run(self) -> None:
         """Ask until the ledger ends."""
-        while not self.view.has_ended:
+        while self.goes_on:
             self.view.read()
             if self.orders.kind == "command":
                 self._by_the_second()

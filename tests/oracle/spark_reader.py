@@ -72,7 +72,7 @@ class SparkProcess(Reporter):
 
     def run(self) -> None:
         """Read until the ledger ends."""
-        while not self.view.has_ended:
+        while self.goes_on:
             self.view.read()
             read_to = self.view.read_count
             settles = self.view.settle_number

@@ -12,7 +12,7 @@ from tests.oracle.story import Story, told
 
 SEED = int(os.environ.get("ROCKETLENS_ORACLE_SEED", "20261121"))
 LONG_RUN_S = float(os.environ.get("ROCKETLENS_ORACLE_SECONDS", "1800"))
-LIVES = 3
+LIVES = 4
 """How many stores each version of the real broker has a part in."""
 
 
