@@ -60,9 +60,9 @@ DAMAGE_REPORTS: Final = 1_000
 """Damaged places named one by one in an answer or report; the rest are counted."""
 
 UNWRITTEN_SEARCH_BYTES: Final = 8 * 1024 * 1024
-"""How far behind unwritten bytes a lost record is looked for, in bytes.
+"""How far behind the log's end a lost record is looked for again, in bytes of written zeros.
 
-Twice RocketMQ's largest record; farther only where the file system knows of written bytes.
+Twice RocketMQ's largest record. Once, a segment is searched to its end; holes are never read.
 """
 
 INTERPRETED_SCAN_BYTES: Final = 256 * 1024

@@ -51,6 +51,7 @@ class StoreSource:
         self._coverage: tuple[tuple[object, ...], tuple[Coverage, ...]] | None = None
         self._covered_to: int | None = None
         self._log_version = self.log.version
+        self._is_tail_checked = False
 
     def refresh(self) -> None:
         """Look what changed on the disk; each question begins with it.
@@ -59,20 +60,18 @@ class StoreSource:
         """
         self.log.refresh_if_changed()
         self.queues.look_again()
-        self._forget_other_log()
+        self._is_tail_checked = False
+        if self.log.version != self._log_version:
+            self._forget_other_log()
 
-    def _forget_other_log(self) -> bool:
-        """Begin anew if the log is not the one that was read; say whether it is not."""
-        is_stale = self._tail is not None and self._tail.is_stale()
-        if self.log.version == self._log_version and not is_stale:
-            return False
+    def _forget_other_log(self) -> None:
+        """Begin anew: the log is not the one that was read."""
         self._log_version = self.log.version
         if self._index is not None:
             self._index.close()
         self._index = self._tail = self._coverage = None
         self.starts = RecordStarts(self.log, self.knows, self._start_by_index)
         self.topics = Topics(self, *self._topic_options)
-        return True
 
     @property
     def index(self) -> IndexFiles:
@@ -84,11 +83,15 @@ class StoreSource:
     @property
     def tail(self) -> Tail:
         """The index in memory for what the index files don't answer for, read up to now."""
+        if self._tail is not None and not self._is_tail_checked and self._tail.is_stale():
+            self._forget_other_log()
+        self._is_tail_checked = True
         if self._tail is None:
             self._tail = Tail(self.log, self.knows)
             self._tail.cover(self.index.uncovered())
         self._tail.read_new()
-        if self._forget_other_log():
+        if self.log.version != self._log_version:
+            self._forget_other_log()
             return self.tail
         if self._tail.entry_count > self._reopen_above:
             self._reopen_above = 2 * self._tail.entry_count

@@ -72,6 +72,7 @@ class CommitLog:
         :raises NotAStore: when there is not one segment, or the directory cannot be read.
         """
         self.directory = directory
+        self._directory_text = str(directory)
         self._mapped = MappedFiles()
         self.odd_files: tuple[str, ...] = ()
         self.segments: list[Segment] = []
@@ -117,7 +118,7 @@ class CommitLog:
         read.
         """
         self._mapped.look_again()
-        if self._stamp is None or fs.directory_stamp(self.directory) != self._stamp:
+        if self._stamp is None or not fs.is_as_stamped(self._directory_text, self._stamp):
             self.refresh()
 
     def _list(self) -> None:

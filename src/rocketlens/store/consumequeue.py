@@ -51,6 +51,7 @@ class ConsumeQueue:
         :raises OSError: when the directory is there and cannot be listed.
         """
         self.directory = directory
+        self._directory_text = str(directory)
         self._mapped = MappedFiles() if mapped is None else mapped
         self.files: list[QueueFile] = []
         self._stamp: fs.DirectoryStamp | None = None
@@ -81,7 +82,7 @@ class ConsumeQueue:
 
         :raises OSError: as :meth:`refresh`.
         """
-        if self._stamp is None or fs.directory_stamp(self.directory) != self._stamp:
+        if self._stamp is None or not fs.is_as_stamped(self._directory_text, self._stamp):
             self.refresh()
 
     def entry(self, queue_offset: int) -> QueueEntry | None:

@@ -8,6 +8,7 @@ import mmap
 import os
 import re
 import resource
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -66,6 +67,8 @@ class MappedFile:
         :raises OSError: as ``open`` does.
         """
         self.path = path
+        self.zeros_from: int = sys.maxsize
+        """From this position on a reader saw zeros only, when it last read to the end."""
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
             self.file_id = FileId(status.st_dev, status.st_ino)
@@ -418,7 +421,7 @@ def directory_stamp(directory: Path) -> DirectoryStamp | None:
     times move in steps of 10 ms at most, on old file systems of a second.
     """
     try:
-        status = os.stat(directory)
+        status = directory.stat()
     except OSError:
         return None
     modified_ns = status.st_mtime_ns
@@ -426,6 +429,18 @@ def directory_stamp(directory: Path) -> DirectoryStamp | None:
     if not time.time_ns() - modified_ns > step_ns:
         return None
     return DirectoryStamp(status.st_dev, status.st_ino, modified_ns)
+
+
+def is_as_stamped(directory: str, stamp: DirectoryStamp) -> bool:
+    """Say whether a directory is the one that got a stamp, with the same names in it.
+
+    A look-up pays for this: one system call.
+    """
+    try:
+        status = os.stat(directory)
+    except OSError:
+        return False
+    return (status.st_dev, status.st_ino, status.st_mtime_ns) == stamp
 
 
 def file_id(entry: "os.DirEntry[str]") -> FileId | None:

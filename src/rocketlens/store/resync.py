@@ -166,12 +166,12 @@ class _Resync:
     def _candidates(self, segment: Segment, start: int) -> Iterator[int]:
         """Give the offsets at or after ``start`` where the magic of a record stands.
 
-        Unwritten bytes are passed: holes for nothing, zeros at the cost of reading them. Behind
-        many of those the search ends, unless a later segment shows that the log goes on: most of
-        a log's last segment is unwritten.
+        Unwritten bytes are passed: holes for nothing, zeros at the cost of reading them, some
+        GiB a second. In the log's last segment they are read to its end once; after that a search
+        ends behind many of them, because a broker writes one record behind the other.
         """
         try:
-            content = self._log.map(segment).content
+            mapped = self._log.map(segment)
         except SegmentLost as error:
             _raise_if_unread(error)
             return
@@ -181,18 +181,26 @@ class _Resync:
         )
         first = start - segment.base_offset + _MAGIC_POSITION
         zeros = 0
+        written_to = first
+        content = mapped.content
         for low, high in fs.written_parts(segment.path, first, segment.size):
             for at in range(low, high, _STEP_BYTES):
                 block = content[at : at + _STEP_BYTES]
                 zeros = zeros + len(block) if block == _ZEROS[: len(block)] else 0
-                if zeros > limits.UNWRITTEN_SEARCH_BYTES and not goes_on:
+                if (
+                    zeros > limits.UNWRITTEN_SEARCH_BYTES
+                    and not goes_on
+                    and at >= mapped.zeros_from
+                ):
                     return
                 if not zeros:
+                    written_to = at + len(block)
                     block = content[at : at + _STEP_BYTES + len(_MAGIC_START) - 1]
                     place = block.find(_MAGIC_START)
                     while place >= 0:
                         yield segment.base_offset + at + place - _MAGIC_POSITION
                         place = block.find(_MAGIC_START, place + 1)
+        mapped.zeros_from = written_to
 
 
 def _raise_if_unread(error: RecordError) -> None:
