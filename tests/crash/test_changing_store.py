@@ -244,3 +244,32 @@ def test_a_segment_that_is_moved_back_is_no_hole_any_more(tmp_path, reading):
         (tmp_path / "away").rename(path)
         assert_found(store, inside)
         assert store.find("no such key").complete
+
+
+def test_topics_that_could_not_be_listed_once_are_named_and_listed_by_the_next_look_up(
+    tmp_path, monkeypatch
+):
+    made = make_store(tmp_path / "store", some_messages(30))
+    whole = fs.entries
+
+    def refuse(directory):
+        if directory.name == "consumequeue":
+            raise OSError(errno.EMFILE, "refused", str(directory))
+        return whole(directory)
+
+    with rocketlens.open_store(made.path) as store:
+        monkeypatch.setattr(fs, "entries", refuse)
+        assert not store.find("no such key").complete
+        monkeypatch.undo()
+        assert store.find("no such key").complete
+
+
+def test_a_damaged_record_that_was_put_right_is_found_by_its_id(tmp_path):
+    made = make_store(tmp_path / "store", some_messages(30), index=None, with_queues=False)
+    record = made.records[7]
+    with rocketlens.open_store(made.path) as store:
+        made_stores.flip(made.segment_path(0), record.physical_offset + 3)
+        with pytest.raises(AnswerIncomplete):
+            store.view_message(record.offset_msg_id)
+        made_stores.flip(made.segment_path(0), record.physical_offset + 3)
+        assert store.view_message(record.offset_msg_id).body == record.body

@@ -91,6 +91,16 @@ class Scan:
         ]
 
     @property
+    def end_offset(self) -> int:
+        """The physical offset that the scan has come to: the log's end, once it is at its end."""
+        return self._walk.position
+
+    @property
+    def unfinished_at(self) -> int | None:
+        """The physical offset of a last record that may still be being written."""
+        return self._walk.unfinished_at
+
+    @property
     def torn_at(self) -> int | None:
         """The physical offset where a torn tail begins, if the scan met one."""
         return self._walk.torn_at

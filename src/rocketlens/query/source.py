@@ -61,7 +61,11 @@ class StoreSource:
         self.log.refresh_if_changed()
         self.queues.look_again()
         self._is_tail_checked = False
-        if self.log.version != self._log_version:
+        is_listed_again = False
+        if self.queues.unlisted is not None:
+            self.queues.topics()
+            is_listed_again = self.queues.unlisted is None
+        if is_listed_again or self.log.version != self._log_version:
             self._forget_other_log()
 
     def _forget_other_log(self) -> None:
@@ -152,7 +156,7 @@ class StoreSource:
             tail.torn_at,
             tail.unfinished_at,
             tuple(tail.damage),
-            self.log.unlisted,
+            *self.unlisted(),
         )
         if self._coverage is None or self._coverage[0] != state:
             files = tuple(_file_coverage(state) for state in self.index.states)
@@ -203,8 +207,8 @@ class StoreSource:
         )
 
     def unlisted(self) -> list[str]:
-        """Describe why the log's files cannot be listed now, if they cannot."""
-        return [] if self.log.unlisted is None else [self.log.unlisted]
+        """Describe why the files of the log, or the topics, cannot be listed now, if so it is."""
+        return [text for text in (self.log.unlisted, self.queues.unlisted) if text is not None]
 
     def log_failures(self, errors: Iterable[str]) -> Iterator[Coverage]:
         """Give places of the log that could not be read, as coverage; the first 1,000 by name."""

@@ -147,7 +147,10 @@ class ConsumeQueue:
 
 
 class ConsumeQueues:
-    """All queues of a store, each opened when it is first asked."""
+    """All queues of a store, each opened when it is first asked.
+
+    ``unlisted`` says why their topics could not be listed when that was last tried.
+    """
 
     def __init__(self, directory: Path) -> None:
         """Remember the directory; it may be missing."""
@@ -155,6 +158,7 @@ class ConsumeQueues:
         self._mapped = MappedFiles()
         self._queues: dict[QueueName, ConsumeQueue] = {}
         self._looked_at: set[QueueName] = set()
+        self.unlisted: str | None = None
 
     def names(self) -> list[QueueName]:
         """List all queues, by topic and number."""
@@ -167,15 +171,17 @@ class ConsumeQueues:
         ]
 
     def topics(self) -> list[str]:
-        """List the topics that have queues, by name.
-
-        :raises OSError: when the directory is there and cannot be listed.
-        """
-        return [
-            entry.name
-            for entry in fs.entries(self.directory)
-            if is_topic_name(entry.name) and entry.is_dir()
-        ]
+        """List the topics that have queues, by name; none, and ``unlisted``, when that fails."""
+        self.unlisted = None
+        try:
+            return [
+                entry.name
+                for entry in fs.entries(self.directory)
+                if is_topic_name(entry.name) and entry.is_dir()
+            ]
+        except OSError as error:
+            self.unlisted = f"{self.directory} cannot be listed: {error.strerror}"
+            return []
 
     def look_again(self) -> None:
         """Have each queue's directory looked at again before the queue is next returned.

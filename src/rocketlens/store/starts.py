@@ -51,7 +51,15 @@ class RecordStarts:
     def is_known_damage(self, physical_offset: int) -> bool:
         """Say whether an offset is in a stretch that a walk found to be damaged."""
         place = bisect_right(self._damage, physical_offset, key=lambda damage: damage.start) - 1
-        return place >= 0 and physical_offset < self._damage[place].stop
+        if place < 0 or physical_offset >= self._damage[place].stop:
+            return False
+        try:
+            self._log.record_at(self._damage[place].start, check_crc=False)
+        except RecordError:
+            return True
+        # Its bytes were written again since.
+        del self._damage[place]
+        return False
 
     def _is_behind_end(self, physical_offset: int) -> bool:
         """Say whether the log ends at or before an offset at which nothing is written."""
