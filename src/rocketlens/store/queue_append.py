@@ -78,13 +78,15 @@ class QueueWriter:
         "_disk",
         "_file",
         "_found",
+        "_has_files",
+        "_layout",
         "_open_queues",
         "_retired",
-        "_scratch",
         "content",
         "directory",
         "file_bytes",
         "first_offset",
+        "has_made_files",
         "has_new_names",
         "head_bytes",
         "is_dirty",
@@ -106,12 +108,12 @@ class QueueWriter:
         """Begin with an empty queue; nothing is made on the disk, and nothing read."""
         self._open_queues = open_queues
         self._disk = open_queues.disk
-        self._scratch = layout.scratch
+        self._layout = layout
         self._file: WritableFile | None = None
         self._retired: list[WritableFile] = []
         self._found: set[Path] = set()
         self._base = -1
-        self.directory = layout.consume_queue / topic / str(queue_id)
+        self.directory = Path(f"{layout.consume_queue}/{topic}/{queue_id}")
         self.topic = topic
         self.queue_id = queue_id
         self.file_bytes = open_queues.file_bytes
@@ -119,6 +121,8 @@ class QueueWriter:
         self.place = self.limit = self.next_offset = self.first_offset = 0
         self.is_dirty = self.has_new_names = self.is_schedule = self.is_removed = False
         self.lowest = (-1, 0)
+        self.has_made_files = False
+        self._has_files: bool | None = None
         self.topic_part = b""
         self.magic = self.head_bytes = 0
 
@@ -146,7 +150,7 @@ class QueueWriter:
             base = position - position % self.file_bytes
             path = self.directory / f"{base:0{_NAME_DIGITS}}"
             if not fs.file_size(path):
-                self._disk.make_file(path, self.file_bytes, self._scratch)
+                self._disk.make_file(path, self.file_bytes, self._layout.scratch)
                 self.has_new_names = True
             file = self._disk.open_file(path)
             try:
@@ -225,14 +229,21 @@ class QueueWriter:
     @property
     def has_files(self) -> bool:
         """Whether anything of the queue is on the disk."""
-        return self._base >= 0 or bool(self.files())
+        if self._has_files is None:
+            self._has_files = self._base >= 0 or bool(self.starts())
+        return self._has_files
 
-    def has_bytes_behind(self) -> bool:
-        """Return whether anything is written behind the last entry."""
+    @has_files.setter
+    def has_files(self, has_files: bool) -> None:
+        """Say what is known from a listing."""
+        self._has_files = has_files
+
+    def has_bytes_behind(self, starts: list[tuple[int, str]]) -> bool:
+        """Return whether anything is written behind the last entry, in files as of `starts`."""
         end = self.next_offset * ENTRY_BYTES
         return any(
-            fs.has_bytes_from(path, max(end - base, 0))
-            for base, path in self.files()
+            fs.has_bytes_from(name, max(end - base, 0))
+            for base, name in starts
             if base + self.file_bytes > end
         )
 
@@ -270,8 +281,8 @@ class QueueWriter:
         path = self.directory / f"{base:0{_NAME_DIGITS}}"
         is_new = not fs.file_size(path)
         if is_new:
-            self._disk.make_file(path, self.file_bytes, self._scratch)
-            self.has_new_names = True
+            self._disk.make_file(path, self.file_bytes, self._layout.scratch)
+            self.has_new_names = self.has_made_files = self._has_files = True
         file = self._disk.open_file(path)
         if is_new and self.next_offset * ENTRY_BYTES > base:
             # A queue that begins inside a file: RocketMQ fills what is before.
@@ -344,8 +355,12 @@ class QueueWriter:
 
     def files(self) -> list[tuple[int, Path]]:
         """List the files: the byte of the queue at which each begins, and its path."""
+        return [(base, Path(name)) for base, name in self.starts()]
+
+    def starts(self) -> list[tuple[int, str]]:
+        """List the files as :meth:`files` does, with their paths as strings."""
         return [
-            (int(entry.name), Path(entry.path))
+            (int(entry.name), entry.path)
             for entry in fs.entries(self.directory)
             if len(entry.name) == _NAME_DIGITS and entry.name.isdigit()
         ]
@@ -359,7 +374,7 @@ class QueueWriter:
         if base == self._base and self._file is not None:
             entry = decode_entry(memoryview(self._file.content), position - base)
             return None if entry.is_end else entry
-        path = self.directory / f"{base:0{_NAME_DIGITS}}"
+        path = f"{self.directory}/{base:0{_NAME_DIGITS}}"
         content = fs.read_part(path, position - base, ENTRY_BYTES)
         if len(content) < ENTRY_BYTES:
             return None
@@ -376,6 +391,7 @@ class QueueWriter:
             self._found |= written
             self.is_dirty = True
         self.close()
+        self.has_made_files, self._has_files = True, None
         for base, path in self.files():
             first = base // ENTRY_BYTES
             if first >= queue_offset and base != queue_offset * ENTRY_BYTES:

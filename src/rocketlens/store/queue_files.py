@@ -32,7 +32,13 @@ class StoredQueueFile(NamedTuple):
 
     base: int
     size: int
-    path: Path
+    name: str
+    """Its path, which most of thousands of files are not asked for as one."""
+
+    @property
+    def path(self) -> Path:
+        """Its path."""
+        return Path(self.name)
 
 
 QueueFiles = Mapping[tuple[str, int], list[StoredQueueFile]]
@@ -45,7 +51,7 @@ def list_queue_files(directory: Path) -> QueueFiles:
     :raises OSError: when a directory cannot be read now.
     """
     return {
-        (name.topic, name.queue_id): list(_files(directory / name.topic / str(name.queue_id)))
+        (name.topic, name.queue_id): list(_files(Path(f"{directory}/{name.topic}/{name.queue_id}")))
         for name in ConsumeQueues(directory).names()
     }
 
@@ -53,8 +59,7 @@ def list_queue_files(directory: Path) -> QueueFiles:
 def _files(directory: Path) -> Iterator[StoredQueueFile]:
     for entry in fs.entries(directory):
         if len(entry.name) == _NAME_DIGITS and entry.name.isascii() and entry.name.isdigit():
-            path = Path(entry.path)
-            yield StoredQueueFile(int(entry.name), fs.file_size(path) or 0, path)
+            yield StoredQueueFile(int(entry.name), fs.size_of(entry), entry.path)
 
 
 def check_file_sizes(files: QueueFiles, file_bytes: int, known_bytes: int | None) -> None:
@@ -110,7 +115,7 @@ def first_physical_offset(files: list[StoredQueueFile]) -> int | None:
     for file in files:
         position = 0
         while position < file.size:
-            content = fs.read_part(file.path, position, _FIRST_ENTRIES * ENTRY_BYTES)
+            content = fs.read_part(file.name, position, _FIRST_ENTRIES * ENTRY_BYTES)
             whole = len(content) // ENTRY_BYTES * ENTRY_BYTES
             for offset, size, _ in ENTRY.iter_unpack(content[:whole]):
                 if size > 0 and size != FILLER_SIZE:
@@ -156,7 +161,7 @@ def _good_entries(
     """
     total = file.size // ENTRY_BYTES
     position = start
-    content = fs.read_part(file.path, position * ENTRY_BYTES, _FIRST_ENTRIES * ENTRY_BYTES)
+    content = fs.read_part(file.name, position * ENTRY_BYTES, _FIRST_ENTRIES * ENTRY_BYTES)
     whole = len(content) // ENTRY_BYTES * ENTRY_BYTES
     for offset, size, _ in ENTRY.iter_unpack(content[:whole]):
         is_filler = offset == 0 and size == FILLER_SIZE
@@ -165,7 +170,7 @@ def _good_entries(
         log_end = 0 if is_filler else offset + size
         position += 1
     while position < total:
-        content = fs.read_part(file.path, position * ENTRY_BYTES, _MORE_BYTES)
+        content = fs.read_part(file.name, position * ENTRY_BYTES, _MORE_BYTES)
         count, log_end, is_good = _good_rows(content, log_end, below)
         position += count
         if not is_good or not count:

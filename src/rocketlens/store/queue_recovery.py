@@ -176,15 +176,16 @@ class QueueRecovery:
         if queue.topic in self._deleted and self._is_of_deleted(queue.topic, files):
             for file in files:
                 self._disk.remove_file(file.path)
-            files = []
+            files, queue.has_made_files = [], True
         files = self._mend_sizes(queue, files)
+        queue.has_files = bool(files)
         from_offset = 0
         if state is not None:
             self._unchecked_bytes -= max(expected - first, 0) * ENTRY_BYTES
             if self._unchecked_bytes < 0:
                 from_offset = max(expected - _LAST_ENTRIES, 0)
         trusted = self._log.min_offset if state is None else state.queues_offset
-        if self._seems_whole(queue, files, first, expected):
+        if first == expected or self._seems_whole(queue, files, first, from_offset):
             queue.next_offset = good_end(files, from_offset, trusted)
             if state is not None:
                 queue.next_offset = self._proven_end(queue, expected)
@@ -231,20 +232,22 @@ class QueueRecovery:
                 self._disk.set_size(file.path, queue.file_bytes)
         return [file._replace(size=queue.file_bytes) for file in files]
 
+    @staticmethod
     def _seems_whole(
-        self, queue: QueueWriter, files: list[StoredQueueFile], first: int, expected: int
+        queue: QueueWriter, files: list[StoredQueueFile], first: int, from_offset: int
     ) -> bool:
         """Return whether all files of a queue seem to be there.
 
-        A file before the last that lacks its first or last entry lacks all of them.
+        Of files below queue offset ``from_offset``, whose entries are not looked at, the first and
+        the last entry are.
         """
         if not files:
             return True
-        if files[0].base // ENTRY_BYTES > first and first != expected:
+        if files[0].base // ENTRY_BYTES > first:
             return False
         for file in files:
             ends = [file.base // ENTRY_BYTES, (file.base + file.size) // ENTRY_BYTES - 1]
-            if any(end < expected and queue.entry(end) is None for end in ends):
+            if any(end < from_offset and queue.entry(end) is None for end in ends):
                 return False
         return True
 

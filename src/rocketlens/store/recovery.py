@@ -30,6 +30,7 @@ Doing all this twice changes nothing the second time: entries are compared befor
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens import limits
@@ -39,7 +40,7 @@ from rocketlens.formats.commitlog_record import (
     SYS_FLAG_TRANSACTION_MASK,
     Record,
 )
-from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, FILLER_SIZE, SCHEDULE_TOPIC
+from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES, FILLER_SIZE, SCHEDULE_TOPIC
 from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8, string_hash
 from rocketlens.store import fs
@@ -364,7 +365,7 @@ class Recovery:
         """Keep aside all that is written in a segment from byte ``start`` on."""
         while start < len(view):
             piece = bytes(view[start : start + _MAX_KEPT_BYTES])
-            if piece.count(0) < len(piece):
+            if piece != bytes(len(piece)):
                 self._keep(f"{segment.base_offset + start:020}", "cut", piece)
             start += len(piece)
 
@@ -375,16 +376,48 @@ class Recovery:
             if last is None or last[1] == FILLER_SIZE or last[0] + last[1] <= end_offset:
                 break
             queue.next_offset -= 1
-        if queue.has_bytes_behind():
+        listed = self._files.get((queue.topic, queue.queue_id), [])
+        starts = (
+            queue.starts() if queue.has_made_files else [(file.base, file.name) for file in listed]
+        )
+        if queue.has_bytes_behind(starts):
+            self._keep_entries(queue, starts, end_offset)
             queue.cut(queue.next_offset)
+            starts = queue.starts()
         queue.turn_to_appending()
         # Messages that the cleaner took with their log: their offsets are not given again.
         if end_offset > self._log.min_offset or self._log.min_offset:
             expected = self._queues.at_least.get((queue.topic, queue.queue_id), 0)
             queue.next_offset = max(queue.next_offset, expected)
-        files = queue.files()
-        first = files[0][0] // ENTRY_BYTES if files else queue.next_offset
+        first = starts[0][0] // ENTRY_BYTES if starts else queue.next_offset
         queue.first_offset = first - first % (queue.file_bytes // ENTRY_BYTES)
+
+    def _keep_entries(
+        self, queue: QueueWriter, starts: list[tuple[int, str]], end_offset: int
+    ) -> None:
+        """Keep aside entries behind a queue's end that point into the log.
+
+        Those that a kill left point behind it, and are worth nothing. Others may be of a queue
+        that is not made from records of its own, as RocketMQ 5 has some.
+        """
+        end = queue.next_offset * ENTRY_BYTES
+        for base, name in starts:
+            place = max(end - base, 0)
+            if place >= queue.file_bytes:
+                continue
+            with fs.MappedFile(Path(name)) as mapped:
+                last = fs.last_written(mapped.path, mapped.view, place)
+                content = b"" if last is None else bytes(mapped.view[place : last + 1])
+            content += bytes(-len(content) % ENTRY_BYTES)
+            if any(
+                size > 0
+                and size != FILLER_SIZE
+                and self._log.min_offset <= offset
+                and offset + size <= end_offset
+                for offset, size, _ in ENTRY.iter_unpack(content)
+            ):
+                kept = f"{queue.topic}.{queue.queue_id}.{base + place:020}"
+                self._keep(kept, "queue", content)
 
     def _keep_damage(self) -> None:
         """Keep a copy of damaged bytes, which the log keeps too, for whoever mends them."""
