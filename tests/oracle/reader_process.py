@@ -14,6 +14,7 @@ import traceback
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rocketlens.errors import NotAStore
 from tests.oracle.asking import Asker, Failure
 from tests.oracle.judge import (
     ERROR,
@@ -24,6 +25,7 @@ from tests.oracle.judge import (
     min_offset_of,
 )
 from tests.oracle.ledger import LedgerView
+from tests.oracle.questions import Question
 from tests.oracle.readers import CommandReader, FreshReader, HandleReader, OpenScan, WireReader
 
 IDLE_S = 0.01
@@ -78,10 +80,21 @@ class Reporter:
         after = self.view.read_count
         self.tell("failure", reader=self.orders.kind, after=after, **failure._asdict())
 
-    def progress(self, count: int) -> None:
-        """Note how many acknowledged messages were asked after."""
+    def progress(self, count: int, in_vain: int = 0) -> None:
+        """Note how many messages were asked after, and how often while there was no store."""
         self.done = count
-        os.pwrite(self._progress_file, f"{count:020}".encode(), 0)
+        os.pwrite(self._progress_file, f"{count:020} {in_vain:020}".encode(), 0)
+
+    def open_handle(self) -> HandleReader:
+        """Open the store as soon as there is one."""
+        while True:
+            try:
+                return HandleReader(self.store)
+            except NotAStore:
+                if not self.goes_on:
+                    raise
+            self.view.read()
+            time.sleep(IDLE_S)
 
     def tell_figures(self, asker: Asker, scans: int = 0) -> None:
         """Tell how much one asker asked, and how it went."""
@@ -110,9 +123,10 @@ class ReaderProcess(Reporter):
         self.scan: OpenScan | None = None
         self.scans = 0
         self.idle_count = 0
+        self.in_vain = 0
         reader: Any
         if orders.kind in ("handle", "scans"):
-            reader = HandleReader(self.store)
+            reader = self.open_handle()
         else:
             reader = (
                 CommandReader(self.store) if orders.kind == "command" else WireReader(self.view)
@@ -125,7 +139,7 @@ class ReaderProcess(Reporter):
         self.tell("ready")
 
     def _wide_asker(self) -> Asker:
-        reader, fresh = HandleReader(self.store), FreshReader(self.store)
+        reader, fresh = self.open_handle(), FreshReader(self.store)
         return Asker(reader, self.judge, self.report, seed=self.orders.seed + 1, fresh=fresh)
 
     def run(self) -> None:
@@ -149,7 +163,7 @@ class ReaderProcess(Reporter):
         self.idle_count = 0
         if getattr(self.asker.reader, "can_ask", True):
             self.asker.ask_about(number, self.orders.ways_a_message)
-        self.progress(self.done + 1)
+        self.progress(self.done + 1, self.in_vain)
         if self.done % PRUNE_EVERY == 0:
             self.view.drop_below(min_offset_of(self.store))
         if self.wide is not None:
@@ -174,9 +188,9 @@ class ReaderProcess(Reporter):
             time.sleep(IDLE_S)
 
     def _ask_in_vain(self) -> None:
-        from tests.oracle.questions import Question
-
         self.asker.ask(Question("key", "nobody's key", "NoTopic"))
+        self.in_vain += 1
+        self.progress(self.done, self.in_vain)
 
     def _scan(self, wide: Asker) -> None:
         if self.scan is None:

@@ -33,7 +33,9 @@ AHEAD = 150
 """How many acknowledged messages a reader may have left to ask after while more are sent."""
 SLOW_READERS = ("command", "spark")
 """They are not waited for: they ask after many messages at once, or after some of them."""
-PATIENCE_S = 300
+HANDLES = ("handle", "scans")
+ASKED_IN_VAIN = 3
+PATIENCE_S = 900
 POLL_S = 0.02
 KEPT_SEGMENTS = 5
 
@@ -51,7 +53,7 @@ class ReaderHandle:
         self.report = story.directory / f"{self.name}.report"
         self.progress = story.directory / f"{self.name}.progress"
         self.report.touch()
-        self.progress.write_text("0")
+        self.progress.write_text("0 0")
         orders = {
             "kind": kind,
             "ledger": str(story.ledger.path),
@@ -66,7 +68,12 @@ class ReaderHandle:
     @property
     def done(self) -> int:
         """How many acknowledged messages it has asked after."""
-        return int(self.progress.read_text() or 0)
+        return int(self.progress.read_text().split()[0])
+
+    @property
+    def in_vain(self) -> int:
+        """How often it has asked while there was no store."""
+        return int(self.progress.read_text().split()[1])
 
     def lines(self, what: str) -> list[dict[str, Any]]:
         """What it has reported of one kind."""
@@ -265,8 +272,16 @@ class Story:
 
     async def asked_more(self) -> None:
         """Let each reader ask on while the store is not what it was."""
-        # They count messages, and there are none: what they ask meanwhile is over in this time.
-        await asyncio.sleep(10 * POLL_S)
+        asking = [r for r in self.readers if r.kind in HANDLES and r.lines("ready")]
+        before = [reader.in_vain for reader in asking]
+
+        def all_have() -> bool:
+            return all(
+                reader.in_vain >= count + ASKED_IN_VAIN
+                for reader, count in zip(asking, before, strict=True)
+            )
+
+        await self.until(all_have, "readers that ask while there is no store")
 
     async def settle(self) -> None:
         """Have every reader find everything, now that nothing is written."""
@@ -287,7 +302,7 @@ class Story:
         self.ledger.end()
         for reader in self.readers:
             try:
-                reader.process.wait(60)
+                reader.process.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
                 reader.process.kill()
                 reader.process.wait()

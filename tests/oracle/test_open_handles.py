@@ -20,11 +20,9 @@ async def live_with_ours(story):
     """A store of ours from its beginning, through much of what can happen to it."""
     try:
         await story.start(OURS)
-        story.reader("handle")
-        story.reader("scans")
+        for kind in ("handle", "scans", "command", "wire"):
+            story.reader(kind)
         await story.send(80)
-        story.reader("command")
-        story.reader("wire")
         await story.kill(40)
         await story.start(OURS)
         await story.remake_topic("T", 50)
