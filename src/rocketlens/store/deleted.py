@@ -7,13 +7,15 @@ with an entry for such a record was not removed in time and is removed now.
 
 It is on the disk before a queue is removed. The record that ended at ``end_offset`` shows that a
 mark is of this log; it goes when the log has nothing below it any more.
+
+The file is a note with a checksum (:mod:`rocketlens.store.note`). One that is damaged, or that an
+earlier version wrote without one, has no marks.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from rocketlens.errors import RecordError
 from rocketlens.store import fs
@@ -21,7 +23,9 @@ from rocketlens.store.append import Appender
 from rocketlens.store.commitlog import CommitLog
 from rocketlens.store.fs import Disk
 from rocketlens.store.layout import StoreLayout
+from rocketlens.store.note import decode_note, encode_note
 
+_KIND: Final = "deleted"
 _LARGEST_FILE: Final = 64 * 1024 * 1024
 _REMOVED: Final = "removed."
 
@@ -114,7 +118,7 @@ class DeletedTopics:
 
         That raises OSError when they cannot be written, and what ``make_durable`` raises.
         """
-        content = json.dumps(self.marks, separators=(",", ":")).encode()
+        content = encode_note(_KIND, dict(self.marks), None)
 
         def write() -> None:
             self.make_durable()
@@ -124,10 +128,11 @@ class DeletedTopics:
 
 
 def _marks(content: bytes | None) -> dict[str, Mark]:
+    note = decode_note(_KIND, content or b"")
     try:
-        value: Any = json.loads(content or b"{}")
-        return {str(topic): Mark(*map(int, numbers)) for topic, numbers in value.items()}
-    except (ValueError, TypeError, AttributeError, RecursionError):
+        marks = note.value.items() if note is not None else ()
+        return {str(topic): Mark(*map(int, numbers)) for topic, numbers in marks}
+    except (ValueError, TypeError):
         return {}
 
 

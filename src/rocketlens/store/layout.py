@@ -8,12 +8,12 @@ not even for a moment.
 ``rocketlens/``         content
 ======================  =========================================================================
 ``state.json``          how far the consume queues are synced, and how long each of them is
-``synced``              how far the log is synced: 16 bytes, written after each sync
+``synced``              how far the log is synced, written in place after each sync
 ``index.json``          how far the index files are synced: the safe offset, and their headers
 ``index/``              index files being built while ``index/`` of the store has those of another
 ``index.lock``          held by the one builder of index files
 ``deleted.json``        topics that were deleted while the log still has messages of them
-``aside/``              bytes that recovery found damaged, or cut
+``aside/``              bytes that recovery found damaged, or cut off the log or a queue
 ``scratch/``            files being made, and consume queues being removed
 ======================  =========================================================================
 

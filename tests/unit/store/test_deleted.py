@@ -6,6 +6,7 @@ import pytest
 
 from rocketlens.store.deleted import DeletedTopics, Mark
 from rocketlens.store.fs import Disk
+from rocketlens.store.note import encode_note
 from tests.unit.store.written_stores import open_small, send, send_many
 
 OLD, NEW = 40, 7
@@ -149,7 +150,16 @@ def test_marks_of_another_log_and_of_messages_that_expired_are_forgotten(tmp_pat
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"[]", b"{", b'{"T":[1]}', b'{"T":5}', b'{"T":["x",2,3]}']
+    "content",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"T":[1,2,3]}',
+        *(encode_note("deleted", {"T": value}, None) for value in ([1], 5, ["x", 2, 3])),
+        encode_note("deleted", {"T": [101, 2, 3]}, None).replace(b"101", b"901"),
+        encode_note("state", {"T": [1, 2, 3]}, None),
+    ],
 )
 def test_a_damaged_file_has_no_marks(tmp_path, content):
     with open_small(tmp_path) as store:

@@ -187,6 +187,27 @@ def test_all_that_is_cut_is_kept_aside_whatever_its_size(tmp_path, monkeypatch):
     assert kept[cut.start : cut.stop] == before[cut.start : cut.stop]
 
 
+def test_records_behind_many_written_zeros_are_not_destroyed(tmp_path):
+    config = replace(SMALL, mappedFileSizeCommitLog=32 << 20)
+    store = open_small(tmp_path, config=config)
+    large = [send(store, number, body=b"x" * (4 << 20)) for number in range(3)]
+    small = send_many(store, 50)
+    store.abandon()
+    segment = tmp_path / "commitlog" / f"{0:020}"
+    sound = segment.read_bytes()
+    with segment.open("r+b") as file:
+        file.write(bytes(large[-1].physical_offset + large[-1].store_size))
+    shutil.rmtree(tmp_path / "rocketlens")
+    be_a_real_broker(tmp_path)
+    open_small(tmp_path, config=config).abandon()
+    left = bytearray(segment.read_bytes())
+    for path in (tmp_path / "rocketlens").glob("aside/*.cut"):
+        content, start = path.read_bytes(), int(path.name[:20])
+        left[start : start + len(content)] = content
+    start = small[0].physical_offset
+    assert left[start:] == sound[start:]
+
+
 def test_nothing_is_zeroed_that_could_not_be_kept_aside(tmp_path):
     class FullDisk(QuickDisk):
         def write_durably(self, path, content):
