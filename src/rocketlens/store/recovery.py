@@ -190,6 +190,7 @@ class Recovery:
         start = result.read_from = self._queues.start
         result.notes += self._queues.notes
         result.deleted.update(self._queues.deleted)
+        noted = set(result.deleted)
         if state is not None and state.mark is not None:
             mark = state.mark
             result.last = Appended(
@@ -207,6 +208,10 @@ class Recovery:
         holder = self._log.segment_of(result.end_offset)
         result.base_offset = holder.base_offset if holder else self._log.max_offset
         self._keep_damage()
+        result.notes += [
+            f"topic {topic} has no consume queue: another broker deleted it"
+            for topic in sorted(result.deleted.keys() - noted)
+        ]
         return result
 
     def _replay(self, walk: LogWalk) -> int:

@@ -101,6 +101,7 @@ def test_a_topic_without_a_queue_in_a_real_brokers_closed_store_was_deleted(tmp_
         assert queue_lengths(store)["Others", 0] == 1
         assert store.max_queue_offset("Orders", 0) == 0
         assert store.deleted.marks.keys() == {"Orders"}
+        assert any("topic Orders" in note for note in store.recovered.notes)
 
 
 def test_after_a_real_broker_was_killed_only_what_was_durable_counts_as_deleted(tmp_path):
