@@ -296,6 +296,8 @@ class LiveSearch:
         found = self._verified(query, candidates, at_once=at_once)
         if not found.count:
             source.index.count_slots(at_once=at_once)
+        if not tail.damage:
+            return found
         damage = tuple(map(str, tail.damage[: limits.DAMAGE_REPORTS]))
         return replace(found, failures=damage + found.failures)
 

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from heapq import merge
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -65,14 +64,18 @@ def newest_first(hits: Iterator[Hit], offsets: Iterator[int]) -> Iterator[tuple[
     Both must descend. With each offset comes the entry that led to it, None when only the memory
     did. Neither is read farther than the result is iterated.
     """
-    before = -1
-    by_index: Iterator[tuple[int, Hit | None]] = ((hit.physical_offset, hit) for hit in hits)
-    by_memory: Iterator[tuple[int, Hit | None]] = ((offset, None) for offset in offsets)
-    found = merge(by_index, by_memory, key=itemgetter(0), reverse=True)
-    for offset, hit in found:
-        if offset != before:
-            yield offset, hit
-        before = offset
+    hit, offset = next(hits, None), next(offsets, -1)
+    while hit is not None or offset >= 0:
+        if hit is not None and hit.physical_offset >= offset:
+            found = hit.physical_offset
+            yield found, hit
+        else:
+            found = offset
+            yield found, None
+        while hit is not None and hit.physical_offset == found:
+            hit = next(hits, None)
+        while offset == found:
+            offset = next(offsets, -1)
 
 
 class Rejected(Exception):

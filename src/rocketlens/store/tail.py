@@ -207,7 +207,7 @@ class Tail:
         if self._unread:
             self._read_again_unread()
         few = {offset for key_hash in hashes for offset in self._few.get(key_hash, ())}
-        parts = [iter(sorted(few, reverse=True))]
+        parts = [iter(sorted(few, reverse=True))] if few else []
         if self._runs.count:
             parts.append(self._runs.find(hashes))
         if self._read_again:
