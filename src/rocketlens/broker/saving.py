@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
-from rocketlens.errors import RocketLensError
-
 _log: Final = logging.getLogger("rocketlens.broker")
 
 TABLE_THREAD: Final = "rocketlens-tables"
@@ -91,7 +89,7 @@ def _tried(table: Table, write: Callable[[], None]) -> bool:
     """Write, and say whether it could be done."""
     try:
         write()
-    except (OSError, RocketLensError) as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other tables are written
         table.is_changed = True
         _log.warning("a table could not be written and will be tried again: %s", error)
         return False

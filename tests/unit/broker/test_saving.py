@@ -137,15 +137,38 @@ def test_a_stop_writes_what_was_not_written_and_what_waits(tmp_path):
 
     async def main():
         async with running(tmp_path, disk=disk) as world:
-            world.core.offsets.put("g", "T", 0, 5)
-            world.core.delay_offsets.put(1, 7)
+            world.core.offsets.put("g", "T", 0, 0)
+            world.core.delay_offsets.put(1, 0)
             disk.failures = 1
             world.core.saver.save(world.core.delay_offsets)
             world.core.saver.save(world.core.topics.table)
             world.core.groups.table.put("g")
         async with running(tmp_path) as world:
-            assert world.core.offsets.get("g", "T", 0) == 5
-            assert world.core.delay_offsets.table == {1: 7}
+            assert world.core.offsets.get("g", "T", 0) == 0
+            assert world.core.delay_offsets.table == {1: 0}
             assert "g" in world.core.groups.table.groups
 
     asyncio.run(main())
+
+
+class Unwritable:
+    """A table that no file can be made of."""
+
+    is_changed = True
+
+    def snapshot(self):
+        def write():
+            raise ValueError("this is no table")
+
+        return write
+
+
+def test_a_table_that_cannot_be_written_at_all_holds_up_no_other(tmp_path, caplog):
+    async def test(world):
+        core = world.core
+        core.offsets.put("g", "T", 0, 5)
+        ended = await asyncio.gather(core.saver.save(Unwritable()), core.saver.save(core.offsets))
+        assert ended == [False, True]
+        assert "this is no table" in caplog.text
+
+    in_broker(tmp_path, test)
