@@ -1,7 +1,6 @@
 """What the disk does to a store, the store survives, and never acknowledges what it has not."""
 
 import os
-import random
 import shutil
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import pytest
 
 import rocketlens
 from rocketlens.errors import StoreFailed, StoreFull
-from tests.crash.failing_disks import FailingDisk, PowerDisk, QuickDisk, RestartedDisk
+from tests.crash.failing_disks import FailingDisk, QuickDisk
 from tests.unit.store.written_stores import (
     BORN_HOST,
     SMALL,
@@ -120,73 +119,6 @@ def test_a_full_disk_refuses_messages_answers_queries_and_takes_messages_again(t
         assert [r.queue_offset for r in records_of(path)] == list(range(len(stored)))
         if full_at > 3:
             assert refused or full_at > 12
-
-
-@pytest.mark.parametrize("image_count", [100, pytest.param(5000, marks=pytest.mark.slow)])
-def test_what_was_acknowledged_survives_a_power_cut_at_any_moment(tmp_path, image_count):
-    randomness = random.Random(7)
-    checked = 0
-    seed = 0
-    while checked < image_count:
-        seed += 1
-        checked += power_run(tmp_path, randomness, seed, image_count - checked)
-
-
-def power_run(tmp_path, randomness, seed, most):
-    """Use a store, cut the power at some moments of it, and look at what is left."""
-    root, target = tmp_path / "live", tmp_path / "image"
-    shutil.rmtree(root, ignore_errors=True)
-    root.mkdir()
-    progress = {"sent": 0, "durable": 0, "images": 0, "events": 0}
-
-    def on_event():
-        progress["events"] += 1
-        if progress["images"] < most and randomness.random() < 0.15:
-            progress["images"] += 1
-            check_image(f"{seed}/{progress['events']}")
-
-    def check_image(name):
-        disk.image(target, name)
-        durable, sent = progress["durable"], progress["sent"]
-        with open_small(target, disk=RestartedDisk()) as store:
-            assert store.recovered.damage == [], name
-            send(store, 5000)
-        numbers = [int(record.properties[10:16]) for record in records_of(target)]
-        kept = numbers[:-1]
-        # A prefix of what was sent, with all that was durable.
-        assert kept == list(range(len(kept))), name
-        assert durable <= len(kept) <= sent, name
-        for queue_id in range(3):
-            offsets = [r.queue_offset for r in records_of(target) if r.queue_id == queue_id]
-            assert offsets == list(range(len(offsets))), name
-        with rocketlens.open_store(target) as reader:
-            answer = reader.query_message("Orders", "all", max_num=None)
-            assert len(answer.messages) == len(numbers), name
-        before = content_of(target)
-        with open_small(target, disk=RestartedDisk()):
-            pass
-        assert content_of(target) == before, name
-
-    disk = PowerDisk(root)
-    store = open_small(root, disk=disk)
-    disk.on_event = on_event
-    for number in range(120):
-        progress["sent"] = number + 1
-        appended = send(store, number, queue_id=number % 3, body=randomness.randbytes(300))
-        if randomness.random() < 0.3:
-            store.flush_log()
-            progress["durable"] = number + 1
-            assert store.group_commit.flushed_offset == (
-                appended.physical_offset + appended.store_size
-            )
-        if randomness.random() < 0.1:
-            store.flush()
-            progress["durable"] = number + 1
-        if randomness.random() < 0.2:
-            store.build_index()
-    disk.on_event = lambda: None
-    store.abandon()
-    return progress["images"]
 
 
 def test_a_crash_during_recovery_converges(tmp_path):

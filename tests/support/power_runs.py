@@ -97,7 +97,7 @@ class PowerRun:
                 f"image {self.images} of writer {self.writer}, seed {self.seed}, {mood}, power cut "
                 f"{what}: {type(error).__name__}: {error}\n"
                 f"again: {SEED}={self.seed} .venv/bin/python -m pytest "
-                f"tests/crash/test_power_cut.py -k 'test_the_power and {self.writer}'"
+                f"tests/crash/test_power_cut.py -k '{self.writer}-200'"
             ) from error
         for left in self.directory.glob(image.name + "*"):
             shutil.rmtree(left)
