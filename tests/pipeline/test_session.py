@@ -124,3 +124,17 @@ def test_the_module_that_spark_imports_everywhere_is_light():
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
     assert said.stdout == "[]\nrocketmq\n"
+
+
+@pytest.mark.parametrize(
+    ("master", "says"),
+    [
+        ("spark://127.0.0.1:1", "Connection refused"),
+        ("spark://127.0.0.1:1,nothing", "'nothing' is not HOST:PORT"),
+    ],
+)
+def test_a_master_that_does_not_answer_is_named_before_spark_is_started(master, says):
+    from rocketlens.pipeline.session import start
+
+    with pytest.raises(SparkUnavailable, match=f"no Spark master answers at {master}.*{says}"):
+        start(master)

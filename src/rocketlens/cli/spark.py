@@ -2,7 +2,7 @@
 
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from rocketlens.cli.output import say
@@ -36,9 +36,16 @@ def session(master: str, *, memory: str = "2g") -> "Iterator[SparkSession]":
     _open.append(spark)
     try:
         yield spark
-    finally:
+    except KeyboardInterrupt:
+        # The JVM got the Ctrl-C, too, and may have ended before it can be told to.
         _open.clear()
-        spark.stop()
+        with suppress(Exception):
+            spark.stop()
+        raise
+    finally:
+        if _open:
+            _open.clear()
+            spark.stop()
 
 
 class ProgressLine:

@@ -4,9 +4,11 @@ Tasks and results are small and picklable; what is large goes through files of a
 that driver and executors both see.
 """
 
+import logging
 import re
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from threading import Thread
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -72,7 +74,10 @@ def run(
                 shown = done
                 progress(phase, done, len(tasks))
     except BaseException:
-        context.cancelJobGroup(group)
+        # Ctrl-C reaches the JVM, too, which may be gone already: py4j would log a traceback a call.
+        logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+        with suppress(Exception):
+            context.cancelJobGroup(group)
         raise
     if failures:
         raise StoreError(f"{phase} failed: {reason_of(failures[0])}") from failures[0]

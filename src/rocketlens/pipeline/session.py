@@ -3,10 +3,12 @@
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -25,6 +27,8 @@ INSTALL_PYSPARK: Final = "install it with: pip install 'rocketlens[spark]'"
 
 _VERSION: Final = re.compile(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)')
 _MOST_WARM_TASKS: Final = 64
+_STANDALONE: Final = "spark://"
+_CONNECT_SECONDS: Final = 5.0
 
 
 def start(
@@ -44,10 +48,11 @@ def start(
     overrides any setting made here. If the process has a session already, that one is returned
     with the settings applied that can still change. Takes 5 to 9 s with two free cores.
 
-    :raises SparkUnavailable: when pyspark is not installed, or there is no JDK of at least 17;
-        before any JVM is started.
+    :raises SparkUnavailable: when pyspark is not installed, there is no JDK of at least 17, or no
+        standalone master answers, before any JVM is started; or when Spark does not start.
     """
     check_available()
+    _check_master(master)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     is_local = master.startswith("local")
     if is_local:
@@ -60,7 +65,8 @@ def start(
     chosen = settings(memory, is_local=is_local, quick=quick) | dict(config or {})
     if SparkContext._active_spark_context is None:  # noqa: SLF001 - there is no public way to ask
         conf = SparkConf(loadDefaults=False).setMaster(master).setAppName("rocketlens")
-        _start_context(conf.setAll(list(chosen.items())))
+        with _explained(master):
+            _start_context(conf.setAll(list(chosen.items())))
     builder = SparkSession.Builder()
     for name, value in chosen.items():
         if name.startswith("spark.sql."):
@@ -68,8 +74,45 @@ def start(
     session = builder.getOrCreate()
     if warm:
         tasks = min(session.sparkContext.defaultParallelism, _MOST_WARM_TASKS)
-        session.sparkContext.parallelize(range(tasks), tasks).foreach(_warm)
+        with _explained(master):
+            session.sparkContext.parallelize(range(tasks), tasks).foreach(_warm)
     return session
+
+
+def _check_master(master: str) -> None:
+    """Connect to a standalone master, which Spark would wait for more than a minute.
+
+    :raises SparkUnavailable: when none of ``spark://HOST:PORT[,HOST:PORT]`` takes a connection.
+    """
+    if not master.startswith(_STANDALONE):
+        return
+    reasons: list[str] = []
+    for address in master.removeprefix(_STANDALONE).split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
+        except ValueError:
+            reasons.append(f"{address!r} is not HOST:PORT")
+        except OSError as error:
+            reasons.append(f"{address}: {error.strerror or error}")
+        else:
+            return
+    raise SparkUnavailable(f"no Spark master answers at {master} ({'; '.join(reasons)})")
+
+
+@contextmanager
+def _explained(master: str) -> "Iterator[None]":
+    """Turn what Spark raises into one line."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from rocketlens.pipeline.jobs import reason_of
+
+    try:
+        yield
+    except (Py4JError, PySparkException) as error:
+        message = f"Spark does not start on {master}: {reason_of(error)}"
+        raise SparkUnavailable(message) from error
 
 
 def _start_context(conf: "SparkConf") -> None:
