@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketlens.errors import NotAStore
+from rocketlens.errors import NotAStore, StoreError
 from rocketlens.store.commitlog import CommitLog
 from tests.conftest import fingerprint
 
@@ -186,3 +186,23 @@ def test_entries_of_deleted_segments_are_normal(spark, store):
 def test_a_directory_that_is_no_store_is_refused(spark, tmp_path):
     with pytest.raises(NotAStore):
         verify(spark, tmp_path)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_store_whose_broker_deletes_segments_meanwhile_is_compared_again(
+    spark, golden, tmp_path, times
+):
+    store = Path(shutil.copytree(golden("4.9.7").store, tmp_path / "store"))
+    left = sorted((store / "commitlog").iterdir())[:times]
+
+    def clean(phase, done, _):
+        if (phase, done) == ("log", 0) and left:
+            left.pop(0).unlink()
+
+    if times == 1:
+        report = verify(spark, store, progress=clean)
+        assert report.is_sound, report.findings
+        assert any("which is normal" in note for note in report.notes)
+    else:
+        with pytest.raises(StoreError, match="deleted segments during each of 3 attempts"):
+            verify(spark, store, progress=clean)

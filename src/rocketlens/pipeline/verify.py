@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from rocketlens.errors import CheckpointError
+from rocketlens.errors import CheckpointError, StoreError
 from rocketlens.formats import checkpoint
 from rocketlens.formats.commitlog_record import SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
 from rocketlens.pipeline import check_index, check_queue, existing, jobs
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from rocketlens.pipeline.ranges import Bytes, Rows
 
 _RANGES_PER_CORE: Final = 4
+_MAX_ATTEMPTS: Final = 3
+"""A cleaner deletes a segment now and then; one that always does leaves nothing to compare."""
 
 
 @dataclass(slots=True)
@@ -89,13 +91,48 @@ def verify(
 ) -> VerifyReport:
     """Compare ``commitlog/``, ``consumequeue/`` and ``index/`` of a store.
 
-    ``check_crc``: compare every body with its checksum. A broker that runs meanwhile makes for
-    findings that are not there, as it writes and deletes.
+    ``check_crc``: compare every record with its checksums. A broker that runs meanwhile makes for
+    findings that are not there, as it writes. When it deletes segments, all is compared again.
 
     :raises NotAStore: when there is no commit log.
-    :raises StoreError: when a task failed.
+    :raises StoreError: when a task failed, or the broker deletes segments faster than they are
+        compared.
     """
     store = Path(store_path)
+    for _ in range(_MAX_ATTEMPTS):
+        before = _segments(store)
+        report: VerifyReport | None = None
+        failure: StoreError | None = None
+        try:
+            report = _verify(spark, store, range_bytes, progress, check_crc=check_crc)
+        except StoreError as error:
+            failure = error
+        # A segment that is made meanwhile was not compared, and takes nothing away.
+        if before <= _segments(store):
+            if report is None:
+                raise failure or StoreError(f"{store} was not compared")
+            return report
+    raise StoreError(
+        f"{store}: its broker deleted segments during each of {_MAX_ATTEMPTS} attempts to compare "
+        "them; compare a copy, or stop the broker"
+    )
+
+
+def _segments(store: Path) -> set[Path]:
+    log = CommitLog(store / "commitlog")
+    log.close()
+    return {segment.path for segment in log.segments}
+
+
+def _verify(
+    spark: "SparkSession",
+    store: Path,
+    range_bytes: int,
+    progress: jobs.Progress,
+    *,
+    check_crc: bool,
+) -> VerifyReport:
+    """Compare once."""
     log = CommitLog(store / "commitlog")
     report = VerifyReport(store)
     findings = Findings()
