@@ -8,7 +8,9 @@
 option                meaning (names are case-insensitive)
 ====================  ===========================================================================
 store                 the store directory, which all executors must see; ``load(DIR)`` does too
-topic                 only these topics, separated by commas
+topic                 only these topics, separated by commas; ``*`` and ``?`` match any characters
+allowUnknownTopic     ``true``: a topic that neither configuration nor consume queues name is no
+                      error; messages of a deleted topic may still be in the log
 startingTimestamp     only messages stored at or after this, epoch milliseconds
 endingTimestamp       only messages stored at or before this, epoch milliseconds
 startingOffset        only messages at or after this physical offset
@@ -21,6 +23,8 @@ failOnDataLoss        ``true``: the job fails when a broker deletes a segment th
 table                 ``messages``, or ``damage``: what could not be read, see below
 filterPushdown        ``true``: prune by the query's own filters, see below
 ====================  ===========================================================================
+
+Options that are not in this table, and topics that the store does not have, are refused.
 
 ``spark.readStream`` gives the messages as they are appended: :mod:`rocketlens.pipeline.stream`.
 
@@ -64,6 +68,14 @@ from pyspark.sql.datasource import (
 
 from rocketlens.errors import BadInput, StoreError
 from rocketlens.pipeline.index_entries import INDEX_ENTRY_COLUMNS
+from rocketlens.pipeline.options import (
+    check_names,
+    check_topics,
+    choice_option,
+    flag_option,
+    number_option,
+    topic_option,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader
@@ -190,6 +202,7 @@ class RocketMQReader(DataSourceReader):
 
         :raises BadInput: naming the option that can't be used.
         """
+        check_names(options, streams=False)
         self.store = options.get("store") or options.get("path") or ""
         if not self.store:
             raise BadInput('say which store to read: .option("store", DIRECTORY)')
@@ -203,9 +216,8 @@ class RocketMQReader(DataSourceReader):
         self.min_partitions = number_option(options, "minPartitions", 1)
         self.partition_bytes = number_option(options, "maxPartitionBytes", PARTITION_BYTES)
         wanted = Wanted()
-        topics = options.get("topic")
-        if topics is not None:
-            wanted = wanted.of_topics(name.strip() for name in topics.split(","))
+        self.asked = topic_option(options)
+        self.allows_unknown = flag_option(options, "allowUnknownTopic", default=False)
         wanted = wanted.within(
             "store_timestamp_ms",
             number_option(options, "startingTimestamp", _INT64[0], _INT64[0]),
@@ -218,9 +230,10 @@ class RocketMQReader(DataSourceReader):
         )
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Give the ranges that can hold what is wanted.
+        """Return the ranges that can hold what is wanted.
 
         :raises NotAStore: when there is no commit log.
+        :raises BadInput: when the store has no topic that was asked for.
         """
         from pathlib import Path
 
@@ -228,6 +241,7 @@ class RocketMQReader(DataSourceReader):
         from rocketlens.store.commitlog import CommitLog
 
         log = CommitLog(Path(self.store, "commitlog"))
+        self.check_topics()
         if self.is_damage:
             return [SharePartition(share) for share in _whole_segments(log)]
         low, high = self.wanted.bounds["physical_offset"]
@@ -237,6 +251,14 @@ class RocketMQReader(DataSourceReader):
             if one.base_offset + one.start <= high and low < one.base_offset + one.stop
         ]
         return [SharePartition(share) for share in shares or [Share(None)]]
+
+    def check_topics(self) -> None:
+        """Refuse topics that the store does not have.
+
+        :raises BadInput: naming the topic, and what was probably meant.
+        """
+        if not self.allows_unknown:
+            check_topics(self.store, self.asked)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Return the record batches of one share; runs in an executor.
@@ -310,14 +332,20 @@ class RocketMQReader(DataSourceReader):
         for column, (low, high) in self.wanted.bounds.items():
             if (low, high) != _INT64:
                 is_wanted &= (rows[column] >= low) & (rows[column] <= high)
-        if self.wanted.topics is not None:
+        if self.wanted.topics is not None or self.asked is not None:
             groups = kernels.group_rows(content, base_offset, rows, by_queue=False)
             starts = (rows["physical_offset"][groups.first_rows] - base_offset).tolist()
             decode = commitlog_record.decode
             topics = [decode(content.data, start, check_crc=False).topic for start in starts]
-            of_group = np.array([topic in self.wanted.topics for topic in topics], np.bool_)
+            of_group = np.array([self._is_wanted(topic) for topic in topics], np.bool_)
             is_wanted &= of_group[groups.group_of_row]
         return rows if is_wanted.all() else rows[is_wanted]
+
+    def _is_wanted(self, topic: str) -> bool:
+        pushed = self.wanted.topics
+        return (pushed is None or topic in pushed) and (
+            self.asked is None or self.asked.matches(topic)
+        )
 
 
 class PushingReader(RocketMQReader):
@@ -383,44 +411,3 @@ def _damage_batches(lost: "Sequence[Place]") -> Iterator[Any]:
             ],
             ["physical_offset", "length", "reason"],
         )
-
-
-def flag_option(options: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """Read an option that is true or false.
-
-    :raises BadInput: when it is neither.
-    """
-    text = options.get(name)
-    if text is None:
-        return default
-    if text.lower() not in ("true", "false"):
-        raise BadInput(f"option {name} is true or false, not {text!r}")
-    return text.lower() == "true"
-
-
-def choice_option(options: Mapping[str, str], name: str, choices: Sequence[str]) -> str:
-    """Read an option that has one of some values, the first of which is the default.
-
-    :raises BadInput: when it has another.
-    """
-    text = options.get(name, choices[0]).lower()
-    if text not in choices:
-        raise BadInput(f"option {name} is one of {', '.join(choices)}, not {text!r}")
-    return text
-
-
-def number_option(options: Mapping[str, str], name: str, default: int, least: int = 1) -> int:
-    """Read an option that is a whole number.
-
-    :raises BadInput: when it is not, or is under ``least`` or over 64 bits.
-    """
-    text = options.get(name)
-    if text is None:
-        return default
-    try:
-        number = int(text)
-    except ValueError:
-        number = least - 1
-    if not least <= number <= _INT64[1]:
-        raise BadInput(f"option {name} is a whole number from {max(least, 0)} on, not {text!r}")
-    return number

@@ -51,15 +51,8 @@ from pyspark.sql.streaming.datasource import (
 
 from rocketlens.errors import BadInput, NotAStore, StoreError
 from rocketlens.pipeline import index_entries
-from rocketlens.pipeline.source import (
-    TABLES,
-    RocketMQReader,
-    Share,
-    SharePartition,
-    choice_option,
-    flag_option,
-    number_option,
-)
+from rocketlens.pipeline.options import check_names, choice_option, flag_option, number_option
+from rocketlens.pipeline.source import TABLES, RocketMQReader, Share, SharePartition
 from rocketlens.pipeline.stream_offset import (
     StreamOffset,
     deletion,
@@ -90,6 +83,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         :raises BadInput: naming the option that can't be used.
         """
+        check_names(options, streams=True)
         table = choice_option(options, "table", TABLES)
         if table == "damage":
             raise BadInput("the table damage is not for streams: use read")
@@ -103,7 +97,14 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._first = STARTS.get(start)
         if self._first is None:
             self._first = number_option(options, "startingOffset", 0, 0)
-        own = ("table", "startingoffset", "failondataloss")
+        own = (
+            "table",
+            "startingoffset",
+            "failondataloss",
+            "maxbytespertrigger",
+            "includeunsynced",
+            "tagindex",
+        )
         others = {name: value for name, value in options.items() if name.lower() not in own}
         others["failOnDataLoss"] = str(self._fails and not self._of_entries).lower()
         self._messages = RocketMQReader(CaseInsensitiveDict(others))
@@ -119,6 +120,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         log = self._log()
         try:
+            self._messages.check_topics()
             begin = log.min_offset
             if self._first == STARTS["latest"]:
                 return self._moved(log, StreamOffset(begin), STARTS["latest"]).to_json()

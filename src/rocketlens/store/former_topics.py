@@ -178,7 +178,7 @@ def read_evidence(store: Path, log: CommitLog) -> TopicEvidence:
         if topic not in older:
             ends[topic] = max(ends.get(topic, 0), offset)
     dispatched = max(dispatched, _add_named_by_state(layout, log, ends, present))
-    return TopicEvidence(ends, frozenset(present), _configured(layout), dispatched)
+    return TopicEvidence(ends, frozenset(present), configured_topics(layout), dispatched)
 
 
 def _add_named_by_state(
@@ -228,7 +228,8 @@ def _leads_home(log: CommitLog, entry: QueueEntry, topic: str, queue_id: int, pl
     return (record.topic, record.queue_id, record.queue_offset) == (topic, queue_id, place)
 
 
-def _configured(layout: StoreLayout) -> frozenset[str] | None:
+def configured_topics(layout: StoreLayout) -> frozenset[str] | None:
+    """Return the topics of ``config/topics.json``; None when it is missing, damaged or empty."""
     content = fs.read_bytes(layout.config / "topics.json", _MAX_CONFIG_BYTES)
     if not content:
         return None

@@ -1,0 +1,177 @@
+"""The options of the data source ``rocketmq``: their names, and how their values are read.
+
+Spark passes any option on and complains of none. An option that is not understood would be left
+out silently and the query would answer something else, so it is refused here.
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rocketlens.errors import BadInput
+from rocketlens.store import deleted
+from rocketlens.store.commitlog import CommitLog
+from rocketlens.store.consumequeue import ConsumeQueues
+from rocketlens.store.former_topics import configured_topics, is_system_topic
+from rocketlens.store.layout import StoreLayout
+
+_INT64: Final = (-(2**63), 2**63 - 1)
+_OF_BOTH: Final = (
+    "store",
+    "topic",
+    "allowUnknownTopic",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffset",
+    "endingOffset",
+    "minPartitions",
+    "maxPartitionBytes",
+    "body",
+    "checkCrc",
+    "failOnDataLoss",
+    "table",
+)
+_OF_BATCHES: Final = ("filterPushdown",)
+_OF_STREAMS: Final = ("maxBytesPerTrigger", "includeUnsynced", "tagIndex")
+_SPARKS_OWN: Final = frozenset({"path", "serialization.format"})
+_ELSEWHERE: Final = {
+    "topics": "topic",
+    "subscribe": "topic",
+    "subscribepattern": "topic",
+    "assign": "topic",
+    "startingoffsets": "startingOffset",
+    "startingoffsetsbytimestamp": "startingTimestamp",
+    "endingoffsets": "endingOffset",
+    "endingoffsetsbytimestamp": "endingTimestamp",
+    "maxoffsetspertrigger": "maxBytesPerTrigger",
+    "nobody": "body",
+}
+"""Names that other sources have for the same: lower case, and ours."""
+
+
+def check_names(options: Mapping[str, str], *, streams: bool) -> None:
+    """Refuse options that have no meaning here.
+
+    :raises BadInput: naming the option, what was probably meant, and all there are.
+    """
+    names = _OF_BOTH + (_OF_STREAMS if streams else _OF_BATCHES)
+    known = {name.lower(): name for name in names}
+    others = {name.lower() for name in (_OF_BATCHES if streams else _OF_STREAMS)}
+    for given in options:
+        lower = given.lower()
+        if lower in known or lower in _SPARKS_OWN:
+            continue
+        if lower in others:
+            message = f"option {given} is not for {'streams' if streams else 'batch reads'}"
+            raise BadInput(message)
+        near = difflib.get_close_matches(lower, known, 1)
+        meant = _ELSEWHERE.get(lower) or (known[near[0]] if near else None)
+        hint = f"; did you mean {meant}?" if meant in names else ""
+        message = f"there is no option {given!r}{hint} (options: {', '.join(names)})"
+        raise BadInput(message)
+
+
+class AskedTopics(NamedTuple):
+    """Names of topics and patterns, any of which a topic may match."""
+
+    names: frozenset[str]
+    patterns: tuple[str, ...]
+
+    def matches(self, topic: str) -> bool:
+        """Return whether a topic is one of them."""
+        return topic in self.names or any(fnmatchcase(topic, one) for one in self.patterns)
+
+
+def topic_option(options: Mapping[str, str]) -> AskedTopics | None:
+    """Read the option ``topic``; None when it is not given, which means every topic.
+
+    :raises BadInput: when it names none.
+    """
+    text = options.get("topic")
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
+        raise BadInput("option topic names no topic")
+    patterns = tuple(part for part in parts if "*" in part or "?" in part)
+    return AskedTopics(frozenset(parts) - frozenset(patterns), patterns)
+
+
+def check_topics(store: str, asked: AskedTopics | None) -> None:
+    """Refuse topics that neither configuration, consume queues nor deleted topics name.
+
+    A store in which nothing names a topic, such as a log alone, has every topic.
+
+    :raises BadInput: naming the topic, and what was probably meant.
+    """
+    if asked is None:
+        return
+    layout = StoreLayout(Path(store))
+    known = set(ConsumeQueues(layout.consume_queue).topics()) | (
+        configured_topics(layout) or frozenset()
+    )
+    if not known:
+        return
+    log = CommitLog(layout.commit_log)
+    known |= deleted.read_ends(layout, log).keys()
+    log.close()
+    for name in sorted(asked.names):
+        if name not in known and not is_system_topic(name):
+            raise BadInput(_unknown(name, known))
+    for pattern in asked.patterns:
+        if not any(fnmatchcase(topic, pattern) for topic in known):
+            message = f"this store has no topic that matches {pattern!r}"
+            raise BadInput(message)
+
+
+def _unknown(name: str, known: set[str]) -> str:
+    by_lower = {topic.lower(): topic for topic in sorted(known)}
+    near = [by_lower[one] for one in difflib.get_close_matches(name.lower(), by_lower, 3)]
+    hint = f"; did you mean {' or '.join(near)}?" if near else "."
+    return (
+        f"this store has no topic {name!r}{hint} "
+        'For messages of a deleted topic: option("allowUnknownTopic", "true")'
+    )
+
+
+def flag_option(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """Read an option that is true or false.
+
+    :raises BadInput: when it is neither.
+    """
+    text = options.get(name)
+    if text is None:
+        return default
+    if text.lower() not in ("true", "false"):
+        raise BadInput(f"option {name} is true or false, not {text!r}")
+    return text.lower() == "true"
+
+
+def choice_option(options: Mapping[str, str], name: str, choices: Sequence[str]) -> str:
+    """Read an option that has one of some values, the first of which is the default.
+
+    :raises BadInput: when it has another.
+    """
+    text = options.get(name, choices[0]).lower()
+    if text not in choices:
+        raise BadInput(f"option {name} is one of {', '.join(choices)}, not {text!r}")
+    return text
+
+
+def number_option(options: Mapping[str, str], name: str, default: int, least: int = 1) -> int:
+    """Read an option that is a whole number.
+
+    :raises BadInput: when it is not, or is under ``least`` or over 64 bits.
+    """
+    text = options.get(name)
+    if text is None:
+        return default
+    try:
+        number = int(text)
+    except ValueError:
+        number = least - 1
+    if not least <= number <= _INT64[1]:
+        raise BadInput(f"option {name} is a whole number from {max(least, 0)} on, not {text!r}")
+    return number

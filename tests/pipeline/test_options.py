@@ -1,0 +1,114 @@
+"""Options of the data source that would be misunderstood are refused, with what was meant."""
+
+import shutil
+
+import pytest
+
+from rocketlens.errors import BadInput
+from tests.pipeline.synthetic import record, write_log
+
+
+def batch(store, **options):
+    from rocketlens.pipeline.source import RocketMQReader
+
+    return RocketMQReader({"store": str(store), **options})
+
+
+def stream(store, **options):
+    from rocketlens.pipeline.stream import RocketMQStreamReader
+
+    return RocketMQStreamReader({"store": str(store), **options})
+
+
+@pytest.mark.parametrize("make", [batch, stream])
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("topics", "topic"),
+        ("subscribe", "topic"),
+        ("startingOffsets", "startingOffset"),
+        ("maxPartitionByte", "maxPartitionBytes"),
+        ("check_crc", "checkCrc"),
+        ("failondatalos", "failOnDataLoss"),
+    ],
+)
+def test_an_option_that_is_none_is_refused_with_the_one_that_was_meant(make, tmp_path, name, meant):
+    with pytest.raises(BadInput, match=rf"no option '{name}'; did you mean {meant}\? \(options: "):
+        make(tmp_path, **{name: "x"})
+
+
+@pytest.mark.parametrize("make", [batch, stream])
+def test_an_option_like_no_other_is_refused_with_all_there_are(make, tmp_path):
+    with pytest.raises(BadInput, match=r"no option 'qwertz' \(options: store, topic, "):
+        make(tmp_path, qwertz="x")
+
+
+def test_options_of_streams_and_of_batches_are_told_apart(tmp_path):
+    with pytest.raises(BadInput, match="maxBytesPerTrigger is not for batch reads"):
+        batch(tmp_path, maxBytesPerTrigger="5")
+    with pytest.raises(BadInput, match="filterPushdown is not for streams"):
+        stream(tmp_path, filterPushdown="true")
+    with pytest.raises(BadInput, match="no option 'maxOffsetsPerTrigger' "):
+        batch(tmp_path, maxOffsetsPerTrigger="5")
+
+
+def test_every_option_of_the_tables_in_the_docstrings_is_taken(tmp_path):
+    import re
+
+    from rocketlens.pipeline import options, source
+    from rocketlens.pipeline import stream as streams
+
+    def named(text):
+        table = text.split("=\n", 1)[1]
+        return set(re.findall(r"^([a-z]\w+)  +\S", table, re.MULTILINE)) - {"option"}
+
+    own = set(options._OF_BOTH)
+    assert named(source.__doc__) == own | set(options._OF_BATCHES)
+    assert named(streams.__doc__) <= own | set(options._OF_STREAMS)
+    assert set(options._OF_STREAMS) - named(streams.__doc__) == {"tagIndex"}
+
+
+@pytest.fixture(scope="module")
+def store(golden, tmp_path_factory):
+    return shutil.copytree(golden("5.5.0").store, tmp_path_factory.mktemp("store") / "store")
+
+
+@pytest.mark.parametrize(
+    ("topic", "says"),
+    [
+        ("PayTopc", "has no topic 'PayTopc'; did you mean PayTopic"),
+        ("paytopic", "has no topic 'paytopic'; did you mean PayTopic"),
+        ("PayTopic,NoSuchThing", "has no topic 'NoSuchThing'. For messages of a deleted topic"),
+        ("Zzz*", r"has no topic that matches 'Zzz\*'"),
+        (" , ", "names no topic"),
+    ],
+)
+def test_a_topic_that_the_store_does_not_have_is_refused(store, topic, says):
+    with pytest.raises(BadInput, match=says):
+        batch(store, topic=topic).partitions()
+    with pytest.raises(BadInput, match=says):
+        stream(store, topic=topic).initialOffset()
+
+
+def topics_of(reader):
+    batches = (one for part in reader.partitions() for one in reader.read(part))
+    return {topic for one in batches for topic in one.column("topic").to_pylist()}
+
+
+@pytest.mark.parametrize(
+    ("topic", "expected"),
+    [
+        ("PayTopic", {"PayTopic"}),
+        ("PayTopic, T22", {"PayTopic", "T22"}),
+        ("Pay*", {"PayTopic"}),
+        ("T2?,PayTopic", {"PayTopic", "T22"}),
+    ],
+)
+def test_several_topics_and_patterns_may_be_asked_for(store, topic, expected):
+    assert topics_of(batch(store, topic=topic)) == expected
+
+
+def test_a_topic_of_the_log_alone_can_be_asked_for(store, tmp_path):
+    write_log(tmp_path, [record(0, topic="Alone"), record(1, topic="Other")], 1 << 16)
+    assert topics_of(batch(tmp_path, topic="Alone")) == {"Alone"}
+    assert topics_of(batch(store, topic="NoSuch", allowUnknownTopic="true")) == set()
