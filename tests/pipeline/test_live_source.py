@@ -95,3 +95,65 @@ def test_a_failed_open_behind_a_damaged_record_is_not_the_end_of_the_segment(
             rows_of(reader, partitions)
     found = [row["physical_offset"] for row in rows_of(reader, partitions)]
     assert found == [offset for offset in offsets if offset != offsets[3]]
+
+
+def streaming(store, **options):
+    from rocketlens.pipeline.stream import RocketMQStreamReader
+
+    return RocketMQStreamReader({"store": str(store), **options})
+
+
+def latest(reader):
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    return reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+
+
+def test_a_stream_syncs_what_it_is_about_to_read_where_no_broker_of_ours_says_how_far_that_is(
+    rolling_store, monkeypatch
+):
+    store, _ = rolling_store
+    synced = []
+    monkeypatch.setattr(fs, "sync_for_reading", lambda path: synced.append(path.name))
+    reader = streaming(store)
+    end = latest(reader)
+    names = sorted(path.name for path in (store / "commitlog").iterdir())
+    assert synced == names
+    synced.clear()
+    assert reader.latestOffset(end, reader.getDefaultReadLimit()) == end
+    assert latest(streaming(store, includeUnsynced="true")) == end
+    assert synced == []
+
+
+def test_what_cannot_be_synced_is_not_given(rolling_store, monkeypatch):
+    store, _ = rolling_store
+
+    def fail(path):
+        raise OSError(errno.EIO, "no", str(path))
+
+    monkeypatch.setattr(fs, "sync_file", fail)
+    with pytest.raises(OSError, match="no"):
+        latest(streaming(store))
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.EIO])
+@pytest.mark.parametrize("number", range(4))
+def test_a_failed_open_never_moves_a_stream_over_what_it_did_not_read(
+    rolling_store, monkeypatch, code, number
+):
+    store, _ = rolling_store
+    expected = latest(streaming(store))
+    open_file = fs.MappedFile
+
+    def refuse(path, *arguments, **options):
+        if path.name == f"{number << 14:020}":
+            raise OSError(code, "no", str(path))
+        return open_file(path, *arguments, **options)
+
+    reader = streaming(store)
+    start = reader.initialOffset()
+    with monkeypatch.context() as patched:
+        patched.setattr(fs, "MappedFile", refuse)
+        with pytest.raises(OSError, match="no"):
+            latest(reader)
+    assert reader.latestOffset(start, reader.getDefaultReadLimit()) == expected

@@ -239,7 +239,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ):
             end = last.physical_offset
             last = last_record(log, first, end) if end > first else None
-        if synced is None and not self._with_unsynced:
+        if end > first and synced is None and not self._with_unsynced:
             for segment in log.segments:
                 if segment.base_offset < end and first < segment.end_offset:
                     fs.sync_for_reading(segment.path)
