@@ -78,9 +78,9 @@ def store(golden, tmp_path_factory):
     [
         ("PayTopc", "has no topic 'PayTopc'; did you mean PayTopic"),
         ("paytopic", "has no topic 'paytopic'; did you mean PayTopic"),
-        ("PayTopic,NoSuchThing", "has no topic 'NoSuchThing'. For messages of a deleted topic"),
+        ("PayTopic,NoSuchThing", r"has no topic 'NoSuchThing' .for messages of a deleted topic"),
         ("Zzz*", r"has no topic that matches 'Zzz\*'"),
-        (" , ", "names no topic"),
+        (" , ", "the topic is empty"),
     ],
 )
 def test_a_topic_that_the_store_does_not_have_is_refused(store, topic, says):

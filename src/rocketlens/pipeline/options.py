@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from rocketlens.errors import BadInput
+from rocketlens.query.topic_choice import asked_topics, is_pattern, unknown_topic
 from rocketlens.store import deleted
 from rocketlens.store.commitlog import CommitLog
 from rocketlens.store.consumequeue import ConsumeQueues
@@ -92,10 +93,8 @@ def topic_option(options: Mapping[str, str]) -> AskedTopics | None:
     text = options.get("topic")
     if text is None:
         return None
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts:
-        raise BadInput("option topic names no topic")
-    patterns = tuple(part for part in parts if "*" in part or "?" in part)
+    parts = asked_topics(text)
+    patterns = tuple(filter(is_pattern, parts))
     return AskedTopics(frozenset(parts) - frozenset(patterns), patterns)
 
 
@@ -119,21 +118,14 @@ def check_topics(store: str, asked: AskedTopics | None) -> None:
     log.close()
     for name in sorted(asked.names):
         if name not in known and not is_system_topic(name):
-            raise BadInput(_unknown(name, known))
+            raise BadInput(
+                f"{unknown_topic(name, known, 'this store')} (for messages of a deleted topic: "
+                'option("allowUnknownTopic", "true"))'
+            )
     for pattern in asked.patterns:
         if not any(fnmatchcase(topic, pattern) for topic in known):
             message = f"this store has no topic that matches {pattern!r}"
             raise BadInput(message)
-
-
-def _unknown(name: str, known: set[str]) -> str:
-    by_lower = {topic.lower(): topic for topic in sorted(known)}
-    near = [by_lower[one] for one in difflib.get_close_matches(name.lower(), by_lower, 3)]
-    hint = f"; did you mean {' or '.join(near)}?" if near else "."
-    return (
-        f"this store has no topic {name!r}{hint} "
-        'For messages of a deleted topic: option("allowUnknownTopic", "true")'
-    )
 
 
 def flag_option(options: Mapping[str, str], name: str, *, default: bool) -> bool:
