@@ -6,7 +6,7 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.errors import NotAStore, RecordError
-from rocketlens.formats.commitlog_record import Reason, Record
+from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Reason, Record
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.query.topics import Topics
 from rocketlens.store.commitlog import CommitLog
@@ -18,6 +18,7 @@ from rocketlens.store.tail import Tail
 COMMIT_LOG: Final = "commitlog"
 CONSUME_QUEUE: Final = "consumequeue"
 INDEX: Final = "index"
+_NO_RECORD: Final = bytes(SIZE_AND_MAGIC.size)
 _REOPEN_ENTRIES: Final = 2_000_000
 """With so many entries in memory it is worth looking whether the broker has indexed them."""
 
@@ -50,6 +51,7 @@ class StoreSource:
         self._reopen_above = _REOPEN_ENTRIES
         self._coverage: tuple[tuple[object, ...], tuple[Coverage, ...]] | None = None
         self._covered_to: int | None = None
+        self._with_log: tuple[tuple[object, ...], tuple[Coverage, ...]] | None = None
         self._log_version = self.log.version
         self._is_tail_checked = False
 
@@ -126,6 +128,8 @@ class StoreSource:
             # A broker makes the next segment before it needs one, so the last can be empty.
             ends = (self._end_of_record(segment.base_offset) for segment in reversed(log.segments))
             return next(filter(None, ends), log.min_offset)
+        if self._is_unwritten(known_end):
+            return known_end
         try:
             record = log.record_at(known_end, check_crc=False)
         except RecordError as error:
@@ -133,6 +137,18 @@ class StoreSource:
             after = None if segment is None else self._end_of_record(segment.end_offset)
             return known_end if after is None else after
         return known_end + record.total_size
+
+    def _is_unwritten(self, physical_offset: int) -> bool:
+        """Say whether the first bytes of a record are all zero here; the usual case, in 2 us."""
+        segment = self.log.segment_of(physical_offset)
+        if segment is None:
+            return False
+        place = physical_offset - segment.base_offset
+        try:
+            head = self.log.map(segment).view[place : place + SIZE_AND_MAGIC.size]
+        except RecordError:
+            return False
+        return head == _NO_RECORD
 
     def _end_of_record(self, physical_offset: int) -> int | None:
         try:
@@ -166,7 +182,12 @@ class StoreSource:
             failures = [*self.unlisted(), *map(str, tail.damage), *unfinished(tail.unfinished_at)]
             self._coverage = state, (*found, *self.log_failures(failures))
             self._covered_to = min(missing)[0] if missing else tail.end_offset
-        return (*self._coverage[1], self.log_coverage(self._covered_to, log_end_offset))
+            self._with_log = None
+        ends = self._covered_to, log_end_offset, self.log.min_offset
+        if self._with_log is None or self._with_log[0] != ends:
+            log = self.log_coverage(self._covered_to, log_end_offset)
+            self._with_log = ends, (*self._coverage[1], log)
+        return self._with_log[1]
 
     def log_coverage(
         self,
