@@ -127,3 +127,23 @@ def test_ours_goes_on_with_a_store_of_a_real_broker_and_back(peer, version, end,
     with peer.start(version, directory, **SIZES) as broker:
         found = peer.java(version, FIND_ALL, broker.namesrv_address, TOPIC, str(wanted))
         assert "found 1" in found, found
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_a_topic_that_a_real_broker_deleted_in_between_stays_deleted(peer, version, tmp_path):
+    path = tmp_path / "broker" / "store"
+    path.parent.mkdir()
+    store, lines = write_store(path, version, 200)
+    store.close()
+    with peer.start(version, tmp_path / "broker", **SIZES) as broker:
+        cluster = ("-n", broker.namesrv_address, "-c", "DefaultCluster")
+        assert "success" in peer.mqadmin(version, "deleteTopic", "-t", TOPIC, *cluster)
+    options = StoreOptions(Host("127.0.0.1", 10911), threads=False)
+    for _ in range(2):
+        with MessageStore(path, CONFIG, options) as store:
+            assert [store.max_queue_offset(TOPIC, queue_id) for queue_id in range(4)] == [0] * 4
+            assert store.recovered.damage == []
+        # What is asked again is the log alone.
+        (path / "rocketlens/state.json").unlink()
+    with rocketlens.open_store(path) as reader:
+        assert len(reader.query_message(TOPIC, lines[0].split()[0]).messages) == 1

@@ -12,7 +12,8 @@ which topics were deleted. RocketMQ takes a topic for deleted when it has no con
   durable: always when the store was closed cleanly, and otherwise when it is older than the
   checkpoint says of the queues, less three seconds, as RocketMQ counts.
 
-A store in which no queue has an entry lost them all; nothing of that was deleted.
+A store without the directory ``consumequeue`` lost its queues, and so did one without a state in
+which no queue has an entry; nothing of that was deleted.
 """
 
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from typing import Final, NamedTuple
 
 from rocketlens.errors import RecordError
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
+from rocketlens.store import fs
 from rocketlens.store.append import Appended, Appender
 from rocketlens.store.commitlog import CommitLog
 from rocketlens.store.consumequeue import is_topic_name
@@ -133,7 +135,8 @@ class QueueRecovery:
     ) -> None:
         """Find what a real broker deleted, and expect nothing of that any more."""
         first_offsets = self._first_offsets()
-        if not first_offsets:
+        is_there = fs.file_size(self._layout.consume_queue) is not None
+        if not (first_offsets or (state is not None and is_there)):
             return
         if ending.was_closed:
             found.deleted_before_ms = _ALL

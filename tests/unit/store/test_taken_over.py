@@ -71,6 +71,17 @@ def test_a_topic_that_a_real_broker_deleted_stays_deleted(tmp_path, seen_by, lea
         assert send(store, 100).queue_offset == 0
 
 
+def test_the_only_topic_of_a_store_stays_deleted_too(tmp_path):
+    with open_small(tmp_path) as store:
+        send_many(store, 50, queues=2)
+    shutil.rmtree(tmp_path / "consumequeue/Orders")
+    be_a_real_broker(tmp_path)
+    with open_small(tmp_path) as store:
+        assert store.max_queue_offset("Orders", 0) == 0
+        assert store.recovered.record_count == 0
+        assert send(store, 100).queue_offset == 0
+
+
 def test_a_topic_that_a_real_broker_deleted_and_made_again_has_what_came_since(tmp_path):
     write_two_topics(tmp_path)
     # The new topic has one queue, in which two messages are.
