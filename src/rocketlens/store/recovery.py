@@ -27,15 +27,14 @@ now is an error, never damage, and never the end of the log.
 Doing all this twice changes nothing the second time: entries are compared before they are written.
 """
 
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens import limits
+from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import (
-    CRC_MASK,
     SMALLEST_RECORD,
     SYS_FLAG_TRANSACTION_MASK,
     Record,
@@ -268,7 +267,7 @@ class Recovery:
         for record in walk.records():
             is_checked = record.physical_offset >= check_from
             is_sound = not is_checked or (
-                _has_its_checksum(record)
+                self._has_its_checksums(record)
                 and not (self._has_lost_power and self._lacks_a_sector(record))
             )
             yield _row_of(record, is_sound=is_sound)
@@ -277,6 +276,16 @@ class Recovery:
         for chunk in walk.chunks():
             sectors_from = check_from if self._has_lost_power else self._log.max_offset
             yield from _rows_of(chunk, check_from, sectors_from)
+
+    def _has_its_checksums(self, record: Record) -> bool:
+        """Return whether the body's checksum is right, and that of the record if it has one."""
+        try:
+            self._log.record_at(record.physical_offset)
+        except SegmentLost:
+            raise
+        except RecordError:
+            return False
+        return True
 
     def _lacks_a_sector(self, record: Record) -> bool:
         segment = self._log.segment_of(record.physical_offset)
@@ -451,10 +460,6 @@ def _last_offset(queue: QueueWriter) -> int | None:
     """Return the physical offset of the record that a queue ends with, None for none."""
     last = queue.entry(queue.next_offset - 1)
     return None if last is None or last.is_filler else last[0]
-
-
-def _has_its_checksum(record: Record) -> bool:
-    return not record.body or zlib.crc32(record.body) & CRC_MASK == record.body_crc
 
 
 def _row_of(record: Record, *, is_sound: bool) -> Row:

@@ -14,6 +14,7 @@ from rocketlens.model.message import Host
 from rocketlens.store.config import StoreConfig
 from rocketlens.store.message_store import MessageStore, StoreOptions
 from tests.conftest import fingerprint
+from tests.crash import made_stores
 from tests.crash.failing_disks import QuickDisk, RestartedDisk
 from tests.unit.store.written_stores import (
     QUIET,
@@ -419,3 +420,17 @@ def test_a_queue_entry_that_was_not_synced_is_believed_only_if_it_is_of_its_reco
         entries = [store.queue("Orders", 0).entry(place) for place in range(3 + has_record)]
     records = [record for record in records_of(tmp_path) if record.queue_id == 0]
     assert [entry[0] for entry in entries] == [record.physical_offset for record in records]
+
+
+def test_a_record_without_its_own_checksum_is_reported_also_when_its_body_is_sound(tmp_path):
+    """RocketMQ 5 can store a checksum over the whole record, its properties included."""
+    sent = [made_stores.Sent(keys=f"key{n}", append_crc=True) for n in range(9)]
+    made = made_stores.make_store(tmp_path, sent, segment_bytes=SMALL.mappedFileSizeCommitLog)
+    hit = made.records[4]
+    path = made.segment_path(hit.physical_offset)
+    place = path.read_bytes().index(b"key4")
+    damage(path, place, b"Key")
+    store = open_small(tmp_path, replace(SMALL, mappedFileSizeConsumeQueue=2_000))
+    assert [each.start for each in store.recovered.damage] == [hit.physical_offset]
+    assert store.recovered.record_count == 9
+    store.close()
