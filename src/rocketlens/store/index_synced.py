@@ -41,8 +41,7 @@ class SyncedFiles:
         self._noted: dict[str, IndexHeader] = {}
         if not self._is_settled:
             self._synced_to_ms = _index_msg_timestamp_ms(layout.checkpoint)
-            state = read_index_state(layout)
-            self._noted = dict(state.files) if state is not None else {}
+            self._noted = _noted_files(layout)
 
     def has(self, path: Path, header: IndexHeader, geometry: Geometry | None) -> bool:
         """Say whether a file is known to be complete."""
@@ -50,6 +49,15 @@ class SyncedFiles:
             return True
         is_full = geometry is not None and header.next_entry >= geometry.entry_count
         return is_full and 0 < header.end_timestamp_ms <= self._synced_to_ms
+
+
+def _noted_files(layout: StoreLayout) -> dict[str, IndexHeader]:
+    """Return the files of ``index/`` that ``index.json`` names; none if it cannot be read."""
+    try:
+        state = read_index_state(layout)
+    except OSError:
+        return {}
+    return {} if state is None or state.is_beside else dict(state.files)
 
 
 def _is_in_use(store: Path) -> bool:

@@ -105,6 +105,14 @@ def test_a_file_with_one_entry_more_than_its_header_counts_is_used(made, checked
         assert file.state is SourceState.SEARCHED
 
 
+def noted(name, header):
+    """What the builder notes of one file."""
+    geometry = Geometry(SLOTS, ENTRIES)
+    return IndexState(
+        IndexPlace(9, 0), with_tags=False, geometry=geometry, files=((name, header),), mark=None
+    )
+
+
 @pytest.mark.parametrize("why", ["closed", "in use", "full", "noted"])
 def test_files_known_to_be_on_the_disk_are_not_replayed(made, checked, why):
     layout, (path,) = StoreLayout(made.path), made.index_paths()
@@ -121,10 +129,7 @@ def test_files_known_to_be_on_the_disk_are_not_replayed(made, checked, why):
         layout.checkpoint.write_bytes(times.encode())
     elif why == "noted":
         layout.own.mkdir()
-        state = IndexState(
-            IndexPlace(9, 0), with_tags=False, is_clean=False, files=((path.name, header),)
-        )
-        layout.index_state.write_bytes(state.encode())
+        layout.index_state.write_bytes(noted(path.name, header).encode())
     with rocketlens.open_store(made.path) as store:
         assert len(store.query_message("Orders", OFTEN, None)) == 25
     assert checked == []
@@ -149,8 +154,5 @@ def test_what_is_not_known_to_be_synced_is_not_believed_to_be(made):
     assert not SyncedFiles(layout).has(path, header, part)
     layout.own.mkdir()
     older = header._replace(next_entry=header.next_entry - 1)
-    state = IndexState(
-        IndexPlace(9, 0), with_tags=False, is_clean=True, files=((path.name, older),)
-    )
-    layout.index_state.write_bytes(state.encode())
+    layout.index_state.write_bytes(noted(path.name, older).encode())
     assert not SyncedFiles(layout).has(path, header, part)
