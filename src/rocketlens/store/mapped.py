@@ -1,8 +1,9 @@
 """Keeps files mapped while they are used often, and never too many at once."""
 
 import errno
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from rocketlens.errors import WrongUse
 from rocketlens.store import fs
@@ -11,9 +12,12 @@ MOST_MAPPED: Final = 256
 """Mappings kept at once: each holds an open file, of which a process has perhaps 1,024."""
 
 
-class _Kept(NamedTuple):
+@dataclass(slots=True)
+class _Kept:
     size: int
     mapped: fs.MappedFile
+    looked_at: int
+    """The number of the round in which the file was last looked at."""
 
 
 class MappedFiles:
@@ -26,7 +30,7 @@ class MappedFiles:
     def __init__(self) -> None:
         """Begin with none."""
         self._files: dict[Path, _Kept] = {}
-        self._looked_at: set[Path] = set()
+        self._round = 0
         self._is_closed = False
 
     def get(self, path: Path, size: int, file_id: fs.FileId | None = None) -> fs.MappedFile:
@@ -38,34 +42,33 @@ class MappedFiles:
             one was cut after it was mapped.
         :raises WrongUse: after :meth:`close`.
         """
-        if self._is_closed:
-            raise WrongUse("this store is closed: what was opened with it cannot be read any more")
         found = self._files.get(path)
         if (
             found is not None
             and found.size == size
             and (file_id is None or found.mapped.file_id == file_id)
         ):
-            if path in self._looked_at:
+            if found.looked_at == self._round:
                 return found.mapped
-            self._looked_at.add(path)
+            found.looked_at = self._round
             if not found.mapped.is_cut():
                 return found.mapped
             del self._files[path]
             raise OSError(errno.ESTALE, "the file was cut short", str(path))
+        if self._is_closed:
+            raise WrongUse("this store is closed: what was opened with it cannot be read any more")
         mapped = fs.MappedFile(path, size)
         if file_id is not None and mapped.file_id != file_id:
             raise OSError(errno.ESTALE, "another file is there now", str(path))
         self._files.pop(path, None)
         if len(self._files) >= MOST_MAPPED:
             del self._files[next(iter(self._files))]
-        self._files[path] = _Kept(size, mapped)
-        self._looked_at.add(path)
+        self._files[path] = _Kept(size, mapped, self._round)
         return mapped
 
     def look_again(self) -> None:
         """Have each file looked at again before it is next returned: it may have been cut."""
-        self._looked_at.clear()
+        self._round += 1
 
     def drop(self, path: Path) -> None:
         """Give up one file, if it is there."""
@@ -74,6 +77,6 @@ class MappedFiles:
     def close(self) -> None:
         """Unmap all that nobody else holds."""
         self._is_closed = True
-        for _, mapped in self._files.values():
-            mapped.close()
+        for kept in self._files.values():
+            kept.mapped.close()
         self._files.clear()
