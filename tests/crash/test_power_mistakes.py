@@ -112,7 +112,7 @@ def swaps_in_what_is_not_synced(patch):
     patch.setattr(Workspace, "sync", lambda *_: None)
 
 
-@mistake("build")
+@mistake("build", 1)
 def swaps_in_two_steps(patch):
     def exchange(disk, new, current):
         aside = current.with_name("aside")
