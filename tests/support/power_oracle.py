@@ -294,7 +294,9 @@ def matched(records: list[Stored], oracle: Oracle) -> list[int]:
         while number < len(oracle.sent) and 0 <= oracle.sent[number].physical_offset < gone_below:
             number += 1
         assert number < len(oracle.sent), f"more than was sent: {record}"
-        assert oracle.sent[number].is_of(record), f"{oracle.sent[number]} became {record}"
+        # Without its note a store cannot tell that a part of what was not synced is lacking.
+        may_lack = oracle.with_holes and number >= oracle.durable
+        assert may_lack or oracle.sent[number].is_of(record), f"{number} became {record}"
         numbers.append(number)
         number += 1
     return numbers
@@ -358,8 +360,12 @@ def check_goes_on(
             check_answers(reader, one, later, must_be_complete=True)
         everything = reader.query_message(None, "all", max_num=None)
         named = [r for r in records if "all" in r.named().get("KEYS", "") and r.hashes()]
-        assert [m.physical_offset for m in everything.messages] == [
-            one.physical_offset for one in named
+        sure = (
+            {one.physical_offset for one in oracle.acknowledged()} if oracle.with_holes else there
+        )
+        found_offsets = [m.physical_offset for m in everything.messages]
+        assert [offset for offset in found_offsets if offset in sure] == [
+            one.physical_offset for one in named if one.physical_offset in sure
         ], "all of a key"
 
 

@@ -83,7 +83,7 @@ def log_records(store: Path, *, with_holes: bool = False) -> list[Stored]:
             if magic == _BLANK and not has_ended:
                 assert place + size == len(content), f"a filler of {size} at {base + place}"
                 place = None
-            elif magic in _MAGICS and size > 0 and not has_ended:
+            elif magic in _MAGICS and size > 0 and (not with_holes or _adds_up(content, place)):
                 records.append(_record(content, place, base))
                 place += size
             elif with_holes:
@@ -94,6 +94,15 @@ def log_records(store: Path, *, with_holes: bool = False) -> list[Stored]:
                 assert not rest.strip(b"\0"), f"bytes behind the log's end, from {base + place} on"
                 place = None
     return records
+
+
+def _adds_up(content: bytes, place: int) -> bool:
+    base = int.from_bytes(content[place + 28 : place + 36], "big") - place
+    try:
+        _record(content, place, base)
+    except (AssertionError, struct.error, UnicodeDecodeError):
+        return False
+    return True
 
 
 def _next_record(content: bytes, start: int, base: int) -> int | None:
