@@ -3,7 +3,7 @@
 import errno
 from collections import Counter
 
-from rocketlens.store.fs import Disk, WritableFile
+from rocketlens.store.disk import Disk, WritableFile
 
 SECTOR_BYTES = 512
 

@@ -9,8 +9,8 @@ from rocketlens.pipeline.output import Workspace
 from rocketlens.store import cleaner
 from rocketlens.store.append import Appender
 from rocketlens.store.deleted import DeletedTopics
+from rocketlens.store.disk import Disk
 from rocketlens.store.durability import Durability
-from rocketlens.store.fs import Disk
 from rocketlens.store.index_writer import IndexWriter
 from tests.support.power_runs import RUNS
 from tests.support.simulated_disk import SimDisk

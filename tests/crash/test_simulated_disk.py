@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from rocketlens.store.fs import Disk
+from rocketlens.store.disk import Disk
 from tests.support.simulated_disk import SECTOR_BYTES, PowerCut, SimDisk
 
 IMAGES = 100

@@ -10,7 +10,7 @@ import rocketlens
 from rocketlens.client import Message, Producer
 from rocketlens.model.message import Host
 from rocketlens.store.config import StoreConfig
-from rocketlens.store.fs import Disk
+from rocketlens.store.disk import Disk
 from rocketlens.store.index_build import index_entry_hashes
 from rocketlens.store.message_store import MessageStore, StoreOptions, system_clock
 from rocketlens.store.topics import TopicConfig, TopicTable

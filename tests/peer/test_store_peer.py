@@ -7,7 +7,7 @@ import pytest
 import rocketlens
 from rocketlens.model.message import Host
 from rocketlens.store.config import StoreConfig
-from rocketlens.store.fs import Disk
+from rocketlens.store.disk import Disk
 from rocketlens.store.message_store import MessageStore, StoreOptions, system_clock
 from rocketlens.store.topics import TopicConfig, TopicTable
 from tests.peer.test_rocketmq_peer import PRODUCER

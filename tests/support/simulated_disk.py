@@ -39,7 +39,7 @@ from types import FrameType
 
 import numpy as np
 
-from rocketlens.store.fs import Disk, WritableFile
+from rocketlens.store.disk import Disk, WritableFile
 
 SECTOR_BYTES = 512
 MOODS = ("kept", "dropped", "mixed", "mixed", "first", "last", "garbage", "bytes", "names")

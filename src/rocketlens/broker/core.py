@@ -19,7 +19,7 @@ from rocketlens.model.message import Host
 from rocketlens.model.message_id import pack_address
 from rocketlens.net.channel import Channel
 from rocketlens.net.pool import parse_address
-from rocketlens.store.fs import Disk
+from rocketlens.store.disk import Disk
 from rocketlens.store.log_identity import LogIdentity
 from rocketlens.store.message_store import MessageStore
 from rocketlens.store.offsets import ConsumerOffsets, DelayOffsets

@@ -41,7 +41,8 @@ from rocketlens.net.channel import Channel, Handler
 from rocketlens.net.event_loop import end_on_signals
 from rocketlens.net.server import RemotingServer
 from rocketlens.net.tls import ServerTls
-from rocketlens.store.fs import Disk, allow_open_files
+from rocketlens.store.disk import Disk
+from rocketlens.store.fs import allow_open_files
 from rocketlens.store.message_store import MessageStore, StoreOptions, system_clock
 
 _log: Final = logging.getLogger("rocketlens.broker")

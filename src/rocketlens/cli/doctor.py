@@ -255,7 +255,7 @@ def _tables(store: Path) -> Iterator[Check]:
 
 def _missing(store: Path) -> Iterator[Check]:
     """Tell which directories a killed job took away without putting in others."""
-    from rocketlens.store.fs import missing_directories
+    from rocketlens.store.disk import missing_directories
 
     for name in missing_directories(store):
         detail = f"{name}/ is missing: a job that was replacing it was killed; answers come from"

@@ -12,7 +12,8 @@ from typing import Any, Final
 from rocketlens import limits
 from rocketlens.errors import BadInput, ConfigError, StoreFailed
 from rocketlens.formats import config_json
-from rocketlens.store.fs import Disk, read_bytes
+from rocketlens.store.disk import Disk
+from rocketlens.store.fs import read_bytes
 
 ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 """The namespace of the order of topics: key topic, value ``broker-a:4;broker-b:4``."""

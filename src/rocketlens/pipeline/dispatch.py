@@ -30,8 +30,8 @@ from rocketlens.pipeline.ranges import RANGE_BYTES, Damage, LogRange, cut, stitc
 from rocketlens.store import fs
 from rocketlens.store.commitlog import CommitLog
 from rocketlens.store.consumequeue import ConsumeQueues
+from rocketlens.store.disk import Disk
 from rocketlens.store.former_topics import read_evidence
-from rocketlens.store.fs import Disk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

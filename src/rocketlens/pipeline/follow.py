@@ -22,7 +22,7 @@ from rocketlens.errors import NotAStore, StoreError
 from rocketlens.pipeline import index_entries, jobs
 from rocketlens.store import fs
 from rocketlens.store.commitlog import CommitLog
-from rocketlens.store.fs import Disk
+from rocketlens.store.disk import Disk
 from rocketlens.store.index_writer import IndexWriter
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.state import read_synced_offset

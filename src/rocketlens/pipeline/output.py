@@ -6,7 +6,7 @@ from typing import Final, Self
 
 from rocketlens.errors import BadInput, StoreLocked
 from rocketlens.store import fs
-from rocketlens.store.fs import Disk
+from rocketlens.store.disk import Disk, restore_directories
 from rocketlens.store.lock import StoreLock, is_locked
 
 WORK_PREFIX: Final = ".rocketlens-work-"
@@ -75,7 +75,7 @@ class Workspace:
         self._disk: Final = disk or Disk()
         self._lock = StoreLock(root)
         try:
-            fs.restore_directories(root)
+            restore_directories(root)
             for entry in fs.entries(root):
                 if entry.name.startswith(WORK_PREFIX):
                     self._disk.remove_tree(Path(entry.path))

@@ -32,7 +32,7 @@ from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8, string_hash
 from rocketlens.store import fs
 from rocketlens.store.consumequeue import is_topic_name
-from rocketlens.store.fs import Disk, WritableFile
+from rocketlens.store.disk import Disk, WritableFile
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.queue_append import OpenQueues, QueueWriter
 

@@ -17,7 +17,7 @@ from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.formats.consumequeue_entry import decode as decode_entry
 from rocketlens.store import fs
 from rocketlens.store.config import StoreConfig
-from rocketlens.store.fs import Disk
+from rocketlens.store.disk import Disk
 
 MOST_AT_ONCE: Final = 10
 _HOUR_MS: Final = 3_600_000

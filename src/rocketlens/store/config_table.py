@@ -20,7 +20,7 @@ from rocketlens import limits
 from rocketlens.errors import BadInput, ConfigError
 from rocketlens.formats import config_json
 from rocketlens.store import fs
-from rocketlens.store.fs import Disk
+from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 
 TABLES: Final = (

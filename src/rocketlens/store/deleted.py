@@ -21,7 +21,7 @@ from rocketlens.errors import RecordError
 from rocketlens.store import fs
 from rocketlens.store.append import Appender
 from rocketlens.store.commitlog import CommitLog
-from rocketlens.store.fs import Disk
+from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.note import decode_note, encode_note
 

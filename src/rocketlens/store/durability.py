@@ -19,8 +19,8 @@ from rocketlens.formats.checkpoint import CHECKPOINT_BYTES, Checkpoint
 from rocketlens.store import fs
 from rocketlens.store.append import Appended, Appender, Snapshot
 from rocketlens.store.config import StoreConfig
+from rocketlens.store.disk import Disk
 from rocketlens.store.flush import GroupCommit
-from rocketlens.store.fs import Disk
 from rocketlens.store.index_state import full_index_end
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.note import LogMark

@@ -6,7 +6,6 @@ Every other module asks this one, so that a test can see or fail each operation 
 import errno
 import mmap
 import os
-import re
 import resource
 import sys
 import time
@@ -19,16 +18,11 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-_RENAME_EXCHANGE: Final = 2
-_AT_FDCWD: Final = -100
-_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _CLEAR_BYTES: Final = 1 << 20
 _LOOK_BYTES: Final = 1 << 16
 _ZEROS: Final = bytes(_LOOK_BYTES)
 _STAMP_STEP_NS: Final = 50_000_000
 _COARSE_STAMP_STEP_NS: Final = 2_000_000_000
-_OLD_ASIDE: Final = re.compile(r"(index|consumequeue)\.[0-9]+\.old")
-"""As an earlier version named a directory that it was replacing."""
 
 DISK_FULL_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT)
 """Error numbers that say that there is no room."""
@@ -118,212 +112,6 @@ class MappedFile:
     def __exit__(self, *_: object) -> None:
         """Unmap."""
         self.close()
-
-
-class WritableFile:
-    """An existing file of fixed size, mapped for writing and shared with all other mappings of it.
-
-    ``content`` has slicing, ``find`` and ``len`` like a bytearray. A byte may be written only
-    where :meth:`reserve` was asked before: on a full disk that fails, where writing to a hole
-    would end the process (SIGBUS).
-    """
-
-    def __init__(self, path: Path) -> None:
-        """Map ``path``, which must not be empty.
-
-        :raises OSError: as ``open`` does.
-        """
-        self.path = path
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            size = os.fstat(self._descriptor).st_size
-            self.content: mmap.mmap | bytearray = mmap.mmap(self._descriptor, size)
-        except (OSError, ValueError):
-            os.close(self._descriptor)
-            raise
-
-    def __len__(self) -> int:
-        """Give the size in bytes."""
-        return len(self.content)
-
-    def array(self) -> "npt.NDArray[np.uint8]":
-        """Give the content as a writable array of bytes, without copying."""
-        import numpy as np
-
-        return np.frombuffer(self.content, dtype=np.uint8)
-
-    def reserve(self, start: int, stop: int) -> None:
-        """Make the disk keep room for bytes ``start .. stop - 1``; what is there stays.
-
-        :raises OSError: when the disk is full.
-        """
-        if stop > start:
-            os.posix_fallocate(self._descriptor, start, stop - start)
-
-    def sync(self) -> None:
-        """Wait until what was written is on the disk.
-
-        :raises OSError: when it may not be, now or ever.
-        """
-        os.fdatasync(self._descriptor)
-
-    def touch(self) -> None:
-        """Set the modification time to now: writes through a mapping need not."""
-        os.utime(self._descriptor)
-
-    def clear(self, start: int) -> None:
-        """Make every byte from ``start`` on zero, without filling holes. O(bytes not in holes)."""
-        position = start
-        while position < len(self):
-            try:
-                position = os.lseek(self._descriptor, position, os.SEEK_DATA)
-                stop = os.lseek(self._descriptor, position, os.SEEK_HOLE)
-            except OSError as error:
-                if error.errno == errno.ENXIO:
-                    return
-                stop = len(self)
-            while position < stop:
-                end = min(position + _CLEAR_BYTES, stop)
-                if any(self.content[position:end]):
-                    self.content[position:end] = bytes(end - position)
-                position = end
-
-    def close(self) -> None:
-        """Unmap, unless someone still holds a view: then the mapping goes with the last view.
-
-        A second call does nothing: the number of the descriptor may be another file's by then.
-        """
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-        try:
-            if isinstance(self.content, mmap.mmap):
-                self.content.close()
-        except BufferError:
-            pass
-
-
-class Space(NamedTuple):
-    """Bytes of a file system, and how many of them may be written yet."""
-
-    total: int
-    free: int
-
-
-class Disk:
-    """What a store that is written asks of the file system; a test gives one that fails."""
-
-    def make_file(self, path: Path, size: int, scratch: Path) -> None:
-        """Make a file of ``size`` zero bytes that take no room yet, there whole or not at all.
-
-        It is made in directory ``scratch`` of the same file system. Its name is not synced.
-        """
-        scratch.mkdir(parents=True, exist_ok=True)
-        beside = scratch / f"{path.name}.{os.getpid()}.new"
-        with beside.open("wb") as file:
-            file.truncate(size)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside.rename(path)
-
-    def open_file(self, path: Path) -> WritableFile:
-        """Map an existing file for writing."""
-        return WritableFile(path)
-
-    def make_directory(self, directory: Path) -> None:
-        """Make a directory, and those above it, and wait until their names are on the disk."""
-        missing = []
-        while not directory.is_dir():
-            missing.append(directory)
-            directory = directory.parent
-        for one in reversed(missing):
-            one.mkdir(exist_ok=True)
-            self.sync_directory(one.parent)
-
-    def write_durably(self, path: Path, content: bytes) -> None:
-        """Write a small file beside ``path``, sync it, and put it in its place in one step.
-
-        :raises OSError: when it may not be on the disk.
-        """
-        self.make_directory(path.parent)
-        beside = path.with_name(f".{path.name}.{os.getpid()}.new")
-        with beside.open("wb") as file:
-            file.write(content)
-        self.sync_file(beside)
-        beside.replace(path)
-        self.sync_directory(path.parent)
-
-    def set_size(self, path: Path, size: int) -> None:
-        """Cut a file, or lengthen it by zeros that take no room."""
-        os.truncate(path, size)
-
-    def move(self, path: Path, target: Path) -> None:
-        """Rename a file or directory within a file system, in one step; it is not synced."""
-        target.parent.mkdir(parents=True, exist_ok=True)
-        path.rename(target)
-
-    def link_file(self, path: Path, target: Path) -> None:
-        """Give a file a second name within a file system; it is not synced.
-
-        A name that is there already is replaced.
-
-        :raises OSError: when the file system has no such links, too.
-        """
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.unlink(missing_ok=True)
-        target.hardlink_to(path)
-
-    def remove_tree(self, directory: Path) -> None:
-        """Delete a directory and everything below it; nothing when it is not there."""
-        remove_tree(directory)
-
-    def remove_file(self, path: Path) -> None:
-        """Delete a file; nothing when it is not there."""
-        path.unlink(missing_ok=True)
-
-    def sync_file(self, path: Path) -> None:
-        """Wait until a file's bytes are on the disk, whichever process wrote them."""
-        sync_file(path)
-
-    def sync_descriptor(self, descriptor: int) -> None:
-        """Wait until the bytes of an open file are on the disk."""
-        os.fsync(descriptor)
-
-    def sync_directory(self, directory: Path) -> None:
-        """Wait until the names in a directory are on the disk."""
-        sync_file(directory)
-
-    def sync_tree(self, directory: Path) -> None:
-        """Wait until everything below a directory is on the disk, its own name excepted."""
-        for parent, _, names in os.walk(directory):
-            for name in names:
-                self.sync_file(Path(parent, name))
-            self.sync_directory(Path(parent))
-
-    def exchange_directories(self, new: Path, current: Path) -> None:
-        """Put directory ``new``, which must be synced, at ``current`` in one step, and sync that.
-
-        What was there is then at ``new``. Where ``current`` does not exist this is a rename.
-
-        :raises OSError: when it may not be on the disk.
-        """
-        exchange_directories(new, current)
-        self.sync_directory(current.parent)
-
-    def boot(self) -> str:
-        """Name the current start of the machine; always another where that cannot be known."""
-        content = read_bytes(_BOOT, 64)
-        return content.decode("ascii", "replace").strip() if content else os.urandom(8).hex()
-
-    def space(self, path: Path) -> Space:
-        """Give how large the file system of ``path`` is, and how much may be written to it."""
-        status = os.statvfs(path)
-        return Space(status.f_frsize * status.f_blocks, status.f_frsize * status.f_bavail)
-
-    def used_ratio(self, path: Path) -> float:
-        """Give how full the file system of ``path`` is, 0 to 1, as ``df`` counts."""
-        status = os.statvfs(path)
-        used = status.f_blocks - status.f_bfree
-        return used / max(used + status.f_bavail, 1)
 
 
 MOST_OPEN_FILES: Final = 65_536
@@ -565,86 +353,6 @@ def sync_for_reading(path: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.EROFS, errno.EINVAL, errno.ENOTSUP):
             raise
-
-
-_ASIDE_PREFIX: Final = ".rocketlens-old-"
-"""Begins the name of a directory that is being replaced where that is not one step."""
-
-
-def exchange_directories(new: Path, current: Path) -> None:
-    """Put directory ``new`` at ``current`` in one step; what was there is then at ``new``.
-
-    It is not synced: :class:`Disk` does that. Where ``current`` does not exist this is a rename.
-    Elsewhere it is one atomic exchange on Linux; on systems and file systems without one, it is
-    three renames, and :func:`restore_directories` puts right what a kill between them left.
-
-    :raises OSError: with nothing changed.
-    """
-    if not current.exists():
-        new.rename(current)
-    elif not _exchange(new, current):
-        aside = current.with_name(_ASIDE_PREFIX + current.name)
-        current.rename(aside)
-        try:
-            new.rename(current)
-        except BaseException:
-            aside.rename(current)
-            raise
-        aside.rename(new)
-
-
-def missing_directories(root: Path) -> list[str]:
-    """List the directories of ``root`` that an exchange took away without putting in others."""
-    return [name for name, _ in _asides(root) if not (root / name).exists()]
-
-
-def restore_directories(root: Path) -> list[str]:
-    """End the exchanges in ``root`` that a kill interrupted; return the names put back.
-
-    A directory that is missing is put back as it was. Where the new one is in its place the old
-    one is deleted. The caller has ``root`` locked.
-    """
-    restored: list[str] = []
-    for name, aside in _asides(root):
-        if (root / name).exists():
-            if aside.name.startswith(_ASIDE_PREFIX):
-                remove_tree(aside)
-        else:
-            aside.rename(root / name)
-            restored.append(name)
-    if restored:
-        sync_file(root)
-    return restored
-
-
-def _asides(root: Path) -> list[tuple[str, Path]]:
-    """List what stands aside in ``root``: the name that it had, and where it is."""
-    found: list[tuple[str, Path]] = []
-    for entry in entries(root):
-        name = entry.name.removeprefix(_ASIDE_PREFIX)
-        if name != entry.name:
-            found.append((name, Path(entry.path)))
-        elif match := _OLD_ASIDE.fullmatch(entry.name):
-            found.append((match[1], Path(entry.path)))
-    return found
-
-
-def _exchange(first: Path, second: Path) -> bool:
-    """Swap two names atomically; False where the system cannot."""
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)  # the C library that Python itself runs on
-    if not hasattr(libc, "renameat2"):
-        return False
-    result = libc.renameat2(
-        _AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE
-    )
-    if result == 0:
-        return True
-    number = ctypes.get_errno()
-    if number in (errno.ENOSYS, errno.EINVAL):
-        return False
-    raise OSError(number, os.strerror(number), str(first), None, str(second))
 
 
 def is_same(first: Path, second: Path) -> bool:

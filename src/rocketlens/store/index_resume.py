@@ -30,12 +30,12 @@ from rocketlens.formats.index_file import (
 )
 from rocketlens.store import fs
 from rocketlens.store.commitlog import CommitLog
-from rocketlens.store.fs import Disk
+from rocketlens.store.disk import Disk
 from rocketlens.store.index_state import IndexPlace, IndexState, read_index_state
 from rocketlens.store.layout import StoreLayout
 
 if TYPE_CHECKING:
-    from rocketlens.store.fs import WritableFile
+    from rocketlens.store.disk import WritableFile
 
 _NAME_DIGITS: Final = 17
 _ENTRY_DTYPE: Final = [

@@ -24,7 +24,7 @@ from rocketlens.formats.index_file import (
     IndexHeader,
 )
 from rocketlens.store.commitlog import CommitLog
-from rocketlens.store.fs import Disk, WritableFile
+from rocketlens.store.disk import Disk, WritableFile
 from rocketlens.store.index_resume import index_names, resume, slots_crc
 from rocketlens.store.index_state import IndexPlace, IndexState
 from rocketlens.store.layout import INDEX_LOCK, StoreLayout, index_file_name

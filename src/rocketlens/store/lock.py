@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from rocketlens.errors import StoreLocked
-from rocketlens.store.fs import Disk
+from rocketlens.store.disk import Disk
 
 LOCK_FILE: Final = "lock"
 LOCK_TEXT: Final = b"lock"

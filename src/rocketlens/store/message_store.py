@@ -25,9 +25,9 @@ from rocketlens.store.append import DISK_FULL, Appended, Appender, Limits
 from rocketlens.store.commitlog import CommitLog, SegmentUnread
 from rocketlens.store.config import StoreConfig, parse_delay_levels
 from rocketlens.store.deleted import DeletedTopics, Mark
+from rocketlens.store.disk import Disk, restore_directories
 from rocketlens.store.durability import Durability
 from rocketlens.store.flush import CHECKPOINT_THREAD, FLUSH_THREAD, FlushThread, Waiter
-from rocketlens.store.fs import Disk
 from rocketlens.store.index_build import IndexBuilder
 from rocketlens.store.index_state import safe_offset_of
 from rocketlens.store.layout import StoreLayout
@@ -107,7 +107,7 @@ class MessageStore:
         layout, disk, config = self.layout, self._disk, self.config
         layout.commit_log.mkdir(exist_ok=True)
         layout.own.mkdir(exist_ok=True)
-        fs.restore_directories(layout.root)
+        restore_directories(layout.root)
         log = self._existing_log()
         state = read_state(layout)
         queue_files = self._existing_queue_files(log, state)

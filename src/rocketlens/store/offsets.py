@@ -17,7 +17,7 @@ from typing import Any, Final
 from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.store.config_table import ConfigFile, DataVersion, table_of
-from rocketlens.store.fs import Disk
+from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.log_identity import SegmentChecksums, format_checksums, parse_checksums
 

@@ -17,7 +17,7 @@ from rocketlens.formats.consumequeue_entry import (
 )
 from rocketlens.formats.consumequeue_entry import decode as decode_entry
 from rocketlens.store import fs
-from rocketlens.store.fs import Disk, WritableFile
+from rocketlens.store.disk import Disk, WritableFile
 from rocketlens.store.layout import StoreLayout
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from rocketlens.store import fs
 from rocketlens.store.append import Appended, Appender
 from rocketlens.store.commitlog import CommitLog
 from rocketlens.store.consumequeue import is_topic_name
+from rocketlens.store.disk import Disk
 from rocketlens.store.durability import read_checkpoint
-from rocketlens.store.fs import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.queue_append import QueueWriter
 from rocketlens.store.queue_files import (

@@ -46,8 +46,8 @@ from rocketlens.store import fs
 from rocketlens.store.append import Appended, Appender
 from rocketlens.store.commitlog import CommitLog, Segment, SegmentLost
 from rocketlens.store.consumequeue import is_topic_name
+from rocketlens.store.disk import Disk
 from rocketlens.store.former_topics import begins_again
-from rocketlens.store.fs import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.queue_append import QueueWriter
 from rocketlens.store.queue_files import QueueFiles

@@ -38,7 +38,7 @@ from rocketlens.errors import RecordError
 from rocketlens.formats.checkpoint import CHECKPOINT_BYTES
 from rocketlens.store import fs
 from rocketlens.store.commitlog import CommitLog
-from rocketlens.store.fs import Disk, WritableFile
+from rocketlens.store.disk import Disk, WritableFile
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.note import LogMark, Note, decode_note, encode_note
 

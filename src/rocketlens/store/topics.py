@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from rocketlens.store.config_table import ConfigFile, DataVersion, Room, table_of
-from rocketlens.store.fs import Disk
+from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 
 PERM_READ: Final = 4

@@ -5,7 +5,7 @@ import errno
 import json
 import threading
 
-from rocketlens.store.fs import Disk
+from rocketlens.store.disk import Disk
 from rocketlens.wire.codes import RequestCode
 from tests.unit.broker.broker_world import in_broker, running
 

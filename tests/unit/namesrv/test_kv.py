@@ -7,7 +7,7 @@ import pytest
 from rocketlens import limits
 from rocketlens.errors import BadInput, ConfigError, StoreFailed
 from rocketlens.namesrv.kv import KvConfig
-from rocketlens.store.fs import Disk
+from rocketlens.store.disk import Disk
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from rocketlens.errors import StoreFull
 from rocketlens.store import cleaner
 from rocketlens.store.cleaner import SegmentAge
 from rocketlens.store.config import StoreConfig
-from rocketlens.store.fs import Disk
+from rocketlens.store.disk import Disk
 from tests.unit.store.written_stores import SMALL, Clock, open_small, send, send_many
 
 HOUR_MS = 3_600_000

@@ -14,7 +14,7 @@ from rocketlens.errors import BadInput
 from rocketlens.formats import config_json
 from rocketlens.store.config import StoreConfig, parse_delay_levels, parse_properties
 from rocketlens.store.config_table import ConfigFile, DataVersion, dumps
-from rocketlens.store.fs import Disk
+from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.offsets import ConsumerOffsets, DelayOffsets
 from rocketlens.store.topics import GroupTable, TopicConfig, TopicTable

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from rocketlens.store.deleted import DeletedTopics, Mark
-from rocketlens.store.fs import Disk
+from rocketlens.store.disk import Disk
 from rocketlens.store.note import encode_note
 from tests.unit.store.written_stores import open_small, send, send_many
 

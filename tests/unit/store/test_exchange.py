@@ -9,7 +9,7 @@ import rocketlens
 from rocketlens.cli import doctor
 from rocketlens.errors import BadInput, StoreLocked
 from rocketlens.pipeline.output import Workspace, check_output
-from rocketlens.store import fs
+from rocketlens.store import disk, fs
 from rocketlens.store.lock import StoreLock
 from tests.unit.store.written_stores import content_of, open_small, send_many
 
@@ -34,7 +34,7 @@ def killed_at(monkeypatch):
             return really(path, target)
 
         with monkeypatch.context() as patched, suppress(Killed):
-            patched.setattr(fs, "_exchange", lambda *_: False)
+            patched.setattr(disk, "_exchange", lambda *_: False)
             patched.setattr(Path, "rename", rename)
             yield
 
@@ -71,7 +71,7 @@ def test_a_job_killed_between_two_renames_is_put_right_by_the_next_that_opens_th
         workspace.swap_in(name)
     workspace._lock.release()
     assert (store / name).exists() == (at != 1)
-    assert fs.missing_directories(store) == ([name] if at == 1 else [])
+    assert disk.missing_directories(store) == ([name] if at == 1 else [])
     warned = [check.name for check in doctor.store_checks(store) if "is missing" in check.detail]
     assert warned == ([name] if at == 1 else [])
     with rocketlens.open_store(store) as reader:
@@ -103,7 +103,7 @@ def test_an_exchange_that_fails_changes_nothing(store, monkeypatch):
             raise OSError(28, "No space left on device")
         return really(path, target)
 
-    monkeypatch.setattr(fs, "_exchange", lambda *_: False)
+    monkeypatch.setattr(disk, "_exchange", lambda *_: False)
     monkeypatch.setattr(Path, "rename", rename)
     with pytest.raises(OSError, match="No space"):
         replace_index(store)

@@ -11,7 +11,7 @@ from rocketlens.errors import StoreLocked
 from rocketlens.formats.index_file import ENTRY, decode_header
 from rocketlens.store import fs
 from rocketlens.store.commitlog import SegmentUnread
-from rocketlens.store.fs import Disk
+from rocketlens.store.disk import Disk
 from rocketlens.store.index_build import IndexBuilder, index_entry_hashes
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.layout import index_file_name as file_name

@@ -15,7 +15,7 @@ from rocketlens.formats.index_file import DEFAULT_GEOMETRY, decode_header
 from rocketlens.formats.kernels import EntryArrays
 from rocketlens.store import fs
 from rocketlens.store.config import StoreConfig
-from rocketlens.store.fs import Disk
+from rocketlens.store.disk import Disk
 from rocketlens.store.index_build import IndexBuilder, index_entry_hashes
 from rocketlens.store.index_state import read_index_state
 from rocketlens.store.index_writer import IndexWriter
