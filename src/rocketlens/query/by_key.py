@@ -108,7 +108,9 @@ class _Search:
         source = self._source
         messages: list[MessageExt] = []
         held_bytes = 0
-        for offset, evidence in newest_first(source.index.find(hashes), source.tail.find(hashes)):
+        # The memory first: bringing it up to date can bring new index files, which it leaves out.
+        tail = source.tail
+        for offset, evidence in newest_first(source.index.find(hashes), tail.find(hashes)):
             if offset < source.log.min_offset:
                 break
             message = self._read(offset, evidence)

@@ -95,7 +95,8 @@ class Topics:
 
         :raises TopicNotFound: naming the topic that was probably meant.
         """
-        unknown = {name for name in asked if not is_pattern(name)} - self.known()
+        names = {name for name in asked if not is_pattern(name)}
+        unknown = names - self.known() if names else names
         if not unknown:
             return
         # A broker may have made the topic since the names were read.

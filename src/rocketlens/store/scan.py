@@ -251,7 +251,9 @@ class LogWalk:
             self._lose(segment if behind is None else behind, lost)
             return
         if found is None:
-            if reason is not Reason.END:
+            # A file that was cut can end in fewer bytes than say what they are.
+            head = self.log.bytes_at(self.position, SIZE_AND_MAGIC.size)
+            if reason is not Reason.END or any(head):
                 self.torn_at = self.position
             self.stop = self.position
             return
