@@ -217,8 +217,8 @@ def _queues(source: "StoreSource") -> Check:
         detail = f"{len(topics)} topics; `rocketlens index verify` compares them with the log"
         return Check(_OK, "consume queues", detail)
     detail = (
-        "consumequeue/ is missing or empty: positions are looked up in the log; a broker rebuilds "
-        "it when it starts, and so does `rocketlens index build --queues`"
+        "consumequeue/ has none: positions are looked up in the log; a broker makes them again "
+        "when it starts, and so does `rocketlens index build --queues`"
     )
     return Check(_WARN, "consume queues", detail)
 

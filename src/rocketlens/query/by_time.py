@@ -117,6 +117,7 @@ class Scan:
 
         None if a broker deleted it meanwhile, and None with a failure if it is damaged.
         """
+        self._source.check_open()
         try:
             return message_of(self._log.record_at(physical_offset))
         except RecordError as error:
@@ -131,6 +132,7 @@ class Scan:
 
         Their bodies are not looked at. For the messages use :meth:`message_at`.
         """
+        self._source.check_open()
         self._source.refresh()
         if self._stop is None:
             self._walk.stop = self._log.max_offset

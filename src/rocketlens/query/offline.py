@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args, overload
 
 from rocketlens import limits
-from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, WrongUse
+from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound
 from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.arguments import check_int, check_text, epoch_ms
 from rocketlens.model.message import MessageExt
@@ -74,20 +74,18 @@ class Store:
         before_long_scan: Callable[[int], None] = lambda _: None,
     ) -> None:
         """Open the store: see :func:`open_store`."""
-        self._path = path
-        self._opened: StoreSource | None = StoreSource(
+        self._opened = StoreSource(
             path, max_topic_scan_bytes=max_topic_scan_bytes, before_long_scan=before_long_scan
         )
 
     @property
     def path(self) -> Path:
         """The store directory."""
-        return self._path
+        return self._opened.path
 
     @property
     def _source(self) -> StoreSource:
-        if self._opened is None:
-            raise WrongUse(f"this store is closed: open_store({str(self._path)!r}) opens it again")
+        self._opened.check_open()
         return self._opened
 
     @overload
@@ -126,11 +124,11 @@ class Store:
     ) -> Answer:
         """Give the messages with a key or unique key; the newest ``max_num``, None for all.
 
-        ``topic`` None searches every topic.
+        ``topic`` None searches every topic. Where nothing names the topic, the coverage says so,
+        and which was probably meant; `find` refuses such a topic.
 
         :raises BadInput: when the key is empty or longer than one can be, or a number is negative.
         :raises WrongType: when an argument is of a type that it cannot be.
-        :raises TopicNotFound: when there is nothing to give, and the store has no such topic.
         """
         self._source.refresh()
         wanted = Wanted(
@@ -141,7 +139,10 @@ class Store:
             end=epoch_ms(end, "end"),
         )
         answer = query_by_key(self._source, key, wanted, max_num)
-        return self._of_known_topics(answer, () if topic is None else (topic,))
+        if topic is None or answer.messages:
+            return answer
+        told = tuple(self._source.topics.tell_unknown((topic,)))
+        return replace(answer, coverage=(*answer.coverage, *told))
 
     def query_by_queue_offset(self, topic: str, queue_id: int, queue_offset: int) -> MessageExt:
         """Give the message at one offset of one queue.
@@ -171,7 +172,6 @@ class Store:
 
         Iterate over the result; after that its ``failures`` tell what could not be read.
 
-        :raises TopicNotFound: when the store has no such topic.
         :raises WrongType: when an argument is of a type that it cannot be.
         """
         tags = None
@@ -179,7 +179,6 @@ class Store:
             tags = frozenset(part.strip() for part in tag.split("||"))
         asked = asked_topics(topic)
         topics = self._source.topics.choose(asked)
-        list(self._source.topics.check_known(asked))
         low, high = _time_range(begin, end)
         return Scan(self._source, _of_topics(topics, begin=low, end=high, tags=tags))
 
@@ -323,9 +322,7 @@ class Store:
 
     def close(self) -> None:
         """Unmap the store's files."""
-        if self._opened is not None:
-            self._opened.close()
-            self._opened = None
+        self._opened.close()
 
     def __enter__(self) -> Self:
         """Give the store."""
@@ -358,14 +355,9 @@ def _of_topics(topics: list[str], **others: Any) -> Wanted:
 
 
 def _time_range(begin: "int | datetime | None", end: "int | datetime | None") -> tuple[int, int]:
-    """Return both ends in epoch milliseconds; the widest where None is given.
-
-    :raises BadInput: when the first is after the last.
-    """
+    """Return both ends in epoch milliseconds; the widest where None is given."""
     low = 0 if begin is None else epoch_ms(begin, "begin")
     high = limits.MAX_TIMESTAMP_MS if end is None else epoch_ms(end, "end")
-    if low > high:
-        raise BadInput(f"begin is after end ({low} > {high}): no message can be between them")
     return low, high
 
 

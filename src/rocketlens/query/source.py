@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.errors import NotAStore, RecordError
+from rocketlens.errors import NotAStore, RecordError, WrongUse
 from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Reason, Record
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.query.topics import Topics
@@ -54,6 +54,7 @@ class StoreSource:
         self._with_log: tuple[tuple[object, ...], tuple[Coverage, ...]] | None = None
         self._log_version = self.log.version
         self._is_tail_checked = False
+        self._is_closed = False
 
     def refresh(self) -> None:
         """Look what changed on the disk; each question begins with it.
@@ -305,8 +306,17 @@ class StoreSource:
             return False
         return True
 
+    def check_open(self) -> None:
+        """Refuse to go on with what was begun before :meth:`close`.
+
+        :raises WrongUse: after it.
+        """
+        if self._is_closed:
+            raise WrongUse(f"this store is closed: open_store({str(self.path)!r}) opens it again")
+
     def close(self) -> None:
         """Unmap everything."""
+        self._is_closed = True
         if self._index:
             self._index.close()
         self.queues.close()

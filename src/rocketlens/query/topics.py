@@ -87,7 +87,20 @@ class Topics:
             self.read_log()
         return matching_topics(asked, self.known())
 
-    def check_known(self, asked: Iterable[str]) -> Iterator[Coverage]:
+    def tell_unknown(self, asked: Iterable[str]) -> Iterator[Coverage]:
+        """Name topics that no configuration, queue or index names, for a search without result."""
+        names = {name for name in asked if not is_pattern(name)}
+        unknown = names - self.known() if names else names
+        if unknown:
+            # A broker may have made the topic since the names were read.
+            fresh = self._configured().union(self._source.queues.topics())
+            self._named = fresh.union(self._named or ())
+        for name in sorted(unknown - self.known()):
+            meant = suggestion(name, self.known() - _SYSTEM_TOPICS)
+            error = f"no configuration, queue or index names {name!r}{meant}"
+            yield Coverage("topics", SourceKind.TOPICS, SourceState.SEARCHED, None, error)
+
+    def check_known(self, asked: Sequence[str]) -> Iterator[Coverage]:
         """Refuse names that are no topic of this store; for a search that found nothing.
 
         A topic that only the log has is known once the log was read for it. Where not all of it
@@ -95,21 +108,15 @@ class Topics:
 
         :raises TopicNotFound: naming the topic that was probably meant.
         """
-        names = {name for name in asked if not is_pattern(name)}
-        unknown = names - self.known() if names else names
-        if not unknown:
-            return
-        # A broker may have made the topic since the names were read.
-        fresh = self._configured().union(self._source.queues.topics())
-        self._named = fresh.union(self._named or ())
-        if self.may_be_more() and not unknown <= self._named:
+        if not any(self.tell_unknown(asked)):
+            return iter(())
+        if self.may_be_more():
             self.read_log()
-        for name in sorted(unknown - self.known()):
-            shown = self.known() - _SYSTEM_TOPICS
-            if self._unread_bytes() <= 0 and not self._damage:
-                raise unknown_topic(name, shown, "this store")
-            told = f"no configuration, queue or index names {name!r}{suggestion(name, shown)}"
-            yield Coverage("topics", SourceKind.TOPICS, SourceState.SEARCHED, None, told)
+        if self._unread_bytes() <= 0 and not self._damage:
+            for name in asked:
+                if not is_pattern(name) and name not in self.known():
+                    raise unknown_topic(name, self.known() - _SYSTEM_TOPICS, "this store")
+        return self.tell_unknown(asked)
 
     def may_be_more(self) -> bool:
         """Say whether the log can hold topics that :meth:`known` lacks and may be read for them.

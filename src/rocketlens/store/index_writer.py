@@ -79,6 +79,7 @@ class IndexWriter:
             self._unsynced: list[WritableFile] = []
             self._reserved = 0
             self._is_changed = False
+            self._is_closed = False
             resumed = resume(
                 layout, geometry, disk, self._log, with_tags=with_tags, log_end=log_end
             )
@@ -234,6 +235,7 @@ class IndexWriter:
             self._unsynced = [self._current] if self._current is not None else []
             self._write_state()
             self._is_changed = False
+            self._is_closed = False
             self.safe_offset = self.place.physical_offset
         self._replace_others()
 
@@ -316,6 +318,8 @@ class IndexWriter:
 
     def close(self) -> None:
         """Unmap everything and give the lock up. What was not synced is put in again later."""
+        if self._is_closed:
+            return
         if not self._is_changed and self.safe_offset == self.place.physical_offset:
             with suppress(OSError):
                 self._write_state(self._slots_crc())
@@ -328,6 +332,7 @@ class IndexWriter:
 
     def abandon(self) -> None:
         """Unmap everything and give the lock up, as if this process were killed."""
+        self._is_closed = True
         for file in self._unsynced:
             file.close()
         self._unsynced.clear()

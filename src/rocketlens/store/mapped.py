@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rocketlens.errors import WrongUse
 from rocketlens.store import fs
 
 MOST_MAPPED: Final = 256
@@ -31,7 +30,6 @@ class MappedFiles:
         """Begin with none."""
         self._files: dict[Path, _Kept] = {}
         self._round = 0
-        self._is_closed = False
 
     def get(self, path: Path, size: int, file_id: fs.FileId | None = None) -> fs.MappedFile:
         """Return the first ``size`` bytes of a file; mapped again when another size was asked for.
@@ -40,7 +38,6 @@ class MappedFiles:
 
         :raises OSError: when it cannot be opened; ESTALE when another file is there now, or this
             one was cut after it was mapped.
-        :raises WrongUse: after :meth:`close`.
         """
         found = self._files.get(path)
         if (
@@ -55,8 +52,6 @@ class MappedFiles:
                 return found.mapped
             del self._files[path]
             raise OSError(errno.ESTALE, "the file was cut short", str(path))
-        if self._is_closed:
-            raise WrongUse("this store is closed: what was opened with it cannot be read any more")
         mapped = fs.MappedFile(path, size)
         if file_id is not None and mapped.file_id != file_id:
             raise OSError(errno.ESTALE, "another file is there now", str(path))
@@ -76,7 +71,6 @@ class MappedFiles:
 
     def close(self) -> None:
         """Unmap all that nobody else holds."""
-        self._is_closed = True
         for kept in self._files.values():
             kept.mapped.close()
         self._files.clear()

@@ -172,7 +172,9 @@ class LogWalk:
             if self._grows and is_end and count and end > scanned_to:
                 # Some of these rows may have been read while they were written: once more.
                 offsets = rows["physical_offset"][:count]
-                count = int(np.searchsorted(offsets, end - _SCAN_AGAIN_BYTES))
+                # The last of them always: its last bytes may still be missing.
+                again = int(np.searchsorted(offsets, end - _SCAN_AGAIN_BYTES))
+                count = min(again, count - 1)
                 scanned_to, end = end, int(offsets[count])
                 if not self._is_finished_at(int(offsets[-1])):
                     self.stop = int(offsets[-1])

@@ -187,10 +187,9 @@ def test_an_unknown_topic_is_refused_and_never_an_empty_answer(made, store):
             continue
         with pytest.raises(TopicNotFound, match=r"no topic 'topic1'; did you mean Topic1"):
             store.find(text, "topic1")
-    with pytest.raises(TopicNotFound, match="no topic 'Topics'"):
-        store.query_message("Topics", texts_for(record)["key"])
-    with pytest.raises(TopicNotFound):
-        store.scan("Topics")
+    answer = store.query_message("Topics", texts_for(record)["key"])
+    assert (len(answer), answer.complete) == (0, True)
+    assert "names 'Topics'; did you mean Topic" in answer.coverage[-1].error
     with pytest.raises(TopicNotFound, match="no topic 'Topics'"):
         store.find(topic=[record.topic, "Topics"])
 
