@@ -367,16 +367,19 @@ def is_same(first: Path, second: Path) -> bool:
 
 
 def check_writable(directory: Path) -> None:
-    """Make a directory, if it is not there, and make sure that files can be made in it.
+    """Make a directory, or make sure that files can be made in the one that is there.
+
+    A directory that is there is not touched.
 
     :raises OSError: when they cannot; a directory that was made for it is gone again.
     """
+    if directory.is_dir():
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(directory))
+        return
     missing = [one for one in (directory, *directory.parents) if not one.exists()]
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        probe = directory / f".rocketlens-probe.{os.getpid()}"
-        probe.touch()
-        probe.unlink()
     except OSError:
         for one in missing:
             with suppress(OSError):
