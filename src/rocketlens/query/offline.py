@@ -142,7 +142,7 @@ class Store:
         if topic is None or answer.messages:
             return answer
         told = tuple(self._source.topics.tell_unknown((topic,)))
-        return replace(answer, coverage=(*answer.coverage, *told))
+        return replace(answer, coverage=(*answer.coverage, *told)) if told else answer
 
     def query_by_queue_offset(self, topic: str, queue_id: int, queue_offset: int) -> MessageExt:
         """Give the message at one offset of one queue.

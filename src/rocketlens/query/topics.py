@@ -90,7 +90,9 @@ class Topics:
     def tell_unknown(self, asked: Iterable[str]) -> Iterator[Coverage]:
         """Name topics that no configuration, queue or index names, for a search without result."""
         names = {name for name in asked if not is_pattern(name)}
-        unknown = names - self.known() if names else names
+        if names <= (self._named or set()):
+            return
+        unknown = names - self.known()
         if unknown:
             # A broker may have made the topic since the names were read.
             fresh = self._configured().union(self._source.queues.topics())
