@@ -31,6 +31,7 @@ import binascii
 import struct
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
 from typing import Self
 
 from rocketlens.errors import BadInput
@@ -45,8 +46,11 @@ _CLOCK_SET_BACK_MS = 1_000_000
 """How far a producer's clock may fall behind the month it counts from, and count as its start."""
 
 
+@lru_cache(maxsize=1024)
 def pack_address(address: str) -> bytes:
-    """Give the 4 or 16 bytes of an IPv4 or IPv6 address.
+    """Return the 4 or 16 bytes of an IPv4 or IPv6 address.
+
+    Kept for the addresses seen last: a store has few, and each message has two.
 
     :raises BadInput: when it is neither.
     """
@@ -59,8 +63,9 @@ def pack_address(address: str) -> bytes:
         raise BadInput(message) from error
 
 
+@lru_cache(maxsize=1024)
 def address_text(packed: bytes) -> str:
-    """Give the usual text of 4 or 16 address bytes."""
+    """Return the usual text of 4 or 16 address bytes. Kept as above."""
     if len(packed) == 4:
         return "{}.{}.{}.{}".format(*packed)
     from ipaddress import IPv6Address
