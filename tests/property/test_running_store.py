@@ -125,7 +125,8 @@ class RunningStore(RuleBasedStateMachine):
         self.store.close()
         assert not (self.path / "abort").exists()
         self.store = self.opened()
-        assert self.store.recovered.record_count == 0
+        # A start that reads records says why: a queue file can begin with entries that are gone.
+        assert self.store.recovered.record_count == 0 or self.store.recovered.notes
 
     @rule()
     def kill(self):
