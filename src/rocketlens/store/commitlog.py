@@ -132,7 +132,12 @@ class CommitLog:
                 segments.append(Segment(Path(entry.path), base_offset, size, fs.file_id(entry)))
             else:
                 odd_files.append(entry.name)
-        self.segments = _disjoint(segments)
+        # Those that stayed as they were are kept: a path that is the same object is found sooner.
+        before = {segment.base_offset: segment for segment in self.segments}
+        self.segments = [
+            known if (known := before.get(segment.base_offset)) == segment else segment
+            for segment in _disjoint(segments)
+        ]
         kept = {segment.path for segment in self.segments}
         odd_files += [s.path.name for s in segments if s.path not in kept]
         self.odd_files = tuple(odd_files)
