@@ -15,7 +15,7 @@ from rocketlens.store.index_writer import IndexWriter
 from tests.support.power_runs import RUNS
 from tests.support.simulated_disk import SimDisk
 
-MOST_RUNS = 20
+MOST_RUNS = 80
 EVENTS_BETWEEN = 10
 
 MISTAKES = {}
@@ -80,7 +80,7 @@ def removes_queues_before_it_is_noted(patch):
     patch.setattr(DeletedTopics, "snapshot", lambda _: lambda: None)
 
 
-@mistake("store", 3)
+@mistake("store")
 def cleans_without_syncing(patch):
     def remove(plan, disk, _):
         for segment in plan.segments:
