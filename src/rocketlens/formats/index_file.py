@@ -51,6 +51,13 @@ if TYPE_CHECKING:
 
 HEADER: Final = struct.Struct(">qqqqii")
 ENTRY: Final = struct.Struct(">iqii")
+ENTRY_DTYPE: Final = [
+    ("key_hash", ">i4"),
+    ("physical_offset", ">i8"),
+    ("seconds", ">i4"),
+    ("previous_entry", ">i4"),
+]
+"""An entry as a row of a numpy array."""
 SLOT: Final = struct.Struct(">i")
 HEADER_BYTES: Final = 40
 SLOT_BYTES: Final = 4

@@ -18,7 +18,7 @@ from rocketlens.formats.commitlog_record import (
     SYS_FLAG_BORN_HOST_V6,
     Reason,
 )
-from rocketlens.formats.index_file import HEADER_BYTES
+from rocketlens.formats.index_file import ENTRY_DTYPE, HEADER_BYTES
 from rocketlens.store.commitlog import CommitLog
 from rocketlens.store.scan import LogWalk, exhaust
 
@@ -41,12 +41,6 @@ _HEAD_BYTES: Final = 76
 """As much of a record as holds its store time, with an IPv6 born host before it."""
 _HEADS_AT_ONCE: Final = 16_384
 
-_ENTRY_DTYPE: Final = [
-    ("key_hash", ">i4"),
-    ("physical_offset", ">i8"),
-    ("seconds", ">i4"),
-    ("previous_entry", ">i4"),
-]
 _HEAD_DTYPE: Final = {
     "names": ["size", "magic", "offset", "sys_flag", "time_v4", "time_v6"],
     "formats": [">i4", ">i4", ">i8", ">i4", ">i8", ">i8"],
@@ -71,9 +65,9 @@ def entry_columns(file: "IndexFile") -> "npt.NDArray[np.void]":
     import numpy as np
 
     if file.geometry is None:
-        return np.empty(0, dtype=_ENTRY_DTYPE)
+        return np.empty(0, dtype=ENTRY_DTYPE)
     start, stop = file.geometry.entry_position(0), file.geometry.entry_position(file.last_entry + 1)
-    return file.array()[start:stop].view(_ENTRY_DTYPE)
+    return file.array()[start:stop].view(ENTRY_DTYPE)
 
 
 def check_slots(file: "IndexFile") -> None:

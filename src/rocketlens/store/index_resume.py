@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rocketlens.errors import IndexFileError, RecordError
 from rocketlens.formats.index_file import (
     ENTRY,
+    ENTRY_DTYPE,
     HEADER_BYTES,
     Geometry,
     IndexHeader,
@@ -38,12 +39,6 @@ if TYPE_CHECKING:
     from rocketlens.store.disk import WritableFile
 
 _NAME_DIGITS: Final = 17
-_ENTRY_DTYPE: Final = [
-    ("key_hash", ">i4"),
-    ("physical_offset", ">i8"),
-    ("seconds", ">i4"),
-    ("previous_entry", ">i4"),
-]
 
 
 class Resumed(NamedTuple):
@@ -338,7 +333,7 @@ def _fill(
     start, stop = geometry.entry_position(0), geometry.entry_position(header.next_entry)
     content, found = file.array(), source.array()
     content[start:stop] = found[start:stop]
-    hashes = found[start:stop].view(_ENTRY_DTYPE)["key_hash"][1:].astype(np.int64)
+    hashes = found[start:stop].view(ENTRY_DTYPE)["key_hash"][1:].astype(np.int64)
     slots = np.zeros(geometry.slot_count, np.int32)
     # Of several entries of one slot the last assignment stays: the newest entry.
     slots[hashes % geometry.slot_count] = np.arange(1, header.next_entry, dtype=np.int32)
