@@ -12,6 +12,7 @@ from rocketlens.model.message import MessageExt
 from rocketlens.query.source import StoreSource
 from rocketlens.query.verify import Wanted
 from rocketlens.store.index_files import Hit, Rejected, newest_first
+from rocketlens.store.tail import Tail
 
 _Evidence = Hit | None
 """The index entry that led to an offset; None when the memory did."""
@@ -88,10 +89,12 @@ class _Search:
 
         :raises Rejected: when an index file turns out to be damaged.
         """
-        messages = self._messages(hashes)
+        # The memory first: bringing it up to date can bring new index files, which it leaves out.
+        tail = self._source.tail
+        messages = self._messages(hashes, tail)
         if not messages:
             self._source.index.count_slots()
-        coverage = self._source.key_coverage(self._log_end_offset)
+        coverage = self._source.key_coverage(tail, self._log_end_offset)
         if self._wanted.topic is None:
             coverage += tuple(self._source.topics.coverage(is_found=bool(messages)))
         coverage += tuple(self._source.log_failures(self._failures))
@@ -103,13 +106,11 @@ class _Search:
             index_last_update_timestamp_ms=max((c.indexed_to_ms or 0 for c in coverage), default=0),
         )
 
-    def _messages(self, hashes: Collection[int]) -> list[MessageExt]:
+    def _messages(self, hashes: Collection[int], tail: Tail) -> list[MessageExt]:
         """Return the wanted messages, newest first, with no look at what is older."""
         source = self._source
         messages: list[MessageExt] = []
         held_bytes = 0
-        # The memory first: bringing it up to date can bring new index files, which it leaves out.
-        tail = source.tail
         for offset, evidence in newest_first(source.index.find(hashes), tail.find(hashes)):
             if offset < source.log.min_offset:
                 break

@@ -158,23 +158,14 @@ class StoreSource:
             return None
         return physical_offset + record.total_size
 
-    def key_coverage(self, log_end_offset: int) -> tuple[Coverage, ...]:
-        """Return what answers key look-ups now: file by file, then the parts in memory, then all.
+    def key_coverage(self, tail: Tail, log_end_offset: int) -> tuple[Coverage, ...]:
+        """Return what a key look-up searched: file by file, then the parts in memory, then all.
 
-        ``log_end_offset`` is where the log ended when the question was asked. Made anew only when
-        something changed: a broker can have thousands of files.
+        ``tail`` is the memory that was searched, and ``log_end_offset`` where the log ended when
+        the question was asked. Made anew only when something changed: a broker can have thousands
+        of files.
         """
-        tail = self.tail
-        state = (
-            id(tail),
-            self.index.version,
-            tail.end_offset,
-            tail.last_timestamp_ms,
-            tail.torn_at,
-            tail.unfinished_at,
-            tuple(tail.damage),
-            *self.unlisted(),
-        )
+        state = (tail, tail.version, self.index.version, *self.unlisted())
         if self._coverage is None or self._coverage[0] != state:
             files = tuple(_file_coverage(state) for state in self.index.states)
             found = (*filter(None, files), *_tail_coverage(tail))

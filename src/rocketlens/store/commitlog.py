@@ -163,7 +163,10 @@ class CommitLog:
 
     def segment_of(self, physical_offset: int) -> Segment | None:
         """Give the segment that holds an offset; None when no file does. O(log segments)."""
-        low, high = 0, len(self.segments)
+        last = self.segments[-1]
+        if physical_offset >= last.base_offset:
+            return last if physical_offset < last.end_offset else None
+        low, high = 0, len(self.segments) - 1
         while low < high:
             middle = (low + high) // 2
             if self.segments[middle].base_offset <= physical_offset:

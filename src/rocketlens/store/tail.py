@@ -69,6 +69,8 @@ class Tail:
         self.torn_at: int | None = None
         self.unfinished_at: int | None = None
         self.last_timestamp_ms = 0
+        self.version = 0
+        """Grows when what is read, or what is said of it, may have changed."""
 
     @property
     def entry_count(self) -> int:
@@ -112,6 +114,7 @@ class Tail:
 
     def cover(self, ranges: Iterable[tuple[int, int | None]]) -> None:
         """Take on ranges; ``None`` ends the one at the log's growing end, of which there is one."""
+        self.version += 1
         for start, stop in ranges:
             self.ranges.append((start, stop))
             if stop is None:
@@ -187,6 +190,7 @@ class Tail:
 
     def drop_below(self, physical_offset: int) -> None:
         """Forget records that begin before an offset. O(entries of 4 GiB of log)."""
+        self.version += 1
         self._runs.drop_below(physical_offset)
         few = ((key, [o for o in kept if o >= physical_offset]) for key, kept in self._few.items())
         self._few = defaultdict(list, {key: kept for key, kept in few if kept})
@@ -263,6 +267,7 @@ class Tail:
         return [(place, self._log.bytes_at(*place)) for place in places]
 
     def _read(self, walk: LogWalk) -> None:
+        self.version += 1
         limit = self._interpreted_left
         if Tail.is_compiled:
             limit = interpreted_bytes()
