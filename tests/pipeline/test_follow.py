@@ -8,6 +8,7 @@ import sys
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -56,6 +57,18 @@ def test_the_files_are_those_that_the_broker_builds_itself(spark, live, tmp_path
     builder.sync()
     builder.close()
     assert {file.name: file.read_bytes() for file in (path / "index").iterdir()} == followed
+
+
+def test_a_process_that_spark_cannot_call_is_told_so_and_does_not_wait(live):
+    grow(live, 1)
+    server = SimpleNamespace(server_socket=SimpleNamespace(fileno=lambda: 1024))
+    gateway = SimpleNamespace(_callback_server=server)
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=gateway))
+    with (
+        follower_of(live.layout.root) as follower,
+        pytest.raises(StoreError, match="more than 1024 files open"),
+    ):
+        follower.run_once(spark)
 
 
 def test_only_what_the_log_has_synced_is_indexed(spark, live):

@@ -37,6 +37,7 @@ TRIGGER: Final = "1 second"
 it: what index files lack is in a reader's memory."""
 MAX_BYTES_PER_TRIGGER: Final = 128 << 20
 _WATCH_SECONDS: Final = 0.5
+_SELECTABLE_DESCRIPTORS: Final = 1024
 _CLEAN_SECONDS: Final = 10.0
 
 
@@ -120,6 +121,7 @@ class IndexFollower:
 
     def _start(self, spark: "SparkSession", trigger: str | None) -> Any:
         """Start the query: with a trigger, or once for all that there is."""
+        _start_callbacks(spark)
         checkpoint = StoreLayout(self.store).own / "dispatch"
         fs.remove_tree(checkpoint)
         stream = (
@@ -175,3 +177,23 @@ def _raise_failure(query: Any) -> None:
     failure = query.exception()
     if failure is not None:
         raise StoreError(f"indexing ended: {jobs.reason_of(failure)}") from failure
+
+
+def _start_callbacks(spark: "SparkSession") -> None:
+    """Start the server through which Spark calls `_put` in this process.
+
+    Its thread waits with select(2), which takes small descriptors only: with a larger one the
+    thread ends, and each micro-batch waits for ever.
+
+    :raises StoreError: when this process has so many files open that it got a larger one.
+    """
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    gateway: Any = spark.sparkContext._gateway  # noqa: SLF001 - PySpark has no public name for it
+    ensure_callback_server_started(gateway)
+    server = gateway._callback_server  # noqa: SLF001 - Py4J has none either
+    if server.server_socket.fileno() >= _SELECTABLE_DESCRIPTORS:
+        raise StoreError(
+            f"this process has more than {_SELECTABLE_DESCRIPTORS} files open, so Spark cannot "
+            "call it: follow the log in a process of its own (`rocketlens index follow`)"
+        )
