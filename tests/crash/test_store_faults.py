@@ -1,5 +1,7 @@
 """What the disk does to a store, the store survives, and never acknowledges what it has not."""
 
+import gc
+import logging
 import os
 import shutil
 import subprocess
@@ -148,6 +150,25 @@ def test_a_crash_during_recovery_converges(tmp_path):
                 continue
         open_small(path, disk=QuickDisk()).abandon()
         assert content_of(path, "commitlog", "consumequeue") == expected, fails_at
+
+
+def test_a_start_that_fails_leaves_no_file_open(tmp_path, caplog):
+    # A record that pytest keeps holds the traceback, and that the store.
+    caplog.set_level(logging.CRITICAL + 1, "rocketlens")
+    store = open_small(tmp_path)
+    send_many(store, 100)
+    store.abandon()
+    gc.collect()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    failed = 0
+    for fails_at in range(1, 8):
+        try:
+            open_small(tmp_path, disk=FailingDisk(fails_at)).abandon()
+        except (OSError, StoreFailed):
+            failed += 1
+    gc.collect()
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
+    assert failed > 2
 
 
 FILL = """

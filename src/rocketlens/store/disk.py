@@ -38,13 +38,10 @@ class WritableFile:
         :raises OSError: as ``open`` does.
         """
         self.path = path
+        self._descriptor = -1
         self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            size = os.fstat(self._descriptor).st_size
-            self.content: mmap.mmap | bytearray = mmap.mmap(self._descriptor, size)
-        except (OSError, ValueError):
-            os.close(self._descriptor)
-            raise
+        size = os.fstat(self._descriptor).st_size
+        self.content: mmap.mmap | bytearray = mmap.mmap(self._descriptor, size)
 
     def __len__(self) -> int:
         """Give the size in bytes."""
@@ -105,6 +102,11 @@ class WritableFile:
                 self.content.close()
         except BufferError:
             pass
+
+    def __del__(self) -> None:
+        """Close the descriptor of a file that nobody closed: of a store whose start failed."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
 
 
 class Space(NamedTuple):
