@@ -4,10 +4,13 @@ PYTHON ?= python3
 UV ?= uv
 BENCH_ARGS ?=
 PYTEST_ARGS ?=
+# Processes that run tests side by side; 0 runs them in one, as a debugger needs it.
+PYTEST_WORKERS ?= 2
 
 bin := .venv/bin
 locks := requirements/build.lock requirements/dev.lock
 pip := $(bin)/python -m pip --disable-pip-version-check
+pytest := $(bin)/python -m pytest --numprocesses $(PYTEST_WORKERS) --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -20,10 +23,10 @@ demo: .venv/ready ## Find messages in a store that a real broker wrote, after re
 	@$(bin)/rocketlens demo
 
 test: .venv/ready ## Run the tests, without the slow ones (add more with PYTEST_ARGS="-k name")
-	@$(bin)/python -m pytest -m "not slow" $(PYTEST_ARGS)
+	@$(pytest) -m "not slow" $(PYTEST_ARGS)
 
 test-all: .venv/ready ## Run all tests, the slow ones too
-	@$(bin)/python -m pytest $(PYTEST_ARGS)
+	@$(pytest) --override-ini faulthandler_timeout=7200 $(PYTEST_ARGS)
 
 check: .venv/ready ## Lint, formatting, types, and which room may import which
 	@failed=0; \

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import zstandard
 
-from tests.peer.rocketmq_peer import Jdk, PeerUnavailable, RocketMQPeer, find_jdk
+from tests.peer.rocketmq_peer import VERSIONS, Jdk, PeerUnavailable, RocketMQPeer, find_jdk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -142,9 +142,12 @@ def jdk() -> Jdk:
 def peer(jdk: Jdk) -> RocketMQPeer:
     """Give the real RocketMQ; its jars are fetched once, by Maven."""
     try:
-        return RocketMQPeer()
+        rocketmq = RocketMQPeer()
+        for version in VERSIONS:
+            rocketmq.jars(version)
     except PeerUnavailable as unavailable:
         pytest.skip(str(unavailable))
+    return rocketmq
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,9 @@ NAMESRV_MAIN = "org.apache.rocketmq.namesrv.NamesrvStartup"
 BROKER_MAIN = "org.apache.rocketmq.broker.BrokerStartup"
 MQADMIN_MAIN = "org.apache.rocketmq.tools.command.MQAdminStartup"
 BROKER_NAME = "broker-a"
+VERSIONS = ("4.9.7", "5.5.0")
 
+FETCH_SECONDS = 240
 START_SECONDS = 180
 STOP_SECONDS = 30
 POLL_SECONDS = 0.05
@@ -53,7 +55,7 @@ LOGGING_CHATTER = re.compile(r"\|-INFO|\|-WARN|RocketmqRemoting")
 
 
 class PeerUnavailable(Exception):
-    """What is not installed; its text says what to install."""
+    """What is not installed, or cannot be fetched; its text says what to install."""
 
 
 class PeerFailed(Exception):
@@ -218,7 +220,10 @@ class RocketMQPeer:
         self.cache = Path(cache, "rocketlens-peer")
 
     def jars(self, version: str) -> Path:
-        """Give the directory of all jars of ``version``; fetches them (50 MB) the first time."""
+        """Return the directory of all jars of ``version``; fetch them (50 MB) the first time.
+
+        :raises PeerUnavailable: when Maven cannot fetch them.
+        """
         jars = self.cache / version
         if jars.exists():
             return jars
@@ -228,11 +233,15 @@ class RocketMQPeer:
             pom = Path(__file__).with_name("pom.xml")
             command = [self.maven, "-q", "-B", "-f", str(pom), f"-Drocketmq={version}"]
             command += ["dependency:copy-dependencies", f"-DoutputDirectory={fetched}"]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                raise PeerFailed(
-                    f"Maven could not fetch RocketMQ {version}:\n{done.stdout[-2000:]}"
+            try:
+                subprocess.run(
+                    command, capture_output=True, text=True, check=True, timeout=FETCH_SECONDS
                 )
+            except subprocess.SubprocessError as error:
+                said = str(error.stdout or "")[-2000:]
+                raise PeerUnavailable(
+                    f"Maven cannot fetch RocketMQ {version}: {error}\n{said}"
+                ) from error
             # Whole or not at all; another process may have been first.
             with suppress(OSError):
                 fetched.rename(jars)
