@@ -210,5 +210,8 @@ SEEN_BROKERS: Final = 1_000
 SEEN_BROKERS_BYTES: Final = 1024 * 1024
 """The file of the brokers that were seen, at most; it is written anew at half of it."""
 
+DISPATCH_WAIT_S: Final = 2.0
+"""Seconds that a look-up waits for a broker to index what it had stored when it was asked."""
+
 SURVEYED_ROUTES: Final = 10_000
 """Routes of topics that a client which asks questions remembers."""

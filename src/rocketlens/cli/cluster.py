@@ -13,6 +13,7 @@ from typing import Final
 from rocketlens import limits
 from rocketlens.cli.connection import Connection, seen_brokers_path
 from rocketlens.client.admin import ClusterClient
+from rocketlens.client.dispatch import Dispatch
 from rocketlens.client.key_search import KeyQuestion
 from rocketlens.client.name_servers import name_server_addresses
 from rocketlens.client.namespace import is_in_namespace, without_namespace
@@ -262,8 +263,13 @@ class ClusterFinder(ClusterClient):
         gathered.take((), surveyed)
         queues = [q for q in route.read_queues if queue_id is None or q.queue_id == queue_id]
 
+        dispatch = Dispatch(self._cluster)
+
         async def ask_all(broker: Broker, address: str) -> Verified:
             found = Verified()
+            behind = await dispatch.wait(address)
+            if behind is not None:
+                found.damage.append(behind)
             for queue in queues:
                 if queue.broker_name == broker.name:
                     await ask(queue, address, found)
@@ -284,13 +290,14 @@ class ClusterFinder(ClusterClient):
         key = None if kind == "unique-key" else text
         unique_key = None if kind == "key" else text
         turn = asyncio.Semaphore(TOPICS_AT_ONCE)
+        dispatch = Dispatch(self._cluster)
 
         async def ask(one: str) -> None:
             wanted_here = replace(wanted, topic=one, key=key, unique_key=unique_key)
             async with turn:
                 try:
                     answer = await self._query(
-                        KeyQuestion(one, text, wanted_here, gathered.max_num)
+                        KeyQuestion(one, text, wanted_here, gathered.max_num), dispatch=dispatch
                     )
                 except TopicNotFound as error:
                     # Deleted since the name server listed it, or never there.

@@ -8,11 +8,13 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TypeVar, overload
 
 from rocketlens import limits
 from rocketlens.client.cluster import BrokerAnswer, Cluster, Credentials, failures
+from rocketlens.client.dispatch import Dispatch
 from rocketlens.client.key_search import Found, KeyQuestion, KeySearch
 from rocketlens.client.message import check_topic
 from rocketlens.client.namespace import with_namespace
@@ -278,8 +280,16 @@ class ClusterClient:
         """Give the topic's name on brokers."""
         return with_namespace(self.namespace, topic)
 
-    async def _query(self, question: KeyQuestion, cluster_name: str | None = None) -> Answer:
-        """Ask the topic's brokers, or those of one cluster."""
+    async def _query(
+        self,
+        question: KeyQuestion,
+        cluster_name: str | None = None,
+        dispatch: Dispatch | None = None,
+    ) -> Answer:
+        """Ask the topic's brokers, or those of one cluster.
+
+        ``dispatch`` is that of a question of which this is a part.
+        """
         _check_question(question)
         route, surveyed = await self._survey.route(question.topic)
         brokers = route.brokers_in(cluster_name)
@@ -288,8 +298,12 @@ class ClusterClient:
             for name in route.brokers
         }
 
+        dispatch = dispatch or Dispatch(self._cluster)
+
         async def ask(broker: Broker, address: str) -> Found:
-            return await KeySearch(self._cluster, address, question, queues[broker.name]).run()
+            behind = await dispatch.wait(address)
+            found = await KeySearch(self._cluster, address, question, queues[broker.name]).run()
+            return found if behind is None else replace(found, damage=(*found.damage, behind))
 
         answers = await self._cluster.ask_brokers(brokers, ask)
         return _merged(question, answers, surveyed)

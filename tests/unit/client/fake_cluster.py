@@ -6,6 +6,7 @@ a message brings it twice; a look-up by offset believes whatever bytes are there
 """
 
 import asyncio
+import json
 import zlib
 from contextlib import asynccontextmanager
 
@@ -124,9 +125,13 @@ class FakeBroker(Fake):
         """Of answers to queries."""
         self.now_ms = T0
         self.step_ms = 1
+        self.tells_dispatch = True
+        self.undispatched = []
+        """How many of the newest records are in no queue or index yet, each time that is asked."""
 
     def answers(self):
         return {
+            RequestCode.GET_BROKER_RUNTIME_INFO: self.runtime,
             RequestCode.SEND_MESSAGE_V2: self.send,
             RequestCode.SEND_BATCH_MESSAGE: self.send_batch,
             RequestCode.QUERY_MESSAGE: self.query,
@@ -152,7 +157,7 @@ class FakeBroker(Fake):
             body_crc=0,
             queue_id=queue_id,
             flag=flag,
-            queue_offset=len(self.queue(topic, queue_id)),
+            queue_offset=sum((r.topic, r.queue_id) == (topic, queue_id) for r in self.records),
             physical_offset=len(self.log),
             sys_flag=sys_flag,
             born_timestamp_ms=self.now_ms,
@@ -171,7 +176,28 @@ class FakeBroker(Fake):
         return self.records[-1]
 
     def queue(self, topic, queue_id):
-        return [each for each in self.records if (each.topic, each.queue_id) == (topic, queue_id)]
+        return [
+            each for each in self.dispatched if (each.topic, each.queue_id) == (topic, queue_id)
+        ]
+
+    @property
+    def dispatched(self):
+        """The records that look-ups find."""
+        behind = self.undispatched[0] if self.undispatched else 0
+        return self.records[: len(self.records) - behind]
+
+    def runtime(self, *_):
+        if not self.tells_dispatch:
+            return Response(ResponseCode.NO_PERMISSION, remark="no")
+        dispatched = self.dispatched
+        if self.undispatched:
+            self.undispatched.pop(0)
+        end = dispatched[-1].physical_offset + dispatched[-1].total_size if dispatched else 0
+        figures = {
+            "commitLogMaxOffset": str(len(self.log)),
+            "dispatchBehindBytes": str(len(self.log) - end),
+        }
+        return Response(body=json.dumps({"table": figures}).encode())
 
     def send(self, header, command):
         code = self.send_codes.pop(0) if self.send_codes else ResponseCode.SUCCESS
@@ -218,7 +244,7 @@ class FakeBroker(Fake):
     def query(self, header, _):
         found = []
         begin_ms = self.records[0].store_timestamp_ms if self.records else 0
-        for each in reversed(self.records):
+        for each in reversed(self.dispatched):
             named = props.parse(decode_utf8(each.properties))
             keys = [*props.split_keys(named.get(props.KEYS)), named.get(props.UNIQUE_KEY, "")]
             read_ms = begin_ms + (each.store_timestamp_ms - begin_ms) // 1000 * 1000
