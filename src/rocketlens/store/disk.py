@@ -7,6 +7,7 @@ import errno
 import mmap
 import os
 import re
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -38,8 +39,9 @@ class WritableFile:
         :raises OSError: as ``open`` does.
         """
         self.path = path
-        self._descriptor = -1
         self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        # Of a store whose start failed nobody closes the files.
+        self._close_descriptor = weakref.finalize(self, os.close, self._descriptor)
         size = os.fstat(self._descriptor).st_size
         self.content: mmap.mmap | bytearray = mmap.mmap(self._descriptor, size)
 
@@ -94,19 +96,13 @@ class WritableFile:
 
         A second call does nothing: the number of the descriptor may be another file's by then.
         """
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        self._close_descriptor()
+        self._descriptor = -1
         try:
             if isinstance(self.content, mmap.mmap):
                 self.content.close()
         except BufferError:
             pass
-
-    def __del__(self) -> None:
-        """Close the descriptor of a file that nobody closed: of a store whose start failed."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
 
 
 class Space(NamedTuple):
