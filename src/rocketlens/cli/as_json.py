@@ -6,8 +6,8 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
 
-from rocketlens.cli.output import safe_json
 from rocketlens.model.answer import Answer, Coverage
+from rocketlens.model.escape import safe_json
 from rocketlens.model.message import MessageExt
 
 

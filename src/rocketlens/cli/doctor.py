@@ -13,9 +13,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rocketlens.cli.output import BOLD, GREEN, RED, YELLOW, coloured, printable
+from rocketlens.cli.output import BOLD, GREEN, RED, YELLOW, coloured
 from rocketlens.cli.table import size_text
 from rocketlens.errors import RocketLensError
+from rocketlens.model.escape import printable
 
 if TYPE_CHECKING:
     from rocketlens.query.source import StoreSource

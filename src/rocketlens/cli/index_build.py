@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.cli.output import note, printable, store_of
+from rocketlens.cli.output import note, store_of
 from rocketlens.cli.spark import ProgressLine, session
 from rocketlens.errors import BadInput
+from rocketlens.model.escape import printable
 from rocketlens.pipeline.output import check_output
 from rocketlens.query.offline import open_store
 

@@ -10,9 +10,10 @@ import threading
 from argparse import Namespace
 from typing import Final
 
-from rocketlens.cli.output import printable, store_of
+from rocketlens.cli.output import store_of
 from rocketlens.cli.spark import session
 from rocketlens.formats.index_file import DEFAULT_GEOMETRY, Geometry
+from rocketlens.model.escape import printable
 from rocketlens.store.message_store import system_clock
 
 _DONE: Final = 0

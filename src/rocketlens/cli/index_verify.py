@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketlens.cli.output import note, printable, store_of
+from rocketlens.cli.output import note, store_of
 from rocketlens.cli.spark import ProgressLine, session
+from rocketlens.model.escape import printable
 from rocketlens.query.offline import open_store
 
 if TYPE_CHECKING:

@@ -31,8 +31,9 @@ from typing import Final, NoReturn
 
 from rocketlens import __version__
 from rocketlens.cli.connection_options import add_options
-from rocketlens.cli.output import note, printable
+from rocketlens.cli.output import note
 from rocketlens.errors import AnswerIncomplete, MessageNotFound, NotAStore, RocketLensError
+from rocketlens.model.escape import printable
 
 FOUND: Final = 0
 NOT_FOUND: Final = 1

@@ -4,9 +4,10 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from rocketlens.cli.output import GREEN, RED, YELLOW, coloured, printable, say
+from rocketlens.cli.output import GREEN, RED, YELLOW, coloured, say
 from rocketlens.cli.times import time_text
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+from rocketlens.model.escape import printable
 
 _MOST_LINES: Final = 20
 

@@ -8,12 +8,13 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.cli.connection import Connection, chosen_context, connection_of
-from rocketlens.cli.output import note, printable
+from rocketlens.cli.output import note
 from rocketlens.client.message import Message
 from rocketlens.client.producer import Producer
 from rocketlens.client.route import MessageQueue
 from rocketlens.client.send_result import SendResult, SendStatus
 from rocketlens.errors import BadInput
+from rocketlens.model.escape import printable
 from rocketlens.net.event_loop import run as run_loop
 
 _SENT: Final = 0

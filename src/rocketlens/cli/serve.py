@@ -7,9 +7,9 @@ from typing import Final
 
 from rocketlens.broker.config import VIP_DISTANCE, BrokerSettings, parse_settings
 from rocketlens.broker.service import LOAD_KERNELS_AFTER_S, BrokerService
-from rocketlens.cli.output import printable
 from rocketlens.cli.servers import configuration_text, index_command, log_to_stderr
 from rocketlens.errors import BadInput
+from rocketlens.model.escape import printable
 from rocketlens.model.message import Host
 from rocketlens.namesrv.service import DEFAULT_PORT, NameServer, NameServerConfig
 from rocketlens.net.event_loop import end_on_signals

@@ -8,11 +8,12 @@ from typing import Final
 
 from rocketlens.cli.find import exit_code
 from rocketlens.cli.notes import print_notes
-from rocketlens.cli.output import BOLD, coloured, note, printable
+from rocketlens.cli.output import BOLD, coloured, note
 from rocketlens.cli.source import choose_source, find_in
 from rocketlens.cli.times import iso_text
 from rocketlens.errors import BadInput
 from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
+from rocketlens.model.escape import printable
 from rocketlens.model.message import MessageExt
 
 _LABEL_WIDTH: Final = 18

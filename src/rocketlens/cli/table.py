@@ -6,8 +6,9 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from rocketlens.cli.output import BOLD, DIM, coloured, printable
+from rocketlens.cli.output import BOLD, DIM, coloured
 from rocketlens.cli.times import iso_text, time_text, zone_text
+from rocketlens.model.escape import printable
 from rocketlens.model.message import MessageExt
 
 PREVIEW_BYTES: Final = 240

@@ -6,7 +6,7 @@ import pytest
 
 from rocketlens import open_store
 from rocketlens.cli import table
-from rocketlens.cli.output import printable
+from rocketlens.model.escape import printable
 
 
 @pytest.fixture

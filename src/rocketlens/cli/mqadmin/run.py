@@ -24,8 +24,8 @@ from rocketlens.cli.mqadmin.options import (
     usage,
 )
 from rocketlens.cli.mqadmin.tools_file import tools_file_context
-from rocketlens.cli.output import printable
 from rocketlens.errors import BadInput
+from rocketlens.model.escape import printable
 from rocketlens.net.event_loop import run as run_loop
 
 _PURPOSE_COLUMN: Final = {"4.9": 20, "5.5": 35}
