@@ -122,12 +122,16 @@ def test_bytes_that_are_no_record_are_a_record_error(content, magic, size):
 
 
 @given(some_records.map(records.encode))
-def test_a_message_is_made_of_any_record_or_its_body_is_refused(encoded):
+def test_a_message_is_made_of_any_record_with_its_body_or_the_stored_one_and_a_note(encoded):
     record = records.decode(encoded)
+    message = records.message_of(record, body_limit=1 << 16)
+    assert message.store_size == len(encoded)
+    assert message.keys == props.split_keys(message.properties.get("KEYS"))
+    expected = (record.body, message.body_error or "an error")
     with suppress(BodyError):
-        message = records.message_of(record, body_limit=1 << 16)
-        assert message.store_size == len(encoded)
-        assert message.keys == props.split_keys(message.properties.get("KEYS"))
+        body = body_compression.decompress(record.body, record.sys_flag, 1 << 16)
+        expected = (body, None)
+    assert (message.body, message.body_error) == expected
 
 
 members = st.builds(BatchMember, i32, st.binary(max_size=50), st.binary(max_size=50))

@@ -12,7 +12,10 @@ from rocketlens.model.message import MessageExt
 
 
 def message_fields(message: MessageExt) -> dict[str, Any]:
-    """Give a message as JSON values: hosts as ``ip:port``, the body in base64."""
+    """Give a message as JSON values: hosts as ``ip:port``, the body in base64.
+
+    ``body_error`` says why the body is as it is stored, if it cannot be decompressed.
+    """
     return {
         "topic": message.topic,
         "tags": message.tags,
@@ -34,6 +37,7 @@ def message_fields(message: MessageExt) -> dict[str, Any]:
         "reconsume_times": message.reconsume_times,
         "prepared_transaction_offset": message.prepared_transaction_offset,
         "properties": dict(message.properties),
+        "body_error": message.body_error,
         "body_base64": b64encode(message.body).decode("ascii"),
     }
 

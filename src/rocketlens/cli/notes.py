@@ -8,6 +8,7 @@ from rocketlens.cli.output import GREEN, RED, YELLOW, coloured, say
 from rocketlens.cli.times import time_text
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.escape import printable
+from rocketlens.model.message import MessageExt
 
 _MOST_LINES: Final = 20
 
@@ -35,6 +36,7 @@ def lines_of(answer: Answer, count: int) -> Iterator[str]:
     yield f"{what}, {verdict}: searched {_summary(searched)}{upto}"
     if answer.truncated:
         yield "more messages match: these are the newest"
+    yield from _as_stored(answer.messages)
     yield from _listed("", (c for c in searched if c.error))
     damaged = [c for c in answer.coverage if c.state is SourceState.DAMAGED]
     yield from _listed(
@@ -43,6 +45,21 @@ def lines_of(answer: Answer, count: int) -> Iterator[str]:
     yield from _listed(coloured("failed", RED, sys.stderr) + ": ", failures)
     if not answer.complete:
         yield "what failed could not be searched: messages there are missing above (exit code 3)"
+
+
+def _as_stored(messages: Iterable[MessageExt]) -> Iterator[str]:
+    """Name the messages whose bodies cannot be decompressed."""
+    for count, message in enumerate((each for each in messages if each.body_error), 1):
+        if count > _MOST_LINES:
+            yield "and more bodies that are given as they are stored (all of them: -o json)"
+            return
+        yield body_note(message)
+
+
+def body_note(message: MessageExt) -> str:
+    """Say in one line, safe to print, why a body is given as it is stored."""
+    place = printable(f"{message.topic}/{message.queue_id}/{message.queue_offset}")
+    return f"{place}: the body is given as it is stored: {printable(message.body_error or '')}"
 
 
 def _summary(searched: Iterable[Coverage]) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from rocketlens.cli.find import exit_code
-from rocketlens.cli.notes import print_notes
-from rocketlens.cli.output import BOLD, coloured, note
+from rocketlens.cli.notes import body_note, print_notes
+from rocketlens.cli.output import BOLD, coloured, note, say
 from rocketlens.cli.source import choose_source, find_in
 from rocketlens.cli.times import iso_text
 from rocketlens.errors import BadInput
@@ -36,6 +36,8 @@ def run(arguments: Namespace) -> int:
             for line in (*field_lines(message), "", *body):
                 print(line)
         sys.stdout.flush()
+        if message.body_error:
+            say(body_note(message))
         if others:
             places = ", ".join(map(_place, others[:_LISTED]))
             more = f" and {len(others) - _LISTED} more" if len(others) > _LISTED else ""
@@ -69,7 +71,9 @@ def field_lines(message: MessageExt) -> Iterator[str]:
     yield _field("Flags", _flags(message))
     if message.prepared_transaction_offset:
         yield _field("Half message", f"physical offset {message.prepared_transaction_offset}")
-    yield _field("Body", f"{len(message.body)} bytes, CRC {message.body_crc & 0xFFFFFFFF:#010x}")
+    how = f" as stored ({message.body_error})" if message.body_error else ""
+    crc = message.body_crc & 0xFFFFFFFF
+    yield _field("Body", f"{len(message.body)} bytes{how}, CRC {crc:#010x}")
     yield coloured("Properties", BOLD, sys.stdout)
     for name, value in message.properties.items():
         yield f"  {printable(name):<{_LABEL_WIDTH - 2}} {printable(value)}"

@@ -7,7 +7,7 @@ out: a whole record with its checksum, of the topic asked for, that really has t
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from rocketlens.errors import BodyError, RecordError
+from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import (
     SIZE_AND_MAGIC,
     Reason,
@@ -34,11 +34,7 @@ class Verified:
         offset = record.physical_offset
         if offset in self.messages or not wanted.matches(record):
             return
-        try:
-            message = message_of(record)
-        except BodyError as error:
-            self.damage.append(f"record at physical offset {offset}: {error}")
-            return
+        message = message_of(record)
         self.messages[offset] = message
         self.body_bytes += len(message.body)
 

@@ -46,7 +46,7 @@ from enum import StrEnum
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.errors import RecordError
+from rocketlens.errors import BodyError, RecordError
 from rocketlens.formats.body_compression import decompress
 from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8
@@ -333,10 +333,16 @@ def encode_blank(bytes_left: int) -> bytes:
 
 
 def message_of(record: Record, *, body_limit: int = limits.BODY_BYTES) -> MessageExt:
-    """Give the message in a record: body decompressed, properties and keys taken apart.
+    """Return the message in a record: body decompressed, properties and keys taken apart.
 
-    :raises BodyError: when the body cannot be decompressed within ``body_limit`` bytes.
+    A body that cannot be decompressed within ``body_limit`` bytes is as it is stored, and
+    ``body_error`` says why. That is no damage: the record is as its producer sent it.
     """
+    body, body_error = record.body, None
+    try:
+        body = decompress(body, record.sys_flag, body_limit)
+    except BodyError as error:
+        body_error = str(error)
     properties = props.parse(decode_utf8(record.properties))
     unique_key = properties.get(props.UNIQUE_KEY)
     offset_msg_id = record.offset_msg_id
@@ -361,5 +367,6 @@ def message_of(record: Record, *, body_limit: int = limits.BODY_BYTES) -> Messag
         reconsume_times=record.reconsume_times,
         prepared_transaction_offset=record.prepared_transaction_offset,
         properties=properties,
-        body=decompress(record.body, record.sys_flag, body_limit),
+        body=body,
+        body_error=body_error,
     )

@@ -21,11 +21,13 @@ class Host(NamedTuple):
 class MessageExt:
     """One stored message: RocketMQ's clients call it so, and ``Message`` what is sent.
 
-    ``body`` is decompressed; ``store_size`` counts the bytes of the record as stored, header
-    included. ``msg_id`` is what RocketMQ's clients call so: the unique key if the message has one,
-    else the offset message id. ``keys`` are in the order sent, repeats included. Times are epoch
-    milliseconds: ``born`` by the producer's clock, ``store`` by the broker's. ``physical_offset``
-    is the record's position in the commit log of its broker, in bytes.
+    ``body`` is decompressed. If that is not possible, because a producer sent bytes that are not
+    what its flag says or that grow too large, it is the stored bytes, and ``body_error`` says in
+    one line why; it is None otherwise. ``store_size`` counts the bytes of the record as stored,
+    header included. ``msg_id`` is what RocketMQ's clients call so: the unique key if the message
+    has one, else the offset message id. ``keys`` are in the order sent, repeats included. Times are
+    epoch milliseconds: ``born`` by the producer's clock, ``store`` by the broker's.
+    ``physical_offset`` is the record's position in the commit log of its broker, in bytes.
     """
 
     topic: str
@@ -49,3 +51,4 @@ class MessageExt:
     prepared_transaction_offset: int
     properties: Mapping[str, str]
     body: bytes
+    body_error: str | None = None

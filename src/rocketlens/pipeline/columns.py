@@ -42,9 +42,11 @@ COLUMNS: Final = {
     "prepared_transaction_offset": "bigint",
     "properties": "map<string,string>",
     "body": "binary",
+    "body_error": "string",
 }
 """Name and Spark type of each column. ``tags`` and ``unique_key`` are null where a message has
-none; ``body`` is null where it is compressed and cannot be decompressed, or isn't wanted."""
+none, ``body`` where it isn't wanted. ``body_error`` says why a body is as it is stored, and is null
+where it is as its producer had it."""
 
 STORED_BYTES_PER_BATCH: Final = 32 << 20
 BODY_BYTES_PER_BATCH: Final = 64 << 20
@@ -55,20 +57,15 @@ _DIGITS: Final = b"0123456789ABCDEF"
 
 
 class Place(NamedTuple):
-    """Bytes of the log that gave no message, or no body, and why."""
+    """Bytes of the log that gave no message, and why."""
 
     physical_offset: int
     length: int
     reason: str
 
 
-def batches(
-    content: "Bytes", base_offset: int, rows: "Rows", lost: list[Place], *, with_body: bool
-) -> Iterator[Any]:
-    """Give the messages of ``rows`` as record batches of bounded size.
-
-    Bodies that can't be decompressed are null, and added to ``lost``.
-    """
+def batches(content: "Bytes", base_offset: int, rows: "Rows", *, with_body: bool) -> Iterator[Any]:
+    """Give the messages of ``rows`` as record batches of bounded size."""
     import numpy as np
 
     sizes = np.cumsum(rows["store_size"], dtype=np.int64)
@@ -83,36 +80,37 @@ def batches(
         elif not (part["sys_flag"] & COMPRESSED).any():
             yield _batch(content, base_offset, part, _bytes(content, base_offset, part))
         else:
-            yield from _decompressed(content, base_offset, part, lost)
+            yield from _decompressed(content, base_offset, part)
 
 
-def _decompressed(
-    content: "Bytes", base_offset: int, rows: "Rows", lost: list[Place]
-) -> Iterator[Any]:
+def _decompressed(content: "Bytes", base_offset: int, rows: "Rows") -> Iterator[Any]:
     """Give batches of rows of which some bodies are compressed."""
     import pyarrow as pa
 
-    bodies: list[Any] = []
+    bodies: list[bytes] = []
+    errors: list[str | None] = []
     first = size = 0
     starts = (rows["physical_offset"] - base_offset + rows["body_start"]).tolist()
     columns = zip(starts, rows["body_length"].tolist(), rows["sys_flag"].tolist(), strict=True)
     for number, (start, length, sys_flag) in enumerate(columns):
-        body: bytes | None = content[start : start + length].tobytes()
+        body: bytes = content[start : start + length].tobytes()
+        body_error = None
         try:
-            body = decompress(body or b"", sys_flag)
+            body = decompress(body, sys_flag)
         except BodyError as error:
-            offset, stored = rows["physical_offset"][number], rows["store_size"][number]
-            lost.append(Place(int(offset), int(stored), str(error)))
-            body = None
+            body_error = str(error)
         bodies.append(body)
-        size += len(body or b"")
+        errors.append(body_error)
+        size += len(body)
         if size >= BODY_BYTES_PER_BATCH or number + 1 == len(rows):
-            column = pa.array(bodies, pa.binary())
-            yield _batch(content, base_offset, rows[first : number + 1], column)
-            bodies, first, size = [], number + 1, 0
+            column, said = pa.array(bodies, pa.binary()), pa.array(errors, pa.string())
+            yield _batch(content, base_offset, rows[first : number + 1], column, said)
+            bodies, errors, first, size = [], [], number + 1, 0
 
 
-def _batch(content: "Bytes", base_offset: int, rows: "Rows", body: Any) -> Any:
+def _batch(
+    content: "Bytes", base_offset: int, rows: "Rows", body: Any, body_error: Any = None
+) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -129,6 +127,7 @@ def _batch(content: "Bytes", base_offset: int, rows: "Rows", body: Any) -> Any:
         "store_host": _hosts(content, base_offset, rows, "store"),
         "properties": _properties(content, base_offset, rows),
         "body": body,
+        "body_error": pa.nulls(len(rows), pa.string()) if body_error is None else body_error,
     }
     arrays = [made[name] if name in made else pa.array(rows[name]) for name in COLUMNS]
     return pa.RecordBatch.from_arrays(arrays, list(COLUMNS))

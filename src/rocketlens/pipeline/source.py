@@ -17,7 +17,7 @@ startingOffset        only messages at or after this physical offset
 endingOffset          only messages before this physical offset
 minPartitions         at least so many partitions, if the log is large enough
 maxPartitionBytes     at most so many bytes of log in a partition; 128 MiB
-body                  ``false``: the column ``body`` is null, and no body is copied
+body                  ``false``: the columns ``body`` and ``body_error`` are null
 checkCrc              ``false``: records are not compared with their checksums
 failOnDataLoss        ``true``: the job fails when a broker deletes a segment that it is to read
 table                 ``messages``, or ``damage``: what could not be read, see below
@@ -29,12 +29,12 @@ Options that are not in this table, and topics that the store does not have, are
 ``spark.readStream`` gives the messages as they are appended: :mod:`rocketlens.pipeline.stream`.
 
 **What cannot be read is left out, never an error, and never silent:** the same read with
-``table=damage`` gives a row for each place of the log without a readable record, each record that
-does not have its checksum (both are missing from ``messages``), and each body that can't be
-decompressed (whose message is there with a null body). It is empty for a sound log. What a running
-broker deletes between the planning of a read and the reading is left out, too, and a warning in the
-executor's log names it; with ``failOnDataLoss=true`` the job fails instead. A segment that cannot
-be opened for any other reason always fails the task, which Spark repeats.
+``table=damage`` gives a row for each place of the log without a readable record, and each record
+that does not have its checksum. It is empty for a sound log. A body that cannot be decompressed is
+no damage: it is there as it is stored, and ``body_error`` says why. What a running broker deletes
+between the planning of a read and the reading is left out, too, and a warning in the executor's log
+names it; with ``failOnDataLoss=true`` the job fails instead. A segment that cannot be opened for
+any other reason always fails the task, which Spark repeats.
 
 **Pruning.** The options skip work without any setting: partitions outside the offsets are not
 made, and of records outside the topics and times no column is built. With ``filterPushdown=true``
@@ -294,9 +294,7 @@ class RocketMQReader(DataSourceReader):
             if log_range is not None:
                 reader = ranges.RangeReader(log_range, content)
                 lost = list(share.places)
-                for batch in self._messages(reader, content, lost):
-                    if not self.is_damage:
-                        yield batch
+                yield from self._messages(reader, content, lost)
                 if self.is_damage:
                     lost += _unreadable(reader.walked, ends_log=share.ends_log)
                     yield from _damage_batches(lost)
@@ -305,12 +303,11 @@ class RocketMQReader(DataSourceReader):
     def _messages(
         self, reader: "RangeReader", content: "Bytes", lost: "list[Place]"
     ) -> Iterator[Any]:
-        """Give the wanted messages of a range; what can't be read goes to ``lost``."""
+        """Give the wanted messages of a range, unless only damage is, which goes to ``lost``."""
         from rocketlens.formats import kernels
         from rocketlens.pipeline import columns
 
         base_offset = reader.walked.log_range.base_offset
-        with_body = self.with_body or self.is_damage
         for rows in reader:
             taken = self._choose(rows, content, base_offset)
             if self.check_crc and len(taken):
@@ -320,7 +317,8 @@ class RocketMQReader(DataSourceReader):
                     for row in taken[~is_sound]
                 ]
                 taken = taken if is_sound.all() else taken[is_sound]
-            yield from columns.batches(content, base_offset, taken, lost, with_body=with_body)
+            if not self.is_damage:
+                yield from columns.batches(content, base_offset, taken, with_body=self.with_body)
 
     def _choose(self, rows: "Rows", content: "Bytes", base_offset: int) -> "Rows":
         """Give the wanted rows: by their own fields, before any column is built."""

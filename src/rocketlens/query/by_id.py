@@ -1,6 +1,6 @@
 """Finds the one record that an offset message id names."""
 
-from rocketlens.errors import AnswerIncomplete, BodyError, MessageNotFound, RecordError
+from rocketlens.errors import AnswerIncomplete, MessageNotFound, RecordError
 from rocketlens.formats.commitlog_record import Reason, Record, message_of
 from rocketlens.model.answer import Answer
 from rocketlens.model.message import MessageExt
@@ -43,10 +43,7 @@ def view_by_offset_id(source: StoreSource, offset_msg_id: str) -> MessageExt:
         raise MessageNotFound(f"{offset_msg_id}: {detail}")
     if not log.is_finished(record) and source.knows(record) is not True:
         raise _damaged(source, offset_msg_id, unfinished(offset)[0])
-    try:
-        return message_of(record)
-    except BodyError as error:
-        raise _damaged(source, offset_msg_id, str(error)) from error
+    return message_of(record)
 
 
 def _is_unread(source: StoreSource, offset: int, error: RecordError) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from rocketlens import limits
-from rocketlens.errors import BadInput, BodyError, IndexFileError, RecordError
+from rocketlens.errors import BadInput, IndexFileError, RecordError
 from rocketlens.formats.commitlog_record import Reason, message_of
 from rocketlens.model.answer import Answer
 from rocketlens.model.arguments import check_int
@@ -140,11 +140,7 @@ class _Search:
         if not self._wanted.matches(record):
             self._check(evidence)
             return None
-        try:
-            return message_of(record)
-        except BodyError as error:
-            self._failures.append(f"record at physical offset {offset}: {error}")
-            return None
+        return message_of(record)
 
     def _check(self, evidence: _Evidence) -> None:
         """Make sure that an entry which led to nothing wanted is that of another key."""

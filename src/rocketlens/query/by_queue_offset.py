@@ -8,7 +8,6 @@ from typing import Final
 from rocketlens.errors import (
     AnswerIncomplete,
     BadInput,
-    BodyError,
     MessageNotFound,
     RecordError,
 )
@@ -168,14 +167,10 @@ def _lite_places(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _found(source: StoreSource, query: str, name: str, record: Record) -> Answer:
-    try:
-        messages = (message_of(record),)
-    except BodyError as error:
-        detail = f"record at physical offset {record.physical_offset}: {error}"
-        return Answer(query, (), tuple(source.log_failures([detail])))
     newest_ms = record.store_timestamp_ms
     queue = Coverage(name, SourceKind.CONSUME_QUEUE, SourceState.SEARCHED, newest_ms)
     log = source.record_coverage(record.physical_offset, record.total_size, newest_ms=newest_ms)
+    messages = (message_of(record),)
     return Answer(query, messages, (queue, log), index_last_update_timestamp_ms=newest_ms)
 
 

@@ -7,7 +7,7 @@ breaks that order, so time never cuts a scan short.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rocketlens.errors import BodyError, RecordError
+from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.message import MessageExt
@@ -123,8 +123,6 @@ class Scan:
         except RecordError as error:
             if physical_offset >= self._log.min_offset:
                 self._errors.append(str(error))
-        except BodyError as error:
-            self._errors.append(f"record at physical offset {physical_offset}: {error}")
         return None
 
     def offsets(self) -> Iterator[int]:

@@ -32,7 +32,9 @@ class Form:
 
     def sys_flag(self, message: MessageExt) -> int:
         """Give the flags as a client has them: since RocketMQ 5 a body taken apart is plain."""
-        return message.sys_flag & ~COMPRESSED if self.is_5 else message.sys_flag
+        if self.is_5 and message.body_error is None:
+            return message.sys_flag & ~COMPRESSED
+        return message.sys_flag
 
     def properties(self, message: MessageExt) -> str:
         """Give properties as Java's ``HashMap`` prints them."""

@@ -9,7 +9,8 @@ from rocketlens.cli.mqadmin.layout import key_table, message_block, track_block
 from rocketlens.cli.mqadmin.send import resend
 from rocketlens.cli.mqadmin.tool import Call, KeyRequest, incomplete, set_order
 from rocketlens.cli.mqadmin.track import tracks_of
-from rocketlens.cli.output import note
+from rocketlens.cli.notes import body_note
+from rocketlens.cli.output import note, say
 from rocketlens.cli.times import parse_time
 from rocketlens.client.cluster import failures
 from rocketlens.client.route import MessageQueue, Route
@@ -102,6 +103,7 @@ async def by_unique_key(call: Call) -> None:
     if not messages and offset_id_of(msg_id) is not None:
         messages = [await tool.view_message(topic, msg_id)]
     for number, message in enumerate(messages if "a" in given else messages[:1]):
+        _say_as_stored(message)
         path = write_body(bodies_directory(), message.msg_id, message.body, number)
         call.print(message_block(call.form, message, str(path), with_offset_id=False))
         await _print_tracks(call, message, with_line_ends=False)
@@ -172,6 +174,7 @@ async def _print_queue(call: Call, route: Route, queue: MessageQueue) -> None:
             call.print(f"{name} print msg finished. status={pulled.status}, offset={offset}\n")
             return
         for message in pulled.messages:
+            _say_as_stored(message)
             text = body_text(message.body, given.text("c")) if with_body else "NOT PRINT BODY"
             detail = message_text(form, queue.broker_name, message)
             call.print(f"MSGID: {form.shown(message.msg_id)} {detail} BODY: {form.shown(text)}\n")
@@ -182,6 +185,7 @@ async def _print_queue(call: Call, route: Route, queue: MessageQueue) -> None:
 async def _print_with_offset_id(call: Call, message: MessageExt) -> None:
     charset = call.given.text("f")
     body = None if charset is None else body_text(message.body, charset)
+    _say_as_stored(message)
     path = write_body(bodies_directory(), message.msg_id, message.body)
     call.print(message_block(call.form, message, str(path), body=body))
     await _print_tracks(call, message, with_line_ends=call.form.is_5)
@@ -194,6 +198,11 @@ async def _print_tracks(call: Call, message: MessageExt, *, with_line_ends: bool
         note(f"which consumer groups have it is not known: {error}")
         return
     call.print(track_block(call.form, tracks, with_line_ends=with_line_ends))
+
+
+def _say_as_stored(message: MessageExt) -> None:
+    if message.body_error is not None:
+        say(body_note(message))
 
 
 def _refuse_consumer(call: Call) -> None:

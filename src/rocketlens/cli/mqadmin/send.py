@@ -26,8 +26,11 @@ def _producer(call: Call, group: str = GROUP) -> Producer:
 async def resend(call: Call, msg_id: str, found: MessageExt) -> None:
     """Send a message that was found once more, with all its properties, to its own topic.
 
-    :raises BadInput: when it was sent in a transaction, which nobody would end a second time.
+    :raises BadInput: when it was sent in a transaction, which nobody would end a second time, or
+        its body is not what it says, so that it cannot be sent as it was.
     """
+    if found.body_error is not None:
+        raise BadInput(f"{msg_id} cannot be sent again as it was: {found.body_error}")
     if found.properties.get(TRANSACTION_PREPARED, "").lower() == "true":
         raise BadInput(
             f"{msg_id} was sent in a transaction: sent again it would stay half a message"
