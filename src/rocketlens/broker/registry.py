@@ -274,15 +274,13 @@ class GroupRegistry:
         self.config: Final = config
         self.save: Spread = lambda: None
         missing = [group for group in SYSTEM_GROUPS if group not in table.groups]
-        for group in missing:
-            table.put(group, consumeBroadcastEnable=True)
         if missing:
+            table.put_many({group: {"consumeBroadcastEnable": True} for group in missing})
             table.save()
 
     def put(self, groups: Mapping[str, Mapping[str, Any]]) -> Ending:
         """Make or change groups."""
-        for group, members in groups.items():
-            self.table.put(group, **members)
+        self.table.put_many(groups)
         return self.save()
 
     def remove(self, group: str) -> Ending:

@@ -26,6 +26,9 @@ class Table(Protocol):
     def snapshot(self) -> Callable[[], None]:
         """Take the state of now; what is given writes it, in any thread, and may raise OSError."""
 
+    def save(self) -> None:
+        """Write all of it now; may raise OSError."""
+
 
 class TableSaver:
     """Saves tables; belongs to the running event loop."""
@@ -77,7 +80,7 @@ class TableSaver:
         for table in tables:
             if table.is_changed:
                 table.is_changed = False
-                _tried(table, table.snapshot())
+                _tried(table, table.save)
 
 
 def _end(ended: asyncio.Future[bool], *, is_written: bool) -> None:

@@ -17,6 +17,7 @@ from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.query.topic_choice import is_pattern, matching_topics, suggestion, unknown_topic
 from rocketlens.store import fs
 from rocketlens.store.scan import Damage, LogWalk
+from rocketlens.store.table_changes import changed_names
 
 if TYPE_CHECKING:
     from rocketlens.query.source import StoreSource
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 TOPICS_FILE: Final = "config/topics.json"
 GROUPS_FILE: Final = "config/subscriptionGroup.json"
 OFFSETS_FILE: Final = "config/consumerOffset.json"
-_CONFIG_BYTES: Final = 256 * 1024 * 1024
 _SAMPLES: Final = 256
 _READ_AT_ONCE_BYTES: Final = 1 << 20
 """A log of so many bytes is read for its topics at once, in some 20 ms."""
@@ -209,6 +209,7 @@ class Topics:
         topics: set[str] = set()
         for table in self._tables(TOPICS_FILE, "topicConfigTable"):
             topics |= set(table)
+        topics |= changed_names(self._source.path / TOPICS_FILE)
         if topics:
             return topics
         groups: set[str] = set()
@@ -224,7 +225,9 @@ class Topics:
     def _tables(self, name: str, member: str) -> Iterator[dict[str, Any]]:
         for path in (self._source.path / name, self._source.path / f"{name}.bak"):
             try:
-                content: Any = config_json.loads(fs.read_bytes(path, _CONFIG_BYTES) or b"{}")
+                content: Any = config_json.loads(
+                    fs.read_bytes(path, limits.MAX_CONFIG_READ_BYTES) or b"{}"
+                )
             except (ConfigError, OSError):
                 continue
             table = content.get(member) if isinstance(content, dict) else None

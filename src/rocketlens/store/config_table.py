@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from rocketlens import limits
-from rocketlens.errors import BadInput, ConfigError
+from rocketlens.errors import ConfigError
 from rocketlens.formats import config_json
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
+from rocketlens.store.table_changes import Mark, changes_path, mark_of, read_changes
 
 TABLES: Final = (
     "topics.json",
@@ -31,8 +32,8 @@ TABLES: Final = (
 )
 """The tables that a broker cannot do without."""
 _log: Final = logging.getLogger(__name__)
-_FIXED_BYTES: Final = 1024 * 1024
-"""Room kept for what is in a table beside its entries."""
+_KEPT_BYTES: Final = 1024 * 1024
+"""The content of files up to this size is kept in memory, until the next is written."""
 
 
 class DataVersion:
@@ -98,6 +99,8 @@ class ConfigFile:
         self.path = path
         self._disk = disk
         self._written: bytes | None = None
+        self.mark: Mark | None = None
+        """What the file is recognized by; None while it is not there, or not known to be sound."""
         self.read_bytes = 0
         """Size of what was read."""
 
@@ -124,7 +127,8 @@ class ConfigFile:
                 self._keep_aside(path, content)
             if value is not None:
                 found = value
-                self._written = content if path == self.path else None
+                if path == self.path:
+                    self._knows(content)
                 self.read_bytes = len(content)
                 break
         if problems:
@@ -144,7 +148,10 @@ class ConfigFile:
         :raises OSError: when it cannot be; the old content stays.
         :raises ConfigError: when it is more than would be read back; the old content stays.
         """
-        content = encoded(value)
+        return self.write_content(encoded(value))
+
+    def write_content(self, content: bytes) -> bool:
+        """Do what :meth:`write` does, with the bytes of the file."""
         if content == self._written:
             return False
         if len(content) > limits.MAX_CONFIG_BYTES:
@@ -152,11 +159,24 @@ class ConfigFile:
                 f"{self.path} would have {len(content)} bytes, {limits.MAX_CONFIG_BYTES} allowed"
             )
         # Only what is known to be sound may replace a sound backup.
-        if self._written:
-            self._disk.write_durably(self.backup, self._written)
+        sound = self._sound_content()
+        if sound:
+            self._disk.write_durably(self.backup, sound)
         self._disk.write_durably(self.path, content)
-        self._written = content
+        self._knows(content)
         return True
+
+    def _knows(self, content: bytes) -> None:
+        """Note what is in the file."""
+        self.mark = mark_of(content)
+        self._written = content if len(content) <= _KEPT_BYTES else None
+
+    def _sound_content(self) -> bytes | None:
+        """Return what was written last; None when there is nothing, or the file has changed."""
+        if self._written is not None or self.mark is None:
+            return self._written
+        content = fs.read_bytes(self.path, self.mark.size + 1)
+        return content if content and mark_of(content) == self.mark else None
 
 
 def encoded(value: Any) -> bytes:
@@ -190,41 +210,9 @@ def damaged_tables(config: Path) -> Iterator[str]:
             backup, _, _ = _read_object(path.with_name(f"{name}.bak"))
             instead = "its .bak is used" if backup is not None else "there is no sound .bak"
             yield f"{problem}; {instead}"
-
-
-class Room:
-    """How many bytes the entries of a table take in its file, and whether one more fits."""
-
-    def __init__(self, file: "ConfigFile") -> None:
-        """Begin with what was read from the file; it is not known which entry takes how much."""
-        self._name = file.path.name
-        self._bytes: dict[str, int] = {}
-        self._total = file.read_bytes
-
-    def take(self, key: str, entry: Any) -> None:
-        """Count an entry that is added or replaced.
-
-        :raises BadInput: when it is too large, or the table would be; nothing is counted then.
-        """
-        size = _size_of(key, entry)
-        if size > limits.MAX_CONFIG_ENTRY_BYTES:
-            raise BadInput(
-                f"{key[:300]!r} in {self._name} has {size} bytes, "
-                f"{limits.MAX_CONFIG_ENTRY_BYTES} are allowed"
-            )
-        total = self._total + size - self._bytes.get(key, 0)
-        if total > limits.MAX_CONFIG_BYTES - _FIXED_BYTES:
-            raise BadInput(f"{self._name} is full: it has {self._total} bytes")
-        self._total, self._bytes[key] = total, size
-
-    def give_back(self, key: str) -> None:
-        """Count an entry no more."""
-        self._total -= self._bytes.pop(key, 0)
-
-
-def _size_of(key: str, entry: Any) -> int:
-    """Return at least as many bytes as an entry of a table takes in its file."""
-    return len(encoded({"": {key: entry}}))
+        problem = read_changes(path).problem
+        if problem:
+            yield f"{changes_path(path)}: {problem}"
 
 
 def table_of(value: Any, read: Callable[[Any], Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.store import fs
 from rocketlens.store.append import Appender
@@ -26,7 +27,7 @@ from rocketlens.store.layout import StoreLayout
 from rocketlens.store.note import decode_note, encode_note
 
 _KIND: Final = "deleted"
-_LARGEST_FILE: Final = 64 * 1024 * 1024
+_LARGEST_FILE: Final = limits.MAX_CONFIG_READ_BYTES
 _REMOVED: Final = "removed."
 
 
@@ -125,6 +126,11 @@ class DeletedTopics:
             self._disk.write_durably(self._path, content)
 
         return write
+
+    def save(self) -> None:
+        """Write the file now; raises what writing a snapshot does."""
+        self.snapshot()()
+        self.is_changed = False
 
 
 def _marks(content: bytes | None) -> dict[str, Mark]:

@@ -154,6 +154,15 @@ class Disk:
         beside.replace(path)
         self.sync_directory(path.parent)
 
+    def append_durably(self, path: Path, content: bytes) -> None:
+        """Write behind the end of a small file that is there, and sync it.
+
+        :raises OSError: when it may not be on the disk, or only a part of it.
+        """
+        with path.open("ab") as file:
+            file.write(content)
+        self.sync_file(path)
+
     def set_size(self, path: Path, size: int) -> None:
         """Cut a file, or lengthen it by zeros that take no room."""
         os.truncate(path, size)

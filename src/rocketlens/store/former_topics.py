@@ -26,6 +26,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from rocketlens import limits
 from rocketlens.errors import ConfigError, RecordError
 from rocketlens.formats import config_json
 from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC, QueueEntry
@@ -34,10 +35,10 @@ from rocketlens.store.commitlog import CommitLog
 from rocketlens.store.consumequeue import ConsumeQueue, ConsumeQueues
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.state import read_state
+from rocketlens.store.table_changes import changed_names
 
 WHOLE_LOG: Final = 2**63 - 1
 """As an end: every record of the topic is of a former one."""
-_MAX_CONFIG_BYTES: Final = 256 * 1024 * 1024
 _MAX_ENTRIES_TRIED: Final = 16
 """Entries at the begin of a queue among which one that leads to its record is looked for."""
 _SYSTEM_PREFIXES: Final = ("rmq_sys_", "RMQ_SYS_")
@@ -229,8 +230,12 @@ def _leads_home(log: CommitLog, entry: QueueEntry, topic: str, queue_id: int, pl
 
 
 def configured_topics(layout: StoreLayout) -> frozenset[str] | None:
-    """Return the topics of ``config/topics.json``; None when it is missing, damaged or empty."""
-    content = fs.read_bytes(layout.config / "topics.json", _MAX_CONFIG_BYTES)
+    """Return the topics of ``config/topics.json`` and of its changes.
+
+    None when it is missing, damaged or empty.
+    """
+    path = layout.config / "topics.json"
+    content = fs.read_bytes(path, limits.MAX_CONFIG_READ_BYTES)
     if not content:
         return None
     try:
@@ -238,7 +243,9 @@ def configured_topics(layout: StoreLayout) -> frozenset[str] | None:
     except ConfigError:
         return None
     table = value.get("topicConfigTable") if isinstance(value, dict) else None
-    return frozenset(table) if isinstance(table, dict) and table else None
+    if not isinstance(table, dict) or not table:
+        return None
+    return frozenset(table).union(changed_names(path))
 
 
 def runs_of(

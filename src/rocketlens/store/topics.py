@@ -1,16 +1,13 @@
 """``config/topics.json`` and ``config/subscriptionGroup.json``: what there is, and who may use it.
 
-Members that are not known here are kept and written back, so a newer RocketMQ loses nothing. A
-table is changed in memory, and ``is_changed`` says that its file does not have all of it.
+Members that are not known here are kept and written back, so a newer RocketMQ loses nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-from rocketlens.store.config_table import ConfigFile, DataVersion, Room, table_of
-from rocketlens.store.disk import Disk
-from rocketlens.store.layout import StoreLayout
+from rocketlens.store.entry_table import EntryTable
 
 PERM_READ: Final = 4
 PERM_WRITE: Final = 2
@@ -65,138 +62,104 @@ class TopicConfig:
         return cls(**known, others={n: v for n, v in value.items() if n not in _TOPIC_FIELDS})
 
 
-class TopicTable:
-    """The topics of a store, by name. None of them is changed in place."""
+class TopicTable(EntryTable[TopicConfig]):
+    """The topics of a store, by name."""
 
-    def __init__(self, layout: StoreLayout, disk: Disk, clock: Callable[[], int]) -> None:
-        """Read the file.
+    FILE = "topics.json"
+    MEMBER = "topicConfigTable"
 
-        :raises ConfigError: when it is larger than any that is read.
-        """
-        self._file = ConfigFile(layout.config / "topics.json", disk)
-        self._clock = clock
-        value = self._file.read()
-        self.topics: dict[str, TopicConfig] = table_of(
-            value.get("topicConfigTable"), TopicConfig.decode
-        )
-        self._room = Room(self._file)
-        self.data_version = DataVersion.decode(value.get("dataVersion"), clock())
-        self.is_changed = False
+    @property
+    def topics(self) -> dict[str, TopicConfig]:
+        """The topics; they are changed by the methods here alone."""
+        return self.entries
+
+    def decode_entry(self, value: Any) -> TopicConfig | None:
+        """Return the topic that a member of the table is, or None if it is not one."""
+        return TopicConfig.decode(value)
+
+    def encode_entry(self, entry: TopicConfig) -> dict[str, Any]:
+        """Return a topic as RocketMQ writes it."""
+        return entry.encode()
+
+    def entry_text(self, name: str, entry: TopicConfig) -> bytes:
+        """Return a topic as it stands in the file."""
+        has_more = bool(entry.attributes or entry.others) or name != entry.topic
+        if has_more or not (_is_plain(name) and _is_plain(entry.filter_type)):
+            return super().entry_text(name, entry)
+        # The same for most topics, 20 times as fast.
+        return (
+            f'\t\t"{name}":{{\n\t\t\t"attributes":{{}},\n'
+            f'\t\t\t"order":{"true" if entry.order else "false"},\n\t\t\t"perm":{entry.perm},\n'
+            f'\t\t\t"readQueueNums":{entry.read_queue_count},\n'
+            f'\t\t\t"topicFilterType":"{entry.filter_type}",\n'
+            f'\t\t\t"topicName":"{name}",\n\t\t\t"topicSysFlag":{entry.sys_flag},\n'
+            f'\t\t\t"writeQueueNums":{entry.write_queue_count}\n\t\t}}'
+        ).encode()
 
     def put(self, *topics: TopicConfig) -> None:
-        """Add or replace topics: one change, however many.
+        """Add or replace topics, all of them or none: one change, however many.
 
         :raises BadInput: when one is too large for the table.
         """
-        for topic in topics:
-            self._room.take(topic.topic, topic.encode())
-            self.topics[topic.topic] = topic
-        self._changed()
+        self.put_all({topic.topic: topic for topic in topics})
 
     def remove(self, topic: str) -> TopicConfig | None:
         """Take a topic out; gives what it was."""
-        removed = self.topics.pop(topic, None)
-        self._room.give_back(topic)
-        if removed is not None:
-            self._changed()
-        return removed
-
-    def _changed(self) -> None:
-        self.data_version.next(self._clock())
-        self.is_changed = True
-
-    def snapshot(self) -> Callable[[], None]:
-        """Take the topics of now; what is given writes them, in any thread.
-
-        That raises OSError when they cannot be written.
-        """
-        version, topics = self.data_version.encode(), dict(self.topics)
-
-        def write() -> None:
-            table = {name: topic.encode() for name, topic in topics.items()}
-            self._file.write({"dataVersion": version, "topicConfigTable": table})
-
-        return write
-
-    def save(self) -> None:
-        """Write the file now.
-
-        :raises OSError: when it cannot be written.
-        """
-        self.snapshot()()
-        self.is_changed = False
+        return self.take_out(topic)
 
 
-class GroupTable:
+def _is_plain(text: str) -> bool:
+    """Say whether a text stands in JSON as it is."""
+    return text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
+
+
+class GroupTable(EntryTable[dict[str, Any]]):
     """The subscription groups of a store: for each name RocketMQ's members as they are."""
 
-    def __init__(self, layout: StoreLayout, disk: Disk, clock: Callable[[], int]) -> None:
-        """Read the file.
+    FILE = "subscriptionGroup.json"
+    MEMBER = "subscriptionGroupTable"
 
-        :raises ConfigError: when it is larger than any that is read.
-        """
-        self._file = ConfigFile(layout.config / "subscriptionGroup.json", disk)
-        self._clock = clock
-        value = self._file.read()
-        self.groups: dict[str, dict[str, Any]] = table_of(
-            value.get("subscriptionGroupTable"), lambda v: v if isinstance(v, dict) else None
-        )
-        self._room = Room(self._file)
-        self._forbidden = value.get("forbiddenTable", {})
-        self.data_version = DataVersion.decode(value.get("dataVersion"), clock())
-        self.is_changed = False
+    @property
+    def groups(self) -> dict[str, dict[str, Any]]:
+        """The groups; they are changed by the methods here alone."""
+        return self.entries
+
+    def decode_entry(self, value: Any) -> dict[str, Any] | None:
+        """Return the group that a member of the table is, or None if it is not one."""
+        return value if isinstance(value, dict) else None
+
+    def encode_entry(self, entry: dict[str, Any]) -> dict[str, Any]:
+        """Return a group as RocketMQ writes it."""
+        return entry
 
     def put(self, group: str, **members: Any) -> dict[str, Any]:
         """Add a group with RocketMQ's defaults, or change members of it; return all of them.
 
         :raises BadInput: when it is too large for the table.
         """
-        current = self.groups.get(group) or default_group(group)
-        changed = dict(sorted({**current, **members}.items()))
-        self._room.take(group, changed)
-        self.groups[group] = changed
-        self._changed()
-        return self.groups[group]
+        self.put_many({group: members})
+        return self.entries[group]
+
+    def put_many(self, groups: Mapping[str, Mapping[str, Any]]) -> None:
+        """Add or change groups, all of them or none: for each the members that change.
+
+        :raises BadInput: when one is too large for the table, or all of them are.
+        """
+        self.put_all(
+            {
+                name: dict(
+                    sorted({**(self.entries.get(name) or default_group(name)), **members}.items())
+                )
+                for name, members in groups.items()
+            }
+        )
 
     def remove(self, group: str) -> bool:
         """Take a group out; False when there was none."""
-        if self.groups.pop(group, None) is None:
-            return False
-        self._room.give_back(group)
-        self._changed()
-        return True
+        return self.take_out(group) is not None
 
-    def _changed(self) -> None:
-        self.data_version.next(self._clock())
-        self.is_changed = True
-
-    def value(self) -> dict[str, Any]:
-        """Give all of it as RocketMQ writes it."""
-        return {
-            "dataVersion": self.data_version.encode(),
-            "forbiddenTable": self._forbidden,
-            "subscriptionGroupTable": dict(self.groups),
-        }
-
-    def snapshot(self) -> Callable[[], None]:
-        """Take the groups of now; what is given writes them, in any thread.
-
-        That raises OSError when they cannot be written.
-        """
-        value = self.value()
-
-        def write() -> None:
-            self._file.write(value)
-
-        return write
-
-    def save(self) -> None:
-        """Write the file now.
-
-        :raises OSError: when it cannot be written.
-        """
-        self.snapshot()()
-        self.is_changed = False
+    def _head(self) -> dict[str, Any]:
+        return {"dataVersion": {}, "forbiddenTable": {}, **super()._head()}
 
 
 def default_group(group: str) -> dict[str, Any]:
