@@ -153,6 +153,12 @@ NAMESRV_BROKERS: Final = 10_000
 NAMESRV_QUEUE_DATAS: Final = 1_000_000
 """Topics times brokers that a name server keeps; more are refused. RocketMQ: no limit."""
 
+MAX_FILTER_SERVERS: Final = 10_000
+"""Filter servers of all brokers that a name server keeps. RocketMQ: no limit, and none since 5."""
+
+MAX_STATE_VERSION: Final = 2**31 - 1
+"""Largest state version of a broker's topics: a controller's count of masters, 32 bits there."""
+
 KV_BYTES: Final = 4 * 1024 * 1024
 """Names and values that a name server keeps, in UTF-8 bytes together. RocketMQ: no limit."""
 

@@ -74,6 +74,13 @@ class BrokerCore:
         self.saver: Final = TableSaver()
         self.topics.save = lambda: self.saver.save(topics)
         self.groups.save = lambda: self.saver.save(groups)
+        self.not_told: Final[dict[str, str]] = {}
+        """Name servers that could not be told of this broker, and why."""
+        self.name_taken: Final[dict[str, str]] = {}
+        """By name server: who else is registered under this broker's name there."""
+        self.name_taken_times = 0
+        self.name_last_taken: tuple[str, int] = "", 0
+        """By whom, and when."""
         self.index_process: IndexProcess | None = None
         """Who builds index files, where the broker does not do that itself."""
         self.clients: Final = ClientTable(clock)

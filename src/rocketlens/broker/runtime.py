@@ -50,6 +50,7 @@ class RuntimeProcessor:
             **self._counts(),
             **self._log(),
             **self._index(),
+            **self._name_servers(),
             **self._delays(),
         }
         return Response(body=schema.write(KvTable(table=dict(sorted(table.items())))))
@@ -130,6 +131,18 @@ class RuntimeProcessor:
             "indexBuilderFailures": "0" if process is None else str(process.failures),
             "indexSafeOffset": str(indexed),
             "indexBehindBytes": str(max(store.end_offset - indexed, 0)),
+        }
+
+    def _name_servers(self) -> dict[str, str]:
+        """Give what is wrong with the registration, nothing if all is well. All of it is ours."""
+        core = self.core
+        taken = (f"{server} leads to {other}" for server, other in core.name_taken.items())
+        return {
+            "brokerNameTaken": "; ".join(taken),
+            "brokerNameTakenTimes": str(core.name_taken_times),
+            "nameServersNotTold": "; ".join(
+                f"{each}: {why}" for each, why in core.not_told.items()
+            ),
         }
 
     def _delays(self) -> dict[str, str]:

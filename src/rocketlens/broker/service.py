@@ -98,6 +98,7 @@ class BrokerService:
         self._schedule: Schedule | None = None
         self._timers: Final[dict[str, asyncio.TimerHandle]] = {}
         self._delay_save_s = 0.0
+        self._registering_addresses: Callable[[], frozenset[str]] = frozenset
 
     @property
     def core(self) -> BrokerCore:
@@ -109,6 +110,10 @@ class BrokerService:
     def address(self) -> str:
         """Where clients find it, as ``ip:port``."""
         return self.core.address
+
+    def registering_addresses(self) -> frozenset[str]:
+        """Return where the connections to name servers begin, each as ``ip:port``; any thread."""
+        return self._registering_addresses()
 
     async def start(self) -> None:
         """Open the store and listen; registered when this returns.
@@ -125,6 +130,7 @@ class BrokerService:
             self._open(host)
             await self.core.search.open(load_after_s=self._load_kernels_after_s)
             self._registrar = Registrar(self.core)
+            self._registering_addresses = self._registrar.local_addresses
             await self._registrar.start()
         except BaseException:
             await self.stop()

@@ -1,5 +1,6 @@
 """``rocketlens doctor``: what this machine, and a store, have and lack."""
 
+import json
 import os
 import platform
 import shutil
@@ -25,6 +26,7 @@ _OK, _WARN, _FAIL, _NOTE = "ok", "warn", "fail", "note"
 _COLOURS: Final = {_OK: GREEN, _WARN: YELLOW, _FAIL: RED, _NOTE: BOLD}
 _HEALTHY, _ILL = 0, 1
 _MOST_DAMAGED: Final = 10
+_LARGEST_NOTE_BYTES: Final = 1 << 20
 _LEAST_FREE_BYTES: Final = 1 << 30
 _LONG_TAIL_SECONDS: Final = 2.0
 _LONG_LAG_BYTES: Final = 1 << 30
@@ -165,6 +167,7 @@ def store_checks(store: Path) -> Iterator[Check]:
         yield from _index(source)
         yield from _builder(store)
         yield from _tables(store)
+        yield from _name_taken(store)
         yield from _missing(store)
         yield _free_space("disk", store, wanted_bytes=max(_LEAST_FREE_BYTES, log_bytes // 2))
         detail = "what index files cover was not read here: `rocketlens index verify` reads it all"
@@ -252,6 +255,27 @@ def _tables(store: Path) -> Iterator[Check]:
 
     for problem in damaged_tables(store / "config"):
         yield Check(_WARN, "config", problem)
+
+
+def _name_taken(store: Path) -> Iterator[Check]:
+    """Tell that somebody else registered under the name of the broker that runs, or ran last."""
+    from rocketlens.cli.times import iso_text
+    from rocketlens.store.fs import read_bytes
+    from rocketlens.store.layout import StoreLayout
+
+    try:
+        note = json.loads(read_bytes(StoreLayout(store).name_taken, _LARGEST_NOTE_BYTES) or b"null")
+        if note is None:
+            return
+        now = "; ".join(f"{server} leads to {other}" for server, other in note["takenBy"].items())
+        detail = (
+            f"another broker registered under the name {note['brokerName']}, last "
+            f"{note['lastBy']} at {iso_text(note['lastTimestampMs'])}; "
+            f"{now or 'all name servers lead to this broker again'}"
+        )
+        yield Check(_WARN, "broker name", f"{detail}; each broker needs a brokerName of its own")
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        yield Check(_WARN, "broker name", f"rocketlens/name_taken.json cannot be read: {error!r}")
 
 
 def _missing(store: Path) -> Iterator[Check]:

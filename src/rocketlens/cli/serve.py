@@ -56,7 +56,10 @@ async def _serve(
         service = BrokerService(
             settings, index_command=index_builder, load_kernels_after_s=LOAD_KERNELS_AFTER_S
         )
+        name = settings.broker.brokerName
+        name_server.reserve(name, service.registering_addresses)
         async with service as broker:
+            name_server.reserve(name, service.registering_addresses, broker.address)
             _say_ready(bound, broker.core.store.options.store_host, settings)
             await ended.wait()
     finally:

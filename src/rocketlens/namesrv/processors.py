@@ -160,10 +160,10 @@ class Processors:
             body=b"" if order is None else schema.write(KvTable(table=order)),
         )
 
-    def unregister_broker(self, command: RemotingCommand, _: Channel) -> Response:
+    def unregister_broker(self, command: RemotingCommand, channel: Channel) -> Response:
         """104: let a broker go."""
         fields = namesrv.UNREGISTER_BROKER.request.decode(command.ext_fields)
-        self.routes.unregister(fields.cluster_name, fields.broker_addr, fields.broker_name)
+        self.routes.leave(fields.cluster_name, fields.broker_addr, fields.broker_name, channel)
         return SUCCESS
 
     def query_data_version(self, command: RemotingCommand, _: Channel) -> Response:

@@ -5,12 +5,17 @@ DataVersion changed, or they are missing here. Only the master writes them, or, 
 slaves to act for it, the slave with the smallest id, and then read-only. Topics that are missing
 in a later registration stay. A broker is dropped when it says so, when its channel closes, and
 when it has not registered (or sent a heartbeat) in 120 s; with the last broker of a name go its
-topics. Source: ``RouteInfoManager``.
+topics.
+
+Differences from RocketMQ: a broker is superseded only by one with a state version that a controller
+can have given, and only if it has one itself; so nobody is kept out for good by a number. A broker
+that is back in its place writes all its topics again. One name can be reserved for the broker that
+runs beside this name server. Source: ``RouteInfoManager``.
 """
 
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
@@ -53,7 +58,6 @@ class _Live:
     channel: Hashable
     last_heard_s: float
     expiry_s: float
-    filter_servers: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -63,6 +67,15 @@ class _Name:
     cluster: str
     enable_acting_master: bool = False
     broker_addrs: dict[int, str] = field(default_factory=dict)
+
+
+class Reserved(NamedTuple):
+    """A name that is for one broker only."""
+
+    broker_name: str
+    address: str
+    is_owner: Callable[[Hashable], bool]
+    """Whether a channel is that broker's."""
 
 
 class RouteTable:
@@ -77,6 +90,12 @@ class RouteTable:
         self._live: dict[BrokerKey, _Live] = {}
         self._channels: dict[Hashable, set[BrokerKey]] = {}
         self._queue_datas = 0
+        self._topics_of: dict[str, set[str]] = {}
+        """Broker name to its topics."""
+        self._filter_servers: dict[BrokerKey, tuple[str, ...]] = {}
+        """Of the brokers that have any."""
+        self._filter_server_count = 0
+        self.reserved: Reserved | None = None
 
     def register(
         self,
@@ -91,7 +110,7 @@ class RouteTable:
         about to register that topic alone, too early. Nothing is changed then, nor when another
         broker holds the same id with a later state.
 
-        :raises BadInput: when a name is too long, or there is no room for more.
+        :raises BadInput: when a name is too long or reserved, or there is no room for more.
         """
         steps = self.registering(request, body, channel, now_s)
         while True:
@@ -114,6 +133,7 @@ class RouteTable:
         """
         name, address = request.broker_name, request.broker_addr
         key = request.cluster_name, address
+        self._check_reserved(name, address, channel)
         version = body.topic_config_table.data_version
         topics = body.topic_config_table.topic_config_table.values()
         known = self._names.get(name)
@@ -128,9 +148,10 @@ class RouteTable:
             self._forget_live(key)
             return RegisterBrokerResponse()
         is_new = request.broker_id not in addrs
+        is_back = addrs.get(request.broker_id, address) != address
         if is_new and len(topics) == 1:
             return None
-        yield from self._check_room(request, topics)
+        yield from self._check_room(request, body)
         addrs[request.broker_id] = address
         entry = known or _Name(request.cluster_name)
         entry.broker_addrs = addrs
@@ -138,7 +159,7 @@ class RouteTable:
         self._names[name] = entry
         self._clusters.setdefault(request.cluster_name, {})[name] = None
         before = self._live.get(key)
-        changed = is_new or before is None or before.data_version != version
+        changed = is_new or is_back or before is None or before.data_version != version
         self._forget_live(key)
         self._live[key] = _Live(
             name,
@@ -149,11 +170,19 @@ class RouteTable:
             EXPIRY_S
             if request.heartbeat_timeout_ms is None
             else request.heartbeat_timeout_ms / 1000,
-            body.filter_server_list,
         )
+        self._keep_filter_servers(key, body.filter_server_list)
         self._channels.setdefault(channel, set()).add(key)
         yield from self._write_topics(request, topics, entry, changed=changed)
         return self._registered(request, entry)
+
+    def leave(self, cluster: str, address: str, broker_name: str, channel: Hashable) -> None:
+        """Drop a broker that says over ``channel`` that it stops.
+
+        :raises BadInput: when its name or address is reserved.
+        """
+        self._check_reserved(broker_name, address, channel)
+        self.unregister(cluster, address, broker_name)
 
     def unregister(self, cluster: str, address: str, broker_name: str) -> None:
         """Drop a broker; nothing happens when it is not known."""
@@ -170,7 +199,7 @@ class RouteTable:
                 names.pop(broker_name, None)
                 if not names:
                     del self._clusters[each]
-            self._drop_topics([broker_name], list(self._topics))
+            self._drop_topics([broker_name], list(self._topics_of.get(broker_name, ())))
         elif name.enable_acting_master and min(name.broker_addrs) != MASTER_ID:
             self._set_perm(broker_name, lambda perm: perm & ~WRITE)
 
@@ -237,9 +266,9 @@ class RouteTable:
         if not queues:
             return None
         filter_servers = {
-            address: live.filter_servers
-            for (_, address), live in self._live.items()
-            if live.filter_servers and live.broker_name in queues
+            key[1]: servers
+            for key, servers in self._filter_servers.items()
+            if self._live[key].broker_name in queues
         }
         return TopicRouteData(
             queue_datas=tuple(queues.values()),
@@ -302,10 +331,23 @@ class RouteTable:
         if holder is None or holder == address:
             return False
         live = self._live.get((cluster, holder))
-        return live is not None and live.data_version.state_version > version.state_version
+        # A broker that no controller chose has 0, and is not to be compared.
+        return live is not None and live.data_version.state_version > version.state_version > 0
+
+    def _check_reserved(self, name: str, address: str, channel: Hashable) -> None:
+        reserved = self.reserved
+        if reserved is None or reserved.is_owner(channel):
+            return
+        if name == reserved.broker_name:
+            raise BadInput(
+                f"the name {name} is that of the broker which runs beside this name server: "
+                "another broker needs another brokerName"
+            )
+        if address == reserved.address:
+            raise BadInput(f"the address {address} is that of the broker {reserved.broker_name}")
 
     def _check_room(
-        self, request: RegisterBrokerRequest, topics: Iterable[TopicConfig]
+        self, request: RegisterBrokerRequest, body: RegisterBrokerBody
     ) -> Iterator[None]:
         for text in (request.cluster_name, request.broker_name, request.broker_addr):
             if not 0 < len(text) <= limits.ADDRESS_CHARACTERS:
@@ -313,16 +355,33 @@ class RouteTable:
                     f"names and addresses have 1 to {limits.ADDRESS_CHARACTERS} characters, not "
                     f"{len(text)}"
                 )
+        servers = body.filter_server_list
+        if max(map(len, (request.ha_server_addr, *servers))) > limits.ADDRESS_CHARACTERS:
+            raise BadInput(f"an address has at most {limits.ADDRESS_CHARACTERS} characters")
+        state = body.topic_config_table.data_version.state_version
+        if state > limits.MAX_STATE_VERSION:
+            raise BadInput(f"stateVersion {state}: {limits.MAX_STATE_VERSION} at most")
         key = request.cluster_name, request.broker_addr
         if key not in self._live and len(self._live) >= limits.NAMESRV_BROKERS:
             raise BadInput(f"{len(self._live)} brokers are here, there is no room for more")
+        others = self._filter_server_count - len(self._filter_servers.get(key, ()))
+        if servers and others + len(servers) > limits.MAX_FILTER_SERVERS:
+            raise BadInput(
+                f"{others} filter servers are here, there is no room for {len(servers)} more"
+            )
         added = 0
-        for number, each in enumerate(topics, 1):
+        for number, each in enumerate(body.topic_config_table.topic_config_table.values(), 1):
             self._check_topic(each.topic_name)
             added += request.broker_name not in self._topics.get(each.topic_name, ())
             if number % TOPICS_AT_ONCE == 0:
                 yield
-        self._check_count(added)
+        if self.reserved is None or request.broker_name != self.reserved.broker_name:
+            self._check_count(added)
+
+    def _keep_filter_servers(self, key: BrokerKey, servers: tuple[str, ...]) -> None:
+        self._filter_server_count += len(servers) - len(self._filter_servers.pop(key, ()))
+        if servers:
+            self._filter_servers[key] = servers
 
     def _check_topic(self, topic: str) -> None:
         if not 0 < len(topic) <= limits.TOPIC_CHARACTERS:
@@ -382,6 +441,7 @@ class RouteTable:
     def _put(self, topic: str, queues: QueueData) -> None:
         brokers = self._topics.setdefault(topic, {})
         self._queue_datas += queues.broker_name not in brokers
+        self._topics_of.setdefault(queues.broker_name, set()).add(topic)
         brokers[queues.broker_name] = queues
 
     def _drop_topics(self, broker_names: Iterable[str], topics: Iterable[str]) -> None:
@@ -389,22 +449,26 @@ class RouteTable:
         for topic in topics:
             brokers = self._topics.get(topic, {})
             for name in names:
-                self._queue_datas -= brokers.pop(name, None) is not None
+                if brokers.pop(name, None) is not None:
+                    self._queue_datas -= 1
+                    self._topics_of[name].discard(topic)
+                    if not self._topics_of[name]:
+                        del self._topics_of[name]
             if not brokers:
                 self._topics.pop(topic, None)
 
     def _set_perm(self, broker_name: str, perm_of: Callable[[int], int]) -> int:
-        count = 0
-        for brokers in self._topics.values():
-            queues = brokers.get(broker_name)
-            if queues is not None:
-                brokers[broker_name] = replace(queues, perm=perm_of(queues.perm))
-                count += 1
-        return count
+        topics = self._topics_of.get(broker_name, ())
+        for topic in topics:
+            brokers = self._topics[topic]
+            queues = brokers[broker_name]
+            brokers[broker_name] = replace(queues, perm=perm_of(queues.perm))
+        return len(topics)
 
     def _forget_live(self, key: BrokerKey) -> None:
         live = self._live.pop(key, None)
         if live is not None:
+            self._keep_filter_servers(key, ())
             keys = self._channels[live.channel]
             keys.discard(key)
             if not keys:

@@ -5,7 +5,7 @@ Several may run at once and know nothing of each other: every broker registers w
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final, Self
@@ -14,7 +14,7 @@ from rocketlens.errors import BadInput
 from rocketlens.model.message import Host
 from rocketlens.namesrv.kv import KvConfig
 from rocketlens.namesrv.processors import Processors
-from rocketlens.namesrv.routes import RouteTable
+from rocketlens.namesrv.routes import Reserved, RouteTable
 from rocketlens.net.channel import Channel, logger
 from rocketlens.net.event_loop import end_on_signals
 from rocketlens.net.server import RemotingServer
@@ -128,6 +128,20 @@ class NameServer:
             raise BadInput(f"cannot listen on {Host(host, port)}: {error.strerror}") from None
         self._tick()
         return bound
+
+    def reserve(
+        self, broker_name: str, own: Callable[[], Container[str]], address: str = ""
+    ) -> None:
+        """Let only one broker register under a name, or at an address.
+
+        ``own`` returns the addresses at which the connections of that broker begin; it is called
+        for each registration, in the thread of this name server.
+        """
+        self.routes.reserved = Reserved(
+            broker_name,
+            address,
+            lambda channel: isinstance(channel, Channel) and channel.address in own(),
+        )
 
     async def stop(self) -> None:
         """Close the port and all connections."""

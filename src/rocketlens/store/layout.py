@@ -13,6 +13,7 @@ not even for a moment.
 ``index/``              index files being built while ``index/`` of the store has those of another
 ``index.lock``          held by the one builder of index files
 ``deleted.json``        topics that were deleted while the log still has messages of them
+``name_taken.json``     who else registered under the broker's name, if somebody did
 ``aside/``              bytes that recovery found damaged, or cut off the log or a queue
 ``scratch/``            files being made, and consume queues being removed
 ======================  =========================================================================
@@ -108,6 +109,11 @@ class StoreLayout:
     def deleted(self) -> Path:
         """Deleted topics."""
         return self.own / "deleted.json"
+
+    @property
+    def name_taken(self) -> Path:
+        """Who else registered under the broker's name."""
+        return self.own / "name_taken.json"
 
     @property
     def aside(self) -> Path:

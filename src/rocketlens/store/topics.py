@@ -23,6 +23,8 @@ _TOPIC_FIELDS: Final = {
     "topicSysFlag": "sys_flag",
     "writeQueueNums": "write_queue_count",
 }
+_NUMBERS: Final = frozenset({"perm", "read_queue_count", "sys_flag", "write_queue_count"})
+_FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 
 
 @dataclass(slots=True)
@@ -49,17 +51,28 @@ class TopicConfig:
     def decode(cls, value: Any) -> Self | None:
         """Return the topic that a member of ``topicConfigTable`` is, or None if it is not one.
 
-        A field of another type than RocketMQ's is left out: it gets its default.
+        A field that cannot be what RocketMQ has there is left out: it gets its default.
         """
         if not isinstance(value, dict) or not isinstance(value.get("topicName"), str):
             return None
-        defaults = cls("")
         known = {
             attribute: value[name]
             for name, attribute in _TOPIC_FIELDS.items()
-            if type(value.get(name)) is type(getattr(defaults, attribute))
+            if name in value and _may_be(attribute, value[name])
         }
-        return cls(**known, others={n: v for n, v in value.items() if n not in _TOPIC_FIELDS})
+        others = {n: v for n, v in value.items() if n not in _TOPIC_FIELDS}
+        return cls(**known, others=others)
+
+
+def _may_be(attribute: str, value: Any) -> bool:
+    """Say whether a field of a topic may have a value, so that commands can have it, too."""
+    if attribute in _NUMBERS:
+        return type(value) is int and 0 <= value < 2**31
+    if attribute == "order":
+        return type(value) is bool
+    if attribute == "attributes":
+        return type(value) is dict and all(type(each) is str for each in value.values())
+    return attribute == "topic" or value in _FILTER_TYPES
 
 
 class TopicTable(EntryTable[TopicConfig]):

@@ -3,9 +3,15 @@
 import asyncio
 import json
 import zlib
+from contextlib import asynccontextmanager
+
+import pytest
 
 from rocketlens.broker import registration
+from rocketlens.errors import ConnectionLost
+from rocketlens.namesrv.service import NameServer, NameServerConfig
 from rocketlens.net.channel import Response
+from rocketlens.net.pool import ClientPool
 from rocketlens.net.server import RemotingServer
 from rocketlens.wire.codes import RequestCode
 from tests.unit.broker.broker_world import running, settings_of
@@ -40,8 +46,20 @@ class NameServerStub:
 
     @property
     def topics(self):
-        wrapper = json.loads(self.told[-1].body)["topicConfigSerializeWrapper"]
-        return wrapper["topicConfigTable"]
+        """All topics that it was told of."""
+        found = {}
+        for command in self.told:
+            if command.code == RequestCode.REGISTER_BROKER:
+                found |= topics_in(command)
+        return found
+
+
+def wrapper_in(command):
+    return json.loads(command.body)["topicConfigSerializeWrapper"]
+
+
+def topics_in(command):
+    return wrapper_in(command)["topicConfigTable"]
 
 
 def test_a_broker_registers_with_all_name_servers_and_leaves_them(tmp_path):
@@ -164,11 +182,276 @@ def test_a_registration_that_cannot_be_made_is_not_the_last(tmp_path, monkeypatc
                 raise ValueError("no registration can be made of this")
 
             with monkeypatch.context() as patch:
-                patch.setattr(registration, "registration_of", fail)
+                patch.setattr(registration, "_Round", fail)
                 await create(world, topic="Lost")
             assert "no registration can be made of this" in caplog.text
             await create(world, topic="New")
             assert {"Lost", "New"} <= set(stub.topics)
         await stub.server.stop()
+
+    asyncio.run(main())
+
+
+@pytest.fixture
+def small_parts(monkeypatch):
+    monkeypatch.setattr(registration, "TOPICS_IN_A_PART", 7)
+
+
+class Stubs(NameServerStub):
+    """A stub that knows the version it was told last."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.asked, self.known = 0, None
+        self.server.handlers[RequestCode.QUERY_DATA_VERSION] = self.version
+
+    async def register(self, command, channel):
+        self.known = wrapper_in(command)["dataVersion"]
+        return await super().register(command, channel)
+
+    def version(self, command, _):
+        self.asked += 1
+        changed = json.loads(command.body) != self.known
+        return Response(ext_fields={"changed": "true" if changed else "false"})
+
+
+def test_many_topics_are_told_in_parts_and_then_only_what_changes(tmp_path, small_parts):
+    async def main():
+        stub = Stubs()
+        async with running(tmp_path, namesrvAddr=stub.address) as world:
+            for number in range(30):
+                await world.send(f"T{number}")
+            stub.told.clear()
+            await create(world, topic="007")
+            # A new topic costs what it has, not what the broker has.
+            assert [set(topics_in(each)) for each in stub.told] == [{"007"}]
+        stub.told.clear()
+        async with running(tmp_path, namesrvAddr=stub.address) as world:
+            topics = world.core.topics.topics
+            assert len(stub.told) == -(-len(topics) // 7) > 5
+            assert stub.topics.keys() == topics.keys()
+            assert all(len(topics_in(each)) <= 7 for each in stub.told)
+            # Each part has a version that RocketMQ takes for new, the last one the true one.
+            versions = [wrapper_in(each)["dataVersion"] for each in stub.told]
+            assert len({(each["counter"], each["timestamp"]) for each in versions}) == len(versions)
+            assert all(each["counter"] < 0 for each in versions[:-1])
+            assert versions[-1] == world.core.topics.table.data_version.encode()
+            # Nothing changed: it is asked, and told a part in turn.
+            stub.told.clear()
+            for _ in range(-(-len(topics) // 7)):
+                await world.service._registrar.register()
+            assert stub.topics.keys() == topics.keys()
+            assert stub.asked == len(stub.told) == -(-len(topics) // 7)
+        await stub.server.stop()
+
+    asyncio.run(main())
+
+
+def test_a_name_server_that_does_not_know_the_broker_any_more_is_told_all_topics(
+    tmp_path, small_parts
+):
+    async def main():
+        stub = Stubs()
+        async with running(tmp_path, namesrvAddr=stub.address) as world:
+            topics = world.core.topics.topics
+            stub.told.clear()
+            # It began anew: the connection is another.
+            for channel in list(stub.server.group.channels):
+                channel.close()
+            ours = world.service._registrar._told[stub.address].channel
+            with pytest.raises(ConnectionLost):
+                await ours.request(RequestCode.HEART_BEAT, timeout_s=60)
+            await create(world, topic="New")
+            assert stub.topics.keys() == topics.keys()
+            # It forgot the broker behind a connection that stays.
+            stub.told.clear()
+            stub.version = lambda *_: Response(ext_fields={"changed": "true"})
+            stub.server.handlers[RequestCode.QUERY_DATA_VERSION] = stub.version
+            await world.service._registrar.register()
+            assert stub.topics.keys() == topics.keys()
+            # It refuses the change of a broker that it does not know.
+            stub.told.clear()
+            refusals = iter([1])
+            stub.register_all = stub.register
+
+            async def register(command, channel):
+                answer = await stub.register_all(command, channel)
+                return answer._replace(code=next(refusals, 0))
+
+            stub.server.handlers[RequestCode.REGISTER_BROKER] = register
+            await create(world, topic="Newer")
+            assert stub.topics.keys() == topics.keys()
+        await stub.server.stop()
+
+    asyncio.run(main())
+
+
+def test_a_topic_that_no_name_server_can_take_does_not_keep_the_others_from_being_told(tmp_path):
+    async def main():
+        stub = NameServerStub()
+        async with running(tmp_path, namesrvAddr=stub.address):
+            pass
+        path = tmp_path / "store" / "config" / "topics.json"
+        value = json.loads(path.read_text())
+        table = value["topicConfigTable"]
+        odd = {"topicFilterType": "X", "perm": 10**30, "attributes": {"a": []}, "order": None}
+        for name in ("", "A" * 5000, "\ud800", "odd"):
+            table[name] = {**table["SELF_TEST_TOPIC"], "topicName": name, **odd}
+        path.write_text(json.dumps(value))
+        stub.told.clear()
+        async with running(tmp_path, namesrvAddr=stub.address):
+            assert {"odd", "TBW102"} < stub.topics.keys()
+            assert stub.topics["odd"]["perm"] == 6
+            assert not {"", "A" * 5000, "\ud800"} & stub.topics.keys()
+        await stub.server.stop()
+
+    asyncio.run(main())
+
+
+class Impostor:
+    """Somebody who registers as a broker."""
+
+    address = "10.9.9.9:10911"
+
+    def __init__(self, pool, name_server, topics):
+        self.pool = pool
+        self.name_server = name_server
+        self.topics = topics
+
+    async def register(self, name="broker-a", address=address, state=0, **fields):
+        topic = {"readQueueNums": 99, "writeQueueNums": 99, "perm": 6}
+        table = {each: {**topic, "topicName": each} for each in self.topics}
+        version = {"counter": 5, "timestamp": 5, "stateVersion": state}
+        wrapper = {"dataVersion": version, "topicConfigTable": table}
+        fields = {
+            "brokerName": name,
+            "brokerAddr": address,
+            "clusterName": "DefaultCluster",
+            "haServerAddr": address,
+            "brokerId": "0",
+        } | fields
+        body = json.dumps({"topicConfigSerializeWrapper": wrapper}).encode()
+        return await self.pool.call(self.name_server, RequestCode.REGISTER_BROKER, fields, body)
+
+    async def leave(self, address):
+        fields = {
+            "brokerName": "broker-a",
+            "brokerAddr": address,
+            "clusterName": "DefaultCluster",
+            "brokerId": "0",
+        }
+        return await self.pool.call(self.name_server, RequestCode.UNREGISTER_BROKER, fields)
+
+    async def route(self, topic="T"):
+        answer = await self.pool.call(
+            self.name_server, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}
+        )
+        route = json.loads(answer.body)
+        (broker,), (queues,) = route["brokerDatas"], route["queueDatas"]
+        return broker["brokerAddrs"]["0"], queues["writeQueueNums"]
+
+
+@asynccontextmanager
+async def impostor_and_world(directory, *, is_reserved=False):
+    server = NameServer(NameServerConfig(port=0))
+    address = str(server.start())
+    pool = ClientPool(lambda _: True)
+    try:
+        async with running(directory, namesrvAddr=address) as world:
+            if is_reserved:
+                service = world.service
+                server.reserve("broker-a", service.registering_addresses, service.address)
+            await create(world, topic="T")
+            yield Impostor(pool, address, ["T", "SELF_TEST_TOPIC"]), world
+    finally:
+        await pool.close()
+        await server.stop()
+
+
+async def figures(world):
+    answer = await world.call(RequestCode.GET_BROKER_RUNTIME_INFO)
+    return json.loads(answer.body)["table"]
+
+
+@pytest.mark.parametrize("state", [0, 1, 2**31 - 1])
+def test_a_broker_notices_that_its_name_was_taken_says_so_and_takes_it_back(
+    tmp_path, caplog, state
+):
+    async def main():
+        async with impostor_and_world(tmp_path) as (impostor, world):
+            assert (await impostor.register(state=state)).code == 0
+            assert await impostor.route() == (impostor.address, 99)
+            await world.service._registrar.register()
+            # Its topics are its own again, too.
+            queues = world.core.topics.get("T").write_queue_count
+            assert await impostor.route() == (world.service.address, queues)
+            assert f"leads to {impostor.address} under the name broker-a" in caplog.text
+            assert "leads to this broker again" in caplog.text
+            table = await figures(world)
+            assert (table["brokerNameTaken"], table["brokerNameTakenTimes"]) == ("", "1")
+            note = json.loads(world.core.store.layout.name_taken.read_text())
+            assert (note["lastBy"], note["takenBy"]) == (impostor.address, {})
+
+    asyncio.run(main())
+
+
+def test_a_name_that_stays_taken_is_told_once_and_shown_as_long_as_it_is(tmp_path, caplog):
+    async def main():
+        stub = NameServerStub()
+        route = {
+            "brokerDatas": [{"brokerName": "broker-a", "brokerAddrs": {"0": "10.9.9.9:1"}}],
+            "queueDatas": [],
+        }
+        stub.server.handlers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = lambda *_: Response(
+            body=json.dumps(route).encode()
+        )
+        async with running(tmp_path, namesrvAddr=stub.address) as world:
+            for _ in range(3):
+                await world.service._registrar.register()
+            shown = (await figures(world))["brokerNameTaken"]
+            assert shown == f"{stub.address} leads to 10.9.9.9:1"
+            assert caplog.text.count("leads to 10.9.9.9:1") == 1
+            assert world.core.store.layout.name_taken.exists()
+        # A start begins without it: who has the name then is looked up anew.
+        async with running(tmp_path) as world:
+            assert not world.core.store.layout.name_taken.exists()
+        await stub.server.stop()
+
+    asyncio.run(main())
+
+
+def test_a_state_that_no_controller_gives_is_refused(tmp_path):
+    async def main():
+        async with impostor_and_world(tmp_path) as (impostor, world):
+            refused = await impostor.register(state=2**62)
+            assert refused.code != 0
+            assert "stateVersion" in refused.remark
+            assert (await impostor.route())[0] == world.service.address
+
+    asyncio.run(main())
+
+
+def test_a_name_server_beside_its_broker_lets_nobody_else_have_its_name_or_address(tmp_path):
+    async def main():
+        async with impostor_and_world(tmp_path, is_reserved=True) as (impostor, world):
+            mine = world.service.address
+            for wanted in (
+                {},
+                {"brokerId": "1"},
+                {"clusterName": "other"},
+                {"name": "broker-b", "address": mine},
+                {"address": mine},
+            ):
+                refused = await impostor.register(**wanted)
+                assert refused.code != 0
+                assert "broker-a" in refused.remark
+            assert (await impostor.leave(mine)).code != 0
+            assert (await impostor.route())[0] == mine
+            # Others are as welcome as ever, and so is the broker itself.
+            impostor.topics = ["Other", "SELF_TEST_TOPIC"]
+            assert (await impostor.register(name="broker-b")).code == 0
+            await create(world, topic="Mine")
+            assert (await impostor.route("Mine"))[0] == mine
+            assert not world.core.not_told
 
     asyncio.run(main())

@@ -247,6 +247,7 @@ def test_a_table_is_what_was_put_whatever_was_written_of_it_when(steps):
         assert again(Path(directory)).topics == expected
 
 
+@settings(max_examples=50, deadline=None)
 @given(
     names,
     st.builds(

@@ -1,0 +1,107 @@
+"""Notices that somebody else is registered under this broker's name.
+
+A name server believes whoever registers: another broker with the same ``brokerName`` by mistake, or
+anyone who can reach it. From then on clients send there. So each name server is asked for the route
+of the topic that has the broker's own name, which every broker has. What is found is logged, is in
+the runtime figures (28), and in ``rocketlens/name_taken.json`` of the store, for ``doctor``::
+
+    {"brokerName":"broker-a","takenBy":{"10.0.0.5:9876":"10.0.0.9:10911"},"times":1,
+     "lastBy":"10.0.0.9:10911","lastTimestampMs":1700000000000}
+
+``takenBy`` is empty once all name servers lead to this broker again. The file is deleted when the
+broker starts.
+"""
+
+import asyncio
+import json
+import logging
+from typing import Final
+
+from rocketlens.broker.core import BrokerCore
+from rocketlens.errors import CommandBodyError
+from rocketlens.wire.bodies import schema
+from rocketlens.wire.bodies.route import TopicRouteData
+from rocketlens.wire.codes import RequestCode
+from rocketlens.wire.commands.namesrv import GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequest
+
+_log: Final = logging.getLogger("rocketlens.broker")
+
+_SHOWN: Final = 300
+
+
+class NameWatch:
+    """Knows to whom name servers lead under this broker's name."""
+
+    def __init__(self, core: BrokerCore) -> None:
+        self.core: Final = core
+        self._is_saved = True
+        self._path: Final = core.store.layout.name_taken
+        core.disk.remove_file(self._path)
+
+    def question(self) -> tuple[int, dict[str, str]]:
+        """Return the code and the fields of the request for the route of the broker's name."""
+        request = GetRouteInfoRequest(
+            topic=self.core.config.brokerName, accept_standard_json_only=True
+        )
+        return RequestCode.GET_ROUTEINFO_BY_TOPIC, GET_ROUTEINFO_BY_TOPIC.request.encode(request)
+
+    def note(self, name_server: str, body: bytes) -> bool:
+        """Take in a route; return whether it leads to this broker, or to none."""
+        config, core = self.core.config, self.core
+        try:
+            route = schema.read(TopicRouteData, body)
+        except CommandBodyError:
+            return True
+        addresses = [
+            each.broker_addrs.get(config.brokerId, core.address)
+            for each in route.broker_datas
+            if each.broker_name == config.brokerName
+        ]
+        other = next((each for each in addresses if each != core.address), None)
+        if other is not None:
+            self._taken(name_server, other[:_SHOWN])
+        elif core.name_taken.pop(name_server, None) is not None:
+            self._is_saved = False
+            words = "name server %s leads to this broker again under the name %s"
+            _log.warning(words, name_server, config.brokerName)
+        return other is None
+
+    def _taken(self, name_server: str, other: str) -> None:
+        core = self.core
+        if core.name_taken.get(name_server) == other:
+            return
+        core.name_taken[name_server] = other
+        core.name_taken_times += 1
+        core.name_last_taken = other, core.clock()
+        self._is_saved = False
+        _log.warning(
+            "name server %s leads to %s under the name %s, not to this broker at %s: another one "
+            "registered under it and is sent its messages; each broker needs a brokerName of its "
+            "own",
+            name_server,
+            other,
+            core.config.brokerName,
+            core.address,
+        )
+
+    async def save(self) -> None:
+        """Write down what was noted since the last time; what cannot be written is left out."""
+        if self._is_saved:
+            return
+        self._is_saved = True
+        core = self.core
+        last_by, last_ms = core.name_last_taken
+        value = {
+            "brokerName": core.config.brokerName,
+            "takenBy": core.name_taken,
+            "times": core.name_taken_times,
+            "lastBy": last_by,
+            "lastTimestampMs": last_ms,
+        }
+        content = json.dumps(value).encode()
+        try:
+            await asyncio.get_running_loop().run_in_executor(
+                None, core.disk.write_durably, self._path, content
+            )
+        except OSError as error:
+            _log.warning("%s could not be written: %s", self._path, error.strerror)
