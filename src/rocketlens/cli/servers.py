@@ -4,10 +4,12 @@ import logging
 import sys
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 from rocketlens.broker.config import BrokerSettings
 from rocketlens.cli.output import note
 from rocketlens.errors import BadInput, SparkUnavailable
+from rocketlens.model.escape import printable
 
 LARGEST_FILE_BYTES = 1024 * 1024
 
@@ -57,8 +59,31 @@ def index_command(arguments: Namespace, settings: BrokerSettings) -> tuple[str, 
     )
 
 
+class EscapingFormatter(logging.Formatter):
+    """Writes each message on one line of text that a terminal shows and does not obey.
+
+    Much of what is logged was said by others: remarks of name servers, names, addresses. The lines
+    of a traceback stay lines.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        """Return the line of a record."""
+        return printable(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        """Return the traceback of an exception."""
+        return printable(super().formatException(ei), keep="\n")
+
+    def formatStack(self, stack_info: str) -> str:  # noqa: N802 - logging's name
+        """Return a stack."""
+        return printable(stack_info, keep="\n")
+
+
 def log_to_stderr() -> None:
     """Have warnings written to stderr, a line each; stdout is for what the user asked for."""
-    logging.basicConfig(
-        level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(EscapingFormatter())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
