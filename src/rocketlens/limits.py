@@ -162,6 +162,27 @@ MAX_STATE_VERSION: Final = 2**31 - 1
 KV_BYTES: Final = 4 * 1024 * 1024
 """Names and values that a name server keeps, in UTF-8 bytes together. RocketMQ: no limit."""
 
+MAX_TOPICS: Final = 150_000
+"""Topics of a broker, at most, whoever makes them; each takes about 1 KiB. RocketMQ: no limit."""
+
+MAX_GROUPS: Final = 100_000
+"""Subscription groups of a broker, at most. RocketMQ: no limit."""
+
+MAX_GROUP_CHARACTERS: Final = 255
+"""Longest name of a group. RocketMQ: the same (``Validators``)."""
+
+MAX_CLIENT_ID_CHARACTERS: Final = 1_024
+"""Longest client id that a broker keeps; those of RocketMQ's clients have some 50 characters."""
+
+MAX_CONNECTION_GROUPS_BYTES: Final = 8 * 1024 * 1024
+"""Memory for the groups of one connection that a broker keeps: 10,000 groups of a few topics."""
+
+MAX_GROUPS_BYTES: Final = 128 * 1024 * 1024
+"""Memory for the groups of all connections; then the connection with most of it is closed.
+
+RocketMQ: no limit, for one connection or all.
+"""
+
 ADDRESS_CHARACTERS: Final = 300
 """Longest address, cluster or broker name that a name server keeps."""
 

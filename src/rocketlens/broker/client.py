@@ -81,6 +81,7 @@ class ClientProcessor:
         said = schema.read(HeartbeatData, command.body, limits.CLIENT_JSON_BODY_BYTES)
         if len(said.producer_datas) + len(said.consumer_datas) > GROUPS_AT_ONCE:
             return self._take_in(said, command, channel)
+        self.core.clients.admit(said, channel)
         client = Client(said.client_id, command.language, command.version)
         told: list[asyncio.Future[None]] = []
         for consumer in said.consumer_datas:
@@ -102,6 +103,9 @@ class ClientProcessor:
         if groups > MOST_GROUPS_OF_A_CLIENT:
             words = f"{groups} groups in one heartbeat, {MOST_GROUPS_OF_A_CLIENT} allowed"
             return Response(ResponseCode.SYSTEM_ERROR, remark=words)
+        if not channel.is_open:
+            return None
+        self.core.clients.admit(said, channel)
         client = Client(said.client_id, command.language, command.version)
         told: list[asyncio.Future[None]] = []
         pace = Pace()
@@ -129,7 +133,7 @@ class ClientProcessor:
 
     def _make_retry_topic(self, consumer: ConsumerData, queue_count: int) -> None:
         topic = RETRY_PREFIX + consumer.group_name
-        if topic_problem(topic) is None:
+        if topic_problem(topic) is None and self.core.topics.has_room_for(topic):
             sys_flag = UNIT_SUB_FLAG if consumer.unit_mode else 0
             self.core.topics.create_for_group(topic, queue_count, sys_flag)
 

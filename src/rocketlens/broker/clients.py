@@ -1,23 +1,47 @@
 """Who is connected: producers and consumers by group, as their heartbeats say.
 
 Nothing here expires by time: a client is there as long as its connection, which ends after 120 s
-without a heartbeat. Sources: ``ProducerManager``, ``ConsumerManager``, ``ConsumerGroupInfo``.
+without a heartbeat. What a connection can make a broker keep is bounded; when all of them together
+are over their bound, the one that keeps most ends, so that nobody is refused for what others do.
+Sources: ``ProducerManager``, ``ConsumerManager``, ``ConsumerGroupInfo``.
 """
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from rocketlens.errors import RocketLensError
+from rocketlens import limits
+from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.net.channel import Channel
 from rocketlens.wire.bodies.heartbeat import (
     ConsumeFromWhere,
     ConsumerData,
     ConsumeType,
+    HeartbeatData,
     MessageModel,
+    ProducerData,
     SubscriptionData,
 )
-from rocketlens.wire.codes import LanguageCode, RequestCode
+from rocketlens.wire.codes import LanguageCode, RequestCode, ResponseCode
+
+_log: Final = logging.getLogger("rocketlens.broker")
+
+_MEMBER_BYTES: Final = 700
+_SUBSCRIPTION_BYTES: Final = 600
+_TAG_BYTES: Final = 120
+"""What a member of a group, a subscription and a tag take in memory, beside their characters."""
+_NAME_SHOWN: Final = 60
+
+
+class HeartbeatRefused(BadInput):
+    """A heartbeat that would make a broker keep too much; the text says what is allowed."""
+
+    code = ResponseCode.SYSTEM_ERROR
+
+
+GroupKey = tuple[bool, str]
+"""Whether consumers, and the group's name."""
 
 
 class Client(NamedTuple):
@@ -48,13 +72,66 @@ class ClientTable:
         self.notifies: Callable[[str], bool] = lambda _: True
         """Whether the members of a group are told of changes."""
         self._clock: Final = clock
+        self._kept: Final[dict[Channel, dict[GroupKey, int]]] = {}
+        """By connection: its groups, and how many bytes each takes."""
+        self.kept_bytes = 0
+        """What all groups of all connections take, about."""
+        self.refused = 0
+        """Heartbeats that were refused."""
+        self.ended = 0
+        """Connections that were closed because they had the most groups."""
+
+    def admit(self, said: HeartbeatData, channel: Channel) -> None:
+        """Make room for what a heartbeat brings; called before any of it is taken in.
+
+        :raises HeartbeatRefused: when that is too much for one connection, or a name is too long.
+        """
+        try:
+            wanted = _wanted_bytes(said)
+            kept = self._kept.get(channel, {}) | wanted
+            _check_bytes(sum(kept.values()))
+        except HeartbeatRefused:
+            self.refused += 1
+            raise
+        self._keep(channel, kept)
+        while self.kept_bytes > limits.MAX_GROUPS_BYTES and len(self._kept) > 1:
+            self._end_largest()
+
+    def _end_largest(self) -> None:
+        sizes = {channel: sum(kept.values()) for channel, kept in self._kept.items()}
+        largest = max(sizes, key=sizes.__getitem__)
+        self.ended += 1
+        _log.warning(
+            "the connection of %s is closed: of the %d bytes of groups that all connections have, "
+            "it has %d",
+            largest.address,
+            self.kept_bytes,
+            sizes[largest],
+        )
+        self.closed(largest)
+        largest.abort("it had more groups than any other connection")
+
+    def _keep(self, channel: Channel, kept: dict[GroupKey, int]) -> None:
+        self.kept_bytes += sum(kept.values()) - sum(self._kept.pop(channel, {}).values())
+        if kept:
+            self._kept[channel] = kept
+
+    def _let_go(self, channel: Channel, key: GroupKey) -> None:
+        kept = self._kept.get(channel, {})
+        self.kept_bytes -= kept.pop(key, 0)
+        if not kept:
+            self._kept.pop(channel, None)
 
     def add_producer(self, group: str, channel: Channel, client: Client) -> None:
-        """Take a producer in, or note that it is alive."""
+        """Take a producer in, or note that it is alive; only over a connection that is admitted."""
+        if channel not in self._kept:
+            return
         self.producers.setdefault(group, {})[channel] = client
 
     def add_consumer(self, consumer: ConsumerData, channel: Channel, client: Client) -> None:
-        """Take a consumer in; all members hear of it if anything changed."""
+        """Take a consumer in, as a producer; all members hear of it if anything changed."""
+        if channel not in self._kept:
+            return
         group = self.consumers.setdefault(consumer.group_name, ConsumerGroup())
         group.consume_type = consumer.consume_type
         group.message_model = consumer.message_model
@@ -67,6 +144,7 @@ class ClientTable:
 
     def remove_producer(self, group: str, channel: Channel) -> None:
         """Let a producer go."""
+        self._let_go(channel, (False, group))
         members = self.producers.get(group, {})
         members.pop(channel, None)
         if not members:
@@ -74,6 +152,7 @@ class ClientTable:
 
     def remove_consumer(self, group_name: str, channel: Channel) -> None:
         """Let a consumer go; the others hear of it."""
+        self._let_go(channel, (True, group_name))
         group = self.consumers.get(group_name)
         if group is None or group.members.pop(channel, None) is None:
             return
@@ -84,10 +163,12 @@ class ClientTable:
 
     def closed(self, channel: Channel) -> None:
         """Let everyone on a connection go."""
-        for group in [name for name, members in self.producers.items() if channel in members]:
-            self.remove_producer(group, channel)
-        for group in [name for name, each in self.consumers.items() if channel in each.members]:
-            self.remove_consumer(group, channel)
+        for is_consumer, group in list(self._kept.get(channel, ())):
+            if is_consumer:
+                self.remove_consumer(group, channel)
+            else:
+                self.remove_producer(group, channel)
+        self._keep(channel, {})
 
     def groups_of(self, topic: str) -> list[str]:
         """List the groups that subscribe to a topic."""
@@ -116,3 +197,45 @@ def _subscribe(group: ConsumerGroup, subscriptions: Iterable[SubscriptionData]) 
         if known is None or each.sub_version > known.sub_version:
             group.subscriptions[topic] = each
     return is_changed
+
+
+def _wanted_bytes(said: HeartbeatData) -> dict[GroupKey, int]:
+    """Return what each group of a heartbeat takes in memory, about.
+
+    :raises HeartbeatRefused: when a name is too long.
+    """
+    if len(said.client_id) > limits.MAX_CLIENT_ID_CHARACTERS:
+        raise HeartbeatRefused(
+            f"clientID has {len(said.client_id)} characters, "
+            f"{limits.MAX_CLIENT_ID_CHARACTERS} are allowed"
+        )
+    wanted: dict[GroupKey, int] = {}
+    datas: list[ProducerData | ConsumerData] = [*said.producer_datas, *said.consumer_datas]
+    for data in datas:
+        group = data.group_name
+        if len(group) > limits.MAX_GROUP_CHARACTERS:
+            raise HeartbeatRefused(
+                f"groupName {group[:_NAME_SHOWN]}... has {len(group)} characters, "
+                f"{limits.MAX_GROUP_CHARACTERS} are allowed"
+            )
+        size = _MEMBER_BYTES + 2 * (len(group) + len(said.client_id))
+        is_consumer = isinstance(data, ConsumerData)
+        if isinstance(data, ConsumerData):
+            size += sum(map(_subscription_bytes, data.subscription_datas))
+        wanted[is_consumer, group] = size
+    return wanted
+
+
+def _check_bytes(total: int) -> None:
+    if total > limits.MAX_CONNECTION_GROUPS_BYTES:
+        raise HeartbeatRefused(
+            f"the groups of this connection take {total} bytes, "
+            f"{limits.MAX_CONNECTION_GROUPS_BYTES} are allowed"
+        )
+
+
+def _subscription_bytes(each: SubscriptionData) -> int:
+    texts = (each.topic, each.sub_string or "", each.expression_type or "", *each.tags)
+    tags = len(each.tags) + len(each.codes)
+    # A character takes up to four bytes.
+    return _SUBSCRIPTION_BYTES + tags * _TAG_BYTES + 4 * sum(map(len, texts))

@@ -59,8 +59,8 @@ class BrokerCore:
         self.store: Final = store
         self.clock: Final = clock
         self.chance: Final = chance
-        self.topics: Final = TopicRegistry(TopicTable(layout, disk, clock), self.config)
-        self.groups: Final = GroupRegistry(GroupTable(layout, disk, clock), self.config)
+        self.topics: Final = TopicRegistry(TopicTable(layout, disk, clock), self.config, clock)
+        self.groups: Final = GroupRegistry(GroupTable(layout, disk, clock), self.config, clock)
         self.offsets: Final = ConsumerOffsets(layout, disk, clock)
         self.delay_offsets: Final = DelayOffsets(layout, disk, clock, self._make_durable)
         identity = LogIdentity(layout.commit_log)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
-from rocketlens.broker.registry import MOST_GROUPS, group_problem
+from rocketlens.broker.registry import group_problem
 from rocketlens.errors import CommandBodyError
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import in_thread
@@ -74,9 +74,6 @@ class GroupProcessor:
             if problem is not None:
                 return Response(ResponseCode.INVALID_PARAMETER, remark=problem)
             checked[members["groupName"]] = members
-        if len(groups.table.groups.keys() | checked.keys()) > MOST_GROUPS:
-            words = f"{MOST_GROUPS} groups are allowed"
-            return Response(ResponseCode.SYSTEM_ERROR, remark=words)
         return _when_saved(groups.put(checked)) if checked else Response()
 
     async def all_groups(self, _: RemotingCommand, __: Channel) -> Response | None:

@@ -89,10 +89,29 @@ class OffsetProcessor:
         if asked.consumer_group not in self.core.groups.table.groups:
             words = f"Group {asked.consumer_group[:300]} not exist!"
             return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=words)
+        if not may_commit(self.core, asked.consumer_group, asked.topic, asked.queue_id):
+            words = f"Topic {asked.topic[:300]} has no queue {asked.queue_id}"
+            return Response(ResponseCode.SYSTEM_ERROR, remark=words)
         self.core.offsets.put(
             asked.consumer_group, asked.topic, asked.queue_id, asked.commit_offset
         )
         return Response()
+
+
+def may_commit(core: BrokerCore, group: str, topic: str, queue_id: int) -> bool:
+    """Say whether a group can have an offset in a queue; that it cannot is counted.
+
+    A topic that lost queues has those that were written to, and groups have offsets there.
+    """
+    config = core.topics.get(topic)
+    if config is not None and 0 <= queue_id < max(
+        config.read_queue_count, config.write_queue_count
+    ):
+        return True
+    if core.store.queue(topic, queue_id) or core.offsets.get(group, topic, queue_id) is not None:
+        return True
+    core.offsets.refused += 1
+    return False
 
 
 def store_time(core: BrokerCore, topic: str, queue_id: int, queue_offset: int) -> int:

@@ -22,11 +22,13 @@ and logged, and the offset goes on behind it. Every answer comes at once. Source
 import logging
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.broker.core import FAQ, BrokerCore
-from rocketlens.errors import RecordError
+from rocketlens.broker.offset import may_commit
+from rocketlens.errors import BadInput, RecordError
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.model.java import string_hash
@@ -108,10 +110,14 @@ class PullProcessor:
             figures.got += len(got.records)
         else:
             figures.missed += 1
-        if asked.sys_flag & COMMIT_OFFSET_FLAG:
-            self.core.offsets.put(
-                asked.consumer_group, asked.topic, asked.queue_id, asked.commit_offset
-            )
+        if asked.sys_flag & COMMIT_OFFSET_FLAG and may_commit(
+            self.core, asked.consumer_group, asked.topic, asked.queue_id
+        ):
+            # What there is no room for is counted; the messages are given all the same.
+            with suppress(BadInput):
+                self.core.offsets.put(
+                    asked.consumer_group, asked.topic, asked.queue_id, asked.commit_offset
+                )
         return self._answer(asked, got)
 
     def _refusal(self, asked: PullMessageRequest, channel: Channel) -> Refused | None:

@@ -1,6 +1,7 @@
 """Topics and consumer groups of a broker: their rules, and which make themselves.
 
-A name that a request brings in is checked before anything is made of it. Every change of topics
+There are at most so many of each; while more are asked for that is logged, once a minute. A name
+that a request brings in is checked before anything is made of it. Every change of topics
 is written, and told to the name servers, before whoever caused it is answered: each gives a future
 that ends with that. One that cannot be written stays, and is tried again, as in RocketMQ. Sources:
 ``TopicValidator``,
@@ -8,11 +9,14 @@ that ends with that. One that cannot be written stays, and is tried again, as in
 """
 
 import asyncio
+import logging
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from rocketlens import limits
 from rocketlens.broker.config import BrokerConfig
+from rocketlens.errors import BadInput
 from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
 from rocketlens.store.topics import (
     PERM_INHERIT,
@@ -22,6 +26,9 @@ from rocketlens.store.topics import (
     TopicConfig,
     TopicTable,
 )
+from rocketlens.wire.codes import ResponseCode
+
+_log: Final = logging.getLogger("rocketlens.broker")
 
 DEFAULT_TOPIC: Final = "TBW102"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -43,14 +50,13 @@ READ_WRITE: Final = PERM_READ | PERM_WRITE
 SCHEDULE_QUEUES: Final = 18
 LONGEST_TOPIC: Final = 127
 LONGEST_RETRY_TOPIC: Final = 255
-LONGEST_GROUP: Final = 255
+LONGEST_GROUP: Final = limits.MAX_GROUP_CHARACTERS
 LONGEST_MADE_GROUP: Final = 120
 """Of a group that operators make; one that makes itself may be longer, as in RocketMQ."""
 MOST_QUEUES: Final = 65_536
 """Queues of one topic, at most. RocketMQ: no limit."""
-MOST_TOPICS: Final = 100_000
-MOST_GROUPS: Final = 100_000
-"""Topics, and groups, that make themselves. RocketMQ: no limit."""
+WARNING_INTERVAL_MS: Final = 60_000
+"""Between two warnings that there is no room for more."""
 
 _NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
 _ILLEGAL: Final = "contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
@@ -151,6 +157,41 @@ def topic_text(topic: TopicConfig) -> str:
     )
 
 
+class TooMany(BadInput):
+    """There is no room for another topic or group; the text says how many are allowed."""
+
+    code = ResponseCode.SYSTEM_ERROR
+
+
+class Room:
+    """Whether there may be one more; counts, and logs once a minute, that there may not."""
+
+    def __init__(self, what: str, most: Callable[[], int], clock: Callable[[], int]) -> None:
+        """Bound ``what`` by ``most`` of them."""
+        self._what: Final = what
+        self._most: Final = most
+        self._clock: Final = clock
+        self._warned_ms: int | None = None
+        self.refused = 0
+
+    def has(self, count: int, name: str) -> bool:
+        """Say whether ``name`` may be made where there are ``count``."""
+        if count < self._most():
+            return True
+        self.refused += 1
+        now_ms = self._clock()
+        if self._warned_ms is None or now_ms - self._warned_ms >= WARNING_INTERVAL_MS:
+            self._warned_ms = now_ms
+            _log.warning(
+                "there are %d %s and no room for another: %s is not made, nor were %d before it",
+                count,
+                self._what,
+                name[:_SHOWN],
+                self.refused - 1,
+            )
+        return False
+
+
 Ending = asyncio.Future[Any] | None
 """Ends when a change is known where it must be; None when it is."""
 
@@ -165,7 +206,7 @@ class TopicRegistry:
     of which either is going on, each with the future that ends with it.
     """
 
-    def __init__(self, table: TopicTable, config: BrokerConfig) -> None:
+    def __init__(self, table: TopicTable, config: BrokerConfig, clock: Callable[[], int]) -> None:
         """Take the table of the store, and make the topics that RocketMQ's brokers begin with."""
         self.table: Final = table
         self.config: Final = config
@@ -173,6 +214,7 @@ class TopicRegistry:
         self.save: Spread = lambda: None
         self.announce: Spread = lambda: None
         self.fresh: Final[dict[str, asyncio.Future[Any]]] = {}
+        self.room: Final = Room("topics", lambda: limits.MAX_TOPICS, clock)
         missing = [made for made in _first_topics(config) if made.topic not in table.topics]
         if missing:
             table.put(*missing)
@@ -182,8 +224,17 @@ class TopicRegistry:
         """Give a topic, None when there is none."""
         return self.topics.get(topic)
 
+    def has_room_for(self, topic: str) -> bool:
+        """Say whether a topic is there, or may be made; that it may not is counted and logged."""
+        return topic in self.topics or self.room.has(len(self.topics), topic)
+
     def put(self, topic: TopicConfig) -> Ending:
-        """Make or change a topic."""
+        """Make or change a topic.
+
+        :raises BadInput: when there is no room for it.
+        """
+        if not self.has_room_for(topic.topic):
+            raise TooMany(f"{limits.MAX_TOPICS} topics are allowed, and so many are there")
         self.table.put(topic)
         ended = self._spread()
         if ended is not None:
@@ -206,7 +257,7 @@ class TopicRegistry:
             default is None
             or not default.perm & PERM_INHERIT
             or (default_topic == DEFAULT_TOPIC and not self.config.autoCreateTopicEnable)
-            or len(self.topics) >= MOST_TOPICS
+            or not self.has_room_for(topic)
         ):
             return None
         count = max(min(queue_count, default.write_queue_count), 0)
@@ -222,7 +273,10 @@ class TopicRegistry:
         return made
 
     def create_for_group(self, topic: str, queue_count: int, sys_flag: int = 0) -> TopicConfig:
-        """Give a retry or dead-letter topic, made now if there is none."""
+        """Give a retry or dead-letter topic, made now if there is none.
+
+        :raises BadInput: when there is no room for it.
+        """
         made = self.topics.get(topic)
         if made is None:
             made = TopicConfig(topic, queue_count, queue_count, READ_WRITE, sys_flag=sys_flag)
@@ -268,18 +322,26 @@ def _first_topics(config: BrokerConfig) -> list[TopicConfig]:
 class GroupRegistry:
     """The subscription groups of a broker: for each RocketMQ's members as they are."""
 
-    def __init__(self, table: GroupTable, config: BrokerConfig) -> None:
+    def __init__(self, table: GroupTable, config: BrokerConfig, clock: Callable[[], int]) -> None:
         """Take the table of the store, and make the groups that RocketMQ's brokers begin with."""
         self.table: Final = table
         self.config: Final = config
         self.save: Spread = lambda: None
+        self.room: Final = Room("groups", lambda: limits.MAX_GROUPS, clock)
         missing = [group for group in SYSTEM_GROUPS if group not in table.groups]
         if missing:
             table.put_many({group: {"consumeBroadcastEnable": True} for group in missing})
             table.save()
 
     def put(self, groups: Mapping[str, Mapping[str, Any]]) -> Ending:
-        """Make or change groups."""
+        """Make or change groups, all of them or none.
+
+        :raises BadInput: when there is no room for all of them.
+        """
+        new = groups.keys() - self.table.groups.keys()
+        for name in new:
+            if not self.room.has(len(self.table.groups) + len(new) - 1, name):
+                raise TooMany(f"{limits.MAX_GROUPS} groups are allowed")
         self.table.put_many(groups)
         return self.save()
 
@@ -294,7 +356,7 @@ class GroupRegistry:
         """
         found = self.table.groups.get(group)
         if found is None and self.config.autoCreateSubscriptionGroup and is_group_name(group):
-            if len(self.table.groups) >= MOST_GROUPS:
+            if not self.room.has(len(self.table.groups), group):
                 return None
             found = self.table.put(group)
             self.save()

@@ -51,6 +51,7 @@ class RuntimeProcessor:
             **self._log(),
             **self._index(),
             **self._name_servers(),
+            **self._kept(),
             **self._delays(),
         }
         return Response(body=schema.write(KvTable(table=dict(sorted(table.items())))))
@@ -143,6 +144,20 @@ class RuntimeProcessor:
             "nameServersNotTold": "; ".join(
                 f"{each}: {why}" for each, why in core.not_told.items()
             ),
+        }
+
+    def _kept(self) -> dict[str, str]:
+        """Give what clients make this broker keep, and what was refused. All of it is ours."""
+        core = self.core
+        return {
+            "topics": str(len(core.topics.topics)),
+            "topicsRefused": str(core.topics.room.refused),
+            "groups": str(len(core.groups.table.groups)),
+            "groupsRefused": str(core.groups.room.refused),
+            "clientGroupsBytes": str(core.clients.kept_bytes),
+            "clientsClosedForGroups": str(core.clients.ended),
+            "heartbeatsRefused": str(core.clients.refused),
+            "offsetsRefused": str(core.offsets.refused),
         }
 
     def _delays(self) -> dict[str, str]:

@@ -65,6 +65,8 @@ class ConsumerOffsets:
         self.table: dict[str, dict[int, int]] = table_of(self._others.get("offsetTable"), _numbers)
         self.data_version = DataVersion.decode(self._others.get("dataVersion"), clock())
         self._bytes = 0
+        self.refused = 0
+        """Offsets that were not kept: there was no room, or no such queue."""
         self._count_bytes()
 
     def _count_bytes(self) -> None:
@@ -87,6 +89,7 @@ class ConsumerOffsets:
         if offsets is None or queue_id not in offsets:
             size = _OFFSET_BYTES + (_size_of(name) if offsets is None else 0)
             if self._bytes + size > limits.MAX_CONFIG_BYTES // 2:
+                self.refused += 1
                 raise BadInput(f"consumerOffset.json is full: it has {self._bytes} bytes")
             self._bytes += size
             offsets = self.table.setdefault(name, {})

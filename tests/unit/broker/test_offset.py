@@ -1,5 +1,7 @@
 """Offsets of queues and of groups."""
 
+from dataclasses import replace
+
 import pytest
 
 from rocketlens.wire.codes import RequestCode
@@ -119,5 +121,29 @@ def test_an_offset_makes_no_group_but_reading_does(tmp_path):
         assert "readers" not in world.core.groups.table.groups
         await world.pull(0, consumerGroup="readers")
         assert (await world.call(code, commitOffset=0, **GROUP)).code == 0
+
+    in_broker(tmp_path, test)
+
+
+def test_an_offset_is_kept_only_in_a_queue_that_the_topic_has_or_had(tmp_path):
+    async def test(world):
+        assert (await world.send("T", d=4, e=3)).code == 0
+        await world.pull(topic="T", consumerGroup="g")
+
+        async def commit(queue_id, offset=1):
+            fields = {"consumerGroup": "g", "topic": "T", "commitOffset": offset}
+            return await world.call(RequestCode.UPDATE_CONSUMER_OFFSET, **fields, queueId=queue_id)
+
+        for queue_id in range(4):
+            assert (await commit(queue_id)).code == 0
+        for queue_id in (4, -1, 2**31 - 1):
+            refused = await commit(queue_id)
+            assert (refused.code, refused.remark) == (1, f"Topic T has no queue {queue_id}")
+        config = world.core.topics.get("T")
+        world.core.topics.put(replace(config, read_queue_count=1, write_queue_count=1))
+        # Groups go on in queues that a topic has no more.
+        assert (await commit(2, 5)).code == (await commit(3, 5)).code == 0
+        assert world.core.offsets.table == {"T@g": {0: 1, 1: 1, 2: 5, 3: 5}}
+        assert world.core.offsets.refused == 3
 
     in_broker(tmp_path, test)
