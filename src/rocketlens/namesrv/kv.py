@@ -2,86 +2,231 @@
 
 The file is RocketMQ's own ``kvConfig.json``: ``{"configTable":{namespace:{key:value}}}``, so
 either server takes over from the other. Every change is on disk before it is answered, or it has
-not happened. Source: ``KVConfigManager``.
+not happened. The file is written in a thread, and with it all changes that came while it was
+written before: so many changes cost few writes, and nobody else waits for one.
+
+A damaged file does not stop a start: RocketMQ's backup is used, or there are no values. Either is a
+warning, and the damaged file is kept beside it.
 """
 
-import json
+import asyncio
+import logging
+import zlib
+from collections.abc import Mapping
+from json.encoder import encode_basestring
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rocketlens import limits
-from rocketlens.errors import BadInput, ConfigError, StoreFailed
+from rocketlens.errors import BadInput, ConfigError, RocketLensError, StoreFailed
 from rocketlens.formats import config_json
+from rocketlens.net.pace import in_thread
 from rocketlens.store.disk import Disk
 from rocketlens.store.fs import read_bytes
+
+_log: Final = logging.getLogger("rocketlens.namesrv")
 
 ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 """The namespace of the order of topics: key topic, value ``broker-a:4;broker-b:4``."""
 
-Table = dict[str, dict[str, str]]
+_FIXED_BYTES: Final = 64
+"""What stands around the namespaces in the file, and around a namespace or a value, at most."""
+
+Table = Mapping[str, Mapping[str, str]]
+"""Never changed in place."""
+
+
+class _Change(NamedTuple):
+    """A change that waits for its turn. ``value`` None: the key is deleted."""
+
+    namespace: str
+    key: str
+    value: str | None
+    done: asyncio.Future[None]
 
 
 class KvConfig:
     """The values, in memory and, if ``path`` is given, in a file that is read now.
 
-    :raises ConfigError: when the file is there and cannot be understood. It is left alone.
+    :raises OSError: when the file is there and cannot be read now.
+    :raises ConfigError: when it is larger than any that is read.
     """
 
     def __init__(self, path: Path | None = None, disk: Disk | None = None) -> None:
         self.path: Final = path
         self._disk: Final = disk or Disk()
-        self._table: Table = {} if path is None else _load(path)
+        self._table: Table = {} if path is None else _load(path, self._disk)
+        self._bytes = _bytes_of(self._table)
+        self._waiting: list[_Change] = []
+        self._writing: asyncio.Task[None] | None = None
 
-    def put(self, namespace: str, key: str, value: str) -> None:
+    async def put(self, namespace: str, key: str, value: str) -> None:
         """Keep a value.
 
         :raises BadInput: when there is no room for it.
         :raises StoreFailed: when it cannot be written; what was there before is kept.
         """
-        names = {**self._table.get(namespace, {}), key: value}
-        self._change({**self._table, namespace: names})
+        await self._change(namespace, key, value)
 
-    def delete(self, namespace: str, key: str) -> None:
+    async def delete(self, namespace: str, key: str) -> None:
         """Forget a value; nothing happens when there is none. Otherwise as `put`."""
-        if key in self._table.get(namespace, {}):
-            names = {name: value for name, value in self._table[namespace].items() if name != key}
-            self._change({**self._table, namespace: names})
+        await self._change(namespace, key, None)
 
     def get(self, namespace: str, key: str) -> str | None:
         """Give a value, None when there is none."""
         return self._table.get(namespace, {}).get(key)
 
-    def namespace(self, namespace: str) -> dict[str, str] | None:
-        """Give all values of a namespace, None when nothing was ever put there."""
-        names = self._table.get(namespace)
-        return None if names is None else dict(names)
+    def namespace(self, namespace: str) -> Mapping[str, str] | None:
+        """Give all values of a namespace, None when nothing was ever put there.
 
-    def _change(self, table: Table) -> None:
-        content = json.dumps({"configTable": table}, ensure_ascii=False, indent="\t").encode()
-        if len(content) > limits.KV_BYTES:
-            raise BadInput(f"{len(content)} bytes of values, {limits.KV_BYTES} allowed")
-        if self.path is not None:
+        It is never changed in place: what is the same object is the same.
+        """
+        return self._table.get(namespace)
+
+    async def close(self) -> None:
+        """Wait until what was asked for is written, or cannot be."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+
+    async def _change(self, namespace: str, key: str, value: str | None) -> None:
+        loop = asyncio.get_running_loop()
+        change = _Change(namespace, key, value, loop.create_future())
+        self._waiting.append(change)
+        if self._writing is None:
+            self._writing = loop.create_task(self._write_all())
+        await asyncio.shield(change.done)
+
+    async def _write_all(self) -> None:
+        try:
+            while self._waiting:
+                changes, self._waiting = self._waiting, []
+                await self._write(changes)
+        finally:
+            self._writing = None
+
+    async def _write(self, changes: list[_Change]) -> None:
+        """Make changes, all of them in one write."""
+        table, size, made = self._changed(changes)
+        failure: RocketLensError | None = None
+        if made and table is not self._table:
             try:
-                self._disk.write_durably(self.path, content)
+                await self._save(table)
+                self._table, self._bytes = table, size
             except OSError as error:
-                raise StoreFailed(f"{self.path} cannot be written: {error.strerror}") from None
-        self._table = table
+                failure = StoreFailed(f"{self.path} cannot be written: {error.strerror}")
+            except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
+                failure = StoreFailed(f"{self.path} cannot be written: {error!r}")
+        for change in made:
+            _end(change, failure)
+
+    def _changed(self, changes: list[_Change]) -> tuple[Table, int, list[_Change]]:
+        """Return the table with changes, its size, and those for which there is room."""
+        copies: dict[str, dict[str, str]] = {}
+        size, made = self._bytes, []
+        for change in changes:
+            namespace, key, value, _ = change
+            known = copies.get(namespace, self._table.get(namespace))
+            added = _entry_bytes(key, value) - _entry_bytes(key, (known or {}).get(key))
+            added += _entry_bytes(namespace, "") if known is None and value is not None else 0
+            if added > 0 and size + added > limits.KV_BYTES:
+                words = f"{size + added} bytes of values, {limits.KV_BYTES} allowed"
+                _end(change, BadInput(words))
+                continue
+            size += added
+            made.append(change)
+            if value is None and (known is None or key not in known):
+                continue
+            if namespace not in copies:
+                copies[namespace] = dict(known or {})
+            if value is None:
+                del copies[namespace][key]
+            else:
+                copies[namespace][key] = value
+        return ({**self._table, **copies} if copies else self._table), size, made
+
+    async def _save(self, table: Table) -> None:
+        path, disk = self.path, self._disk
+        if path is not None:
+            await in_thread(lambda: disk.write_durably(path, _encoded(table)))
 
 
-def _load(path: Path) -> Table:
-    content = read_bytes(path, limits.KV_BYTES + 1)
-    if not content:
-        return {}
-    if len(content) > limits.KV_BYTES:
-        raise ConfigError(f"{path} is over {limits.KV_BYTES} bytes")
-    try:
-        top: Any = config_json.loads(content)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
+def _end(change: _Change, failure: RocketLensError | None) -> None:
+    if change.done.done():
+        return
+    if failure is None:
+        change.done.set_result(None)
+    else:
+        change.done.set_exception(failure)
+        # Whoever asked may be gone.
+        change.done.exception()
+
+
+def _entry_bytes(key: str, value: str | None) -> int:
+    """Return what a value, or the name of a namespace, takes in the file, at most."""
+    if value is None:
+        return 0
+    return (
+        len(_text(key).encode("utf-8", "backslashreplace"))
+        + _FIXED_BYTES
+        + (len(_text(value).encode("utf-8", "backslashreplace")))
+    )
+
+
+def _bytes_of(table: Table) -> int:
+    return sum(
+        _entry_bytes(namespace, "") + sum(_entry_bytes(key, value) for key, value in names.items())
+        for namespace, names in table.items()
+    )
+
+
+def _text(text: str) -> str:
+    return encode_basestring(text)
+
+
+def _encoded(table: Table) -> bytes:
+    """Return the content of the file: indented by tabs."""
+    namespaces = []
+    for namespace, names in table.items():
+        values = ",\n".join(f"\t\t\t{_text(key)}: {_text(value)}" for key, value in names.items())
+        namespaces.append(
+            f"\t\t{_text(namespace)}: " + (f"{{\n{values}\n\t\t}}" if values else "{}")
+        )
+    joined = ",\n".join(namespaces)
+    inner = f"{{\n{joined}\n\t}}" if joined else "{}"
+    return f'{{\n\t"configTable": {inner}\n}}'.encode("utf-8", "backslashreplace")
+
+
+def _load(path: Path, disk: Disk) -> Table:
+    problems: list[str] = []
+    backup = path.with_name(f"{path.name}.bak")
+    found: Table = {}
+    for each in (path, backup):
+        content = read_bytes(each, limits.MAX_CONFIG_BYTES + 1)
+        if not content or not content.strip():
+            continue
+        if len(content) > limits.MAX_CONFIG_BYTES:
+            raise ConfigError(f"{each} is over {limits.MAX_CONFIG_BYTES} bytes")
+        try:
+            found = _parse(content)
+            break
+        except ConfigError as error:
+            problems.append(f"{each}: {error}")
+            disk.write_durably(
+                each.with_name(f"{each.name}.damaged-{zlib.crc32(content):08x}"), content
+            )
+    if problems:
+        instead = f"{backup.name} is used" if found else "there are no values"
+        words = "%s; %s, and what is damaged is kept beside it"
+        _log.warning(words, "; ".join(problems), instead)
+    return found
+
+
+def _parse(content: bytes) -> Table:
+    top: Any = config_json.loads(content)
     table = top.get("configTable") if isinstance(top, dict) else None
     if not isinstance(table, dict) or not all(isinstance(each, dict) for each in table.values()):
-        raise ConfigError(f"{path} has no configTable of namespaces")
+        raise ConfigError("has no configTable of namespaces")
     return {
-        namespace: {key: str(value) for key, value in names.items()}
+        str(namespace): {str(key): str(value) for key, value in names.items()}
         for namespace, names in table.items()
     }

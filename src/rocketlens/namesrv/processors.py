@@ -2,19 +2,22 @@
 
 import asyncio
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from itertools import chain, islice
 from typing import Final
 
+from rocketlens import limits
 from rocketlens.namesrv import register_body
 from rocketlens.namesrv.kv import ORDER_TOPIC_CONFIG, KvConfig
 from rocketlens.namesrv.routes import RouteTable
 from rocketlens.net.channel import Channel, Handler, Response
-from rocketlens.net.pace import LARGE_BODY_BYTES, in_thread
+from rocketlens.net.pace import LARGE_BODY_BYTES, Pace, in_thread
 from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.key_value import KvTable
 from rocketlens.wire.bodies.route import (
     BrokerMemberGroup,
     BrokerMemberGroupAnswer,
+    TopicList,
     TopicRouteData,
 )
 from rocketlens.wire.bodies.topic import DataVersion, RegisterBrokerBody
@@ -25,7 +28,14 @@ from rocketlens.wire.commands import namesrv
 FAQ: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 CRC_MASK: Final = 0x7FFFFFFF
 
+MOST_AT_ONCE: Final = 1_000
+"""Topics or brokers that are listed in one piece of work: a millisecond."""
+MOST_LISTED_BYTES: Final = limits.FRAME_BYTES - 64 * 1024
+"""A list of more does not fit an answer."""
+
 SUCCESS: Final = Response()
+_END: Final = ""
+"""No topic has this name."""
 
 
 class Processors:
@@ -52,6 +62,7 @@ class Processors:
         self._return_order_topic_config: Final = return_order_topic_config_to_broker
         self._configuration: Final = configuration
         self._registering: Final = asyncio.Lock()
+        self._namespace_bodies: Final[dict[str, tuple[Mapping[str, str], bytes]]] = {}
 
     def handlers(self) -> dict[int, Handler]:
         """Give the method for each code."""
@@ -69,20 +80,20 @@ class Processors:
             RequestCode.GET_ROUTEINFO_BY_TOPIC: self.route,
             RequestCode.GET_BROKER_CLUSTER_INFO: lambda _, __: _listed(routes.cluster_info()),
             RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: (
-                lambda _, __: _listed(routes.all_topics())
+                lambda _, __: _topics(routes.topic_names())
             ),
             RequestCode.GET_TOPICS_BY_CLUSTER: self.topics_of_cluster,
             RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: (
                 lambda _, __: _listed(routes.system_topics())
             ),
             RequestCode.GET_UNIT_TOPIC_LIST: (
-                lambda _, __: _listed(routes.unit_topics(unit=True, unit_sub=None))
+                lambda _, __: _topics(routes.unit_topics(unit=True, unit_sub=None))
             ),
             RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: (
-                lambda _, __: _listed(routes.unit_topics(unit=None, unit_sub=True))
+                lambda _, __: _topics(routes.unit_topics(unit=None, unit_sub=True))
             ),
             RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: (
-                lambda _, __: _listed(routes.unit_topics(unit=False, unit_sub=True))
+                lambda _, __: _topics(routes.unit_topics(unit=False, unit_sub=True))
             ),
             RequestCode.REGISTER_TOPIC_IN_NAMESRV: self.register_topic,
             RequestCode.DELETE_TOPIC_IN_NAMESRV: self.delete_topic,
@@ -92,10 +103,10 @@ class Processors:
             RequestCode.UPDATE_NAMESRV_CONFIG: self.update_configuration,
         }
 
-    def put_kv(self, command: RemotingCommand, _: Channel) -> Response:
+    async def put_kv(self, command: RemotingCommand, _: Channel) -> Response | None:
         """100: keep a value."""
         fields = namesrv.PUT_KV_CONFIG.request.decode(command.ext_fields)
-        self.kv.put(fields.namespace, fields.key, fields.value)
+        await self.kv.put(fields.namespace, fields.key, fields.value)
         return SUCCESS
 
     def get_kv(self, command: RemotingCommand, _: Channel) -> Response:
@@ -108,20 +119,30 @@ class Processors:
         made = namesrv.GetKvConfigResponse(value=value)
         return Response(ext_fields=namesrv.GET_KV_CONFIG.response.encode(made))
 
-    def delete_kv(self, command: RemotingCommand, _: Channel) -> Response:
+    async def delete_kv(self, command: RemotingCommand, _: Channel) -> Response | None:
         """102: forget a value."""
         fields = namesrv.DELETE_KV_CONFIG.request.decode(command.ext_fields)
-        self.kv.delete(fields.namespace, fields.key)
+        await self.kv.delete(fields.namespace, fields.key)
         return SUCCESS
 
     def list_kv(self, command: RemotingCommand, _: Channel) -> Response:
         """219: give a namespace."""
         fields = namesrv.GET_KVLIST_BY_NAMESPACE.request.decode(command.ext_fields)
-        table = self.kv.namespace(fields.namespace)
-        if table is None:
+        body = self._namespace_body(fields.namespace)
+        if body is None:
             remark = f"No config item, Namespace: {fields.namespace}"
             return Response(ResponseCode.QUERY_NOT_FOUND, remark=remark)
-        return _listed(KvTable(table=table))
+        return Response(body=body)
+
+    def _namespace_body(self, namespace: str) -> bytes | None:
+        """Give a namespace as a body, written once for each change of it."""
+        table = self.kv.namespace(namespace)
+        if table is None:
+            return None
+        known = self._namespace_bodies.get(namespace)
+        if known is None or known[0] is not table:
+            known = self._namespace_bodies[namespace] = table, schema.write(KvTable(table=table))
+        return known[1]
 
     def register_broker(
         self, command: RemotingCommand, channel: Channel
@@ -154,10 +175,10 @@ class Processors:
     def _registered(self, registered: namesrv.RegisterBrokerResponse | None) -> Response:
         if registered is None:
             return Response(ResponseCode.SYSTEM_ERROR, remark="register broker failed")
-        order = self.kv.namespace(ORDER_TOPIC_CONFIG) if self._return_order_topic_config else None
+        wants_order = self._return_order_topic_config
+        order = self._namespace_body(ORDER_TOPIC_CONFIG) if wants_order else None
         return Response(
-            ext_fields=namesrv.REGISTER_BROKER.response.encode(registered),
-            body=b"" if order is None else schema.write(KvTable(table=order)),
+            ext_fields=namesrv.REGISTER_BROKER.response.encode(registered), body=order or b""
         )
 
     def unregister_broker(self, command: RemotingCommand, channel: Channel) -> Response:
@@ -194,7 +215,7 @@ class Processors:
         )
         return _listed(BrokerMemberGroupAnswer(broker_member_group=group))
 
-    def route(self, command: RemotingCommand, _: Channel) -> Response:
+    def route(self, command: RemotingCommand, _: Channel) -> Response | Awaitable[Response | None]:
         """105: say where a topic is."""
         topic = namesrv.GET_ROUTEINFO_BY_TOPIC.request.decode(command.ext_fields).topic
         order = self.kv.get(ORDER_TOPIC_CONFIG, topic) if self._order_message_enable else None
@@ -202,17 +223,22 @@ class Processors:
         if route is None:
             remark = f"No topic route info in name server for the topic: {topic}{FAQ}"
             return Response(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
+        if len(route.broker_datas) > MOST_AT_ONCE:
+            return _listed_aside(route)
         return _listed(route)
 
-    def topics_of_cluster(self, command: RemotingCommand, _: Channel) -> Response:
+    def topics_of_cluster(
+        self, command: RemotingCommand, _: Channel
+    ) -> Response | Awaitable[Response | None]:
         """224: give the topics of a cluster."""
         fields = namesrv.GET_TOPICS_BY_CLUSTER.request.decode(command.ext_fields)
-        return _listed(self.routes.topics_of_cluster(fields.cluster))
+        return _topics(self.routes.topics_of_cluster(fields.cluster))
 
     def register_topic(self, command: RemotingCommand, _: Channel) -> Response:
         """217: take one topic's queues in."""
         topic = namesrv.REGISTER_TOPIC_IN_NAMESRV.request.decode(command.ext_fields).topic
-        self.routes.register_topic(topic, schema.read(TopicRouteData, command.body).queue_datas)
+        told = schema.read(TopicRouteData, command.body, limits.MAX_TOPIC_BODY_BYTES)
+        self.routes.register_topic(topic, told.queue_datas)
         return SUCCESS
 
     def delete_topic(self, command: RemotingCommand, _: Channel) -> Response:
@@ -254,3 +280,31 @@ def _registration_in(
 def _listed(body: object) -> Response:
     """Succeed with a JSON body."""
     return Response(body=schema.write(body))
+
+
+async def _listed_aside(body: object) -> Response | None:
+    """Succeed with a large JSON body, written in a thread."""
+    return Response(body=await in_thread(lambda: schema.write(body)))
+
+
+def _topics(names: Iterator[str | None]) -> Response | Awaitable[Response | None]:
+    """Succeed with a list of topics; with many, in pieces between which others are served."""
+    chosen = [name for name in islice(names, MOST_AT_ONCE) if name is not None]
+    following = next(names, _END)
+    if following is _END:
+        return _listed(TopicList(topic_list=tuple(chosen)))
+    return _many_topics(chosen, chain([following], names))
+
+
+async def _many_topics(chosen: list[str], names: Iterable[str | None]) -> Response | None:
+    # In an answer a name stands between quotes and before a comma.
+    size, pace = sum(len(name) + 3 for name in chosen), Pace()
+    for name in names:
+        if name is not None:
+            chosen.append(name)
+            size += len(name) + 3
+            if size > MOST_LISTED_BYTES:
+                words = f"the names of all topics have over {MOST_LISTED_BYTES} bytes"
+                return Response(ResponseCode.SYSTEM_ERROR, remark=words)
+        await pace.turn()
+    return await _listed_aside(TopicList(topic_list=tuple(chosen)))

@@ -289,20 +289,19 @@ class RouteTable:
         name = self._names.get(broker_name)
         return dict(name.broker_addrs) if name is not None else {}
 
+    def topic_names(self) -> Iterator[str | None]:
+        """Yield the names of all topics there are now; tables may change between two."""
+        return iter(list(self._topics))
+
     def all_topics(self) -> TopicList:
         """Give the names of all topics."""
         return TopicList(topic_list=tuple(self._topics))
 
-    def topics_of_cluster(self, cluster: str) -> TopicList:
-        """Give the names of the topics of a cluster; none when it is not known."""
+    def topics_of_cluster(self, cluster: str) -> Iterator[str | None]:
+        """Yield for each topic its name, or None if it is not in a cluster."""
         names = self._clusters.get(cluster, {})
-        return TopicList(
-            topic_list=tuple(
-                topic
-                for topic, queues in self._topics.items()
-                if not names.keys().isdisjoint(queues)
-            )
-        )
+        for topic in list(self._topics):
+            yield None if names.keys().isdisjoint(self._topics.get(topic, ())) else topic
 
     def system_topics(self) -> TopicList:
         """Give the names of clusters and brokers, which are topics, too, and one broker."""
@@ -312,17 +311,16 @@ class RouteTable:
         addresses = [each for name in self._names.values() for each in name.broker_addrs.values()]
         return TopicList(topic_list=tuple(listed), broker_addr=addresses[0] if addresses else None)
 
-    def unit_topics(self, *, unit: bool | None, unit_sub: bool | None) -> TopicList:
-        """Give the topics that have, or do not have, a unit flag; None: either way."""
-        chosen = []
-        for topic, queues in self._topics.items():
-            flag = next(iter(queues.values())).topic_sys_flag
-            if unit in (None, bool(flag & UNIT_FLAG)) and unit_sub in (
+    def unit_topics(self, *, unit: bool | None, unit_sub: bool | None) -> Iterator[str | None]:
+        """Yield for each topic its name if it has, or has not, a unit flag; None: either way."""
+        for topic in list(self._topics):
+            queues = next(iter(self._topics.get(topic, {}).values()), None)
+            flag = 0 if queues is None else queues.topic_sys_flag
+            is_chosen = unit in (None, bool(flag & UNIT_FLAG)) and unit_sub in (
                 None,
                 bool(flag & UNIT_SUB_FLAG),
-            ):
-                chosen.append(topic)
-        return TopicList(topic_list=tuple(chosen))
+            )
+            yield topic if is_chosen and queues is not None else None
 
     def _is_superseded(
         self, cluster: str, holder: str | None, address: str, version: DataVersion

@@ -92,7 +92,7 @@ class NameServerConfig:
 class NameServer:
     """A name server in the running event loop.
 
-    :raises ConfigError: when the file of values cannot be understood.
+    :raises ConfigError: when the file of values is larger than any that is read.
     """
 
     def __init__(
@@ -148,6 +148,7 @@ class NameServer:
         if self._timer is not None:
             self._timer.cancel()
         await self.server.stop()
+        await self.kv.close()
 
     def sweep(self) -> None:
         """Drop brokers that were not heard of; done every 5 s once it has started."""
@@ -174,7 +175,7 @@ async def run(
     """Run a name server until SIGTERM, SIGINT or ``stop``; ``ready`` is called once it listens.
 
     :raises BadInput: when it cannot listen.
-    :raises ConfigError: when the file of values cannot be understood.
+    :raises ConfigError: when the file of values is larger than any that is read.
     """
     ended = end_on_signals(stop)
     server = NameServer(config)

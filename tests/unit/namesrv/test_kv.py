@@ -1,11 +1,17 @@
 """Values that operators keep."""
 
+import asyncio
 import json
+import threading
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rocketlens import limits
-from rocketlens.errors import BadInput, ConfigError, StoreFailed
+from rocketlens.errors import BadInput, StoreFailed
 from rocketlens.namesrv.kv import KvConfig
 from rocketlens.store.disk import Disk
 
@@ -15,12 +21,27 @@ def path(tmp_path):
     return tmp_path / "namesrv" / "kvConfig.json"
 
 
+def change(kv, *changes):
+    """Put values, or delete them (None); the first failure is raised."""
+
+    async def main():
+        for namespace, key, value in changes:
+            if value is None:
+                await kv.delete(namespace, key)
+            else:
+                await kv.put(namespace, key, value)
+
+    asyncio.run(main())
+
+
 def test_values_are_kept_over_a_restart_in_rocketmqs_own_file(path):
-    kv = KvConfig(path)
-    kv.put("ORDER_TOPIC_CONFIG", "T", "broker-a:4")
-    kv.put("ns", "键", "值 \x01")
-    kv.put("ns", "gone", "x")
-    kv.delete("ns", "gone")
+    change(
+        KvConfig(path),
+        ("ORDER_TOPIC_CONFIG", "T", "broker-a:4"),
+        ("ns", "键", "值 \x01"),
+        ("ns", "gone", "x"),
+        ("ns", "gone", None),
+    )
     again = KvConfig(path)
     assert again.get("ORDER_TOPIC_CONFIG", "T") == "broker-a:4"
     assert again.namespace("ns") == {"键": "值 \x01"}
@@ -40,44 +61,116 @@ def test_a_file_that_rocketmq_wrote_is_read(path):
 
 def test_without_a_path_values_are_in_memory_only(tmp_path):
     kv = KvConfig()
-    kv.put("ns", "key", "value")
+    change(kv, ("ns", "key", "value"))
     assert kv.get("ns", "key") == "value"
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"configTable":[]}', '{"configTable":{"ns":1}}'])
-def test_a_file_that_is_no_table_is_an_error_that_names_it_and_it_is_left_alone(path, content):
+def test_a_damaged_file_stops_no_start_is_told_and_kept(path, content, caplog):
     path.parent.mkdir()
     path.write_text(content)
-    with pytest.raises(ConfigError, match=r"kvConfig\.json"):
-        KvConfig(path)
-    assert path.read_text() == content
+    kv = KvConfig(path)
+    assert kv.namespace("ns") is None
+    assert "kvConfig.json: " in caplog.text
+    assert "there are no values" in caplog.text
+    change(kv, ("ns", "key", "value"))
+    assert KvConfig(path).get("ns", "key") == "value"
+    (kept,) = path.parent.glob("*.damaged-*")
+    assert kept.read_text() == content
+    path.write_text(content)
+    path.with_name("kvConfig.json.bak").write_text('{"configTable":{"ns":{"a":"b"}}}')
+    assert KvConfig(path).get("ns", "a") == "b"
+    assert "kvConfig.json.bak is used" in caplog.text
 
 
-def test_a_file_over_the_limit_is_not_read(path):
-    path.parent.mkdir()
-    path.write_bytes(b" " * (limits.KV_BYTES + 1))
-    with pytest.raises(ConfigError, match=r"kvConfig\.json is over"):
-        KvConfig(path)
+def test_a_file_with_more_than_may_be_put_is_read(path):
+    change(KvConfig(path), ("ns", "key", "x" * 5_000))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(limits, "KV_BYTES", 1_000)
+        kv = KvConfig(path)
+        assert len(kv.get("ns", "key")) == 5_000
+        with pytest.raises(BadInput, match="allowed"):
+            change(kv, ("ns", "other", ""))
+        change(kv, ("ns", "key", "less"), ("ns", "other", "1"))
+        assert KvConfig(path).namespace("ns") == {"key": "less", "other": "1"}
 
 
 def test_a_change_that_cannot_be_written_has_not_happened(path, monkeypatch):
     kv = KvConfig(path)
-    kv.put("ns", "key", "before")
+    change(kv, ("ns", "key", "before"))
 
     def fail(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Disk, "write_durably", fail)
     with pytest.raises(StoreFailed, match="No space left"):
-        kv.put("ns", "key", "after")
+        change(kv, ("ns", "key", "after"))
     with pytest.raises(StoreFailed):
-        kv.delete("ns", "key")
+        change(kv, ("ns", "key", None))
     assert kv.get("ns", "key") == KvConfig(path).get("ns", "key") == "before"
 
 
 def test_values_do_not_grow_beyond_their_limit(path):
     kv = KvConfig(path)
     with pytest.raises(BadInput, match="allowed"):
-        kv.put("ns", "key", "x" * limits.KV_BYTES)
+        change(kv, ("ns", "key", "x" * limits.KV_BYTES))
     assert kv.namespace("ns") is None
+
+
+class GatedDisk(Disk):
+    """Writes wait until they may; counted."""
+
+    def __init__(self):
+        self.may_write = threading.Event()
+        self.writes = 0
+
+    def write_durably(self, path, content):
+        self.may_write.wait()
+        self.writes += 1
+        super().write_durably(path, content)
+
+
+def test_changes_that_come_while_one_is_written_go_together_and_hold_nobody_up(path):
+    disk = GatedDisk()
+
+    async def main():
+        kv = KvConfig(path, disk)
+        puts = [asyncio.ensure_future(kv.put("ns", "0", "x"))]
+        await asyncio.sleep(0)
+        puts += [asyncio.ensure_future(kv.put("ns", str(n), "x")) for n in range(1, 200)]
+        # The loop turns though a write hangs, and nothing is there that is not durable.
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert not any(each.done() for each in puts)
+        assert kv.namespace("ns") is None
+        disk.may_write.set()
+        await asyncio.gather(*puts)
+        assert disk.writes == 2
+        assert len(KvConfig(path).namespace("ns")) == 200
+        await kv.close()
+
+    asyncio.run(main())
+
+
+texts = st.text(max_size=5) | st.sampled_from(["007", "-0", "\ud800", '"', "\\", "\x00", "\u2028"])
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(["ns", "", "007"]), texts, texts | st.none()), max_size=8)
+)
+def test_whatever_is_put_is_there_after_a_start(changes):
+    with TemporaryDirectory() as directory:
+        path = Path(directory) / "kvConfig.json"
+        expected = {}
+        kv = KvConfig(path)
+        for namespace, key, value in changes:
+            change(kv, (namespace, key, value))
+            if value is not None:
+                expected.setdefault(namespace, {})[key] = value
+            elif namespace in expected:
+                expected[namespace].pop(key, None)
+        for found in (kv, KvConfig(path)):
+            assert {name: found.namespace(name) for name in expected} == expected
+        assert kv._bytes >= (path.stat().st_size if path.exists() else 0) - 30

@@ -101,8 +101,8 @@ def test_a_registered_master_is_in_routes_lists_and_cluster(brokers):
     assert dict(info.cluster_addr_table) == {"c": ("broker-a",)}
     assert info.broker_addr_table["broker-a"].broker_addrs == {0: A}
     assert brokers.topics() == {"T", *SYSTEM}
-    assert brokers.table.topics_of_cluster("c").topic_list == brokers.table.all_topics().topic_list
-    assert brokers.table.topics_of_cluster("other").topic_list == ()
+    assert tuple(brokers.table.topics_of_cluster("c")) == brokers.table.all_topics().topic_list
+    assert not any(brokers.table.topics_of_cluster("other"))
     system = brokers.table.system_topics()
     assert (system.topic_list, system.broker_addr) == (("c", "broker-a"), A)
     assert brokers.table.route("unknown") is None
@@ -308,7 +308,7 @@ def test_unit_topics_are_told_by_their_flags(brokers):
     brokers.register(topics=[topic(f"flag-{flag}", flag=flag) for flag in range(4)])
 
     def named(**flags):
-        return brokers.table.unit_topics(**flags).topic_list
+        return tuple(each for each in brokers.table.unit_topics(**flags) if each is not None)
 
     assert named(unit=True, unit_sub=None) == ("flag-1", "flag-3")
     assert named(unit=None, unit_sub=True) == ("flag-2", "flag-3")
@@ -369,3 +369,51 @@ def test_a_broker_that_is_dropped_while_its_topics_are_taken_in_leaves_none(brok
             brokers.table.unregister("c", A, "broker-a")
     assert brokers.topics() == set()
     assert brokers.table.cluster_info().broker_addr_table == {}
+
+
+def test_a_broker_that_is_back_has_the_queues_that_it_tells(brokers):
+    brokers.register(address=A, topics=[topic("T", 4), *SYSTEM])
+    brokers.register(address=B, topics=[topic("T", 99), *SYSTEM], version=7)
+    # Its version is as before, and it is registered over the same connection.
+    brokers.register(address=A, topics=[topic("T", 4), *SYSTEM])
+    assert brokers.queues("T").write_queue_nums == 4
+
+
+@pytest.mark.parametrize("state", [1, 5, 2**31 - 1])
+def test_a_state_version_keeps_no_broker_out_that_has_none(brokers, state):
+    brokers.register(address=A)
+    brokers.register(address=B, state=state)
+    brokers.register(address=A)
+    assert brokers.addrs() == {"broker-a": {0: A}}
+    with pytest.raises(BadInput, match="stateVersion"):
+        brokers.register(address=B, state=2**31)
+
+
+def test_filter_servers_and_addresses_are_bounded(brokers, monkeypatch):
+    with pytest.raises(BadInput, match="300 characters"):
+        brokers.register(filter_servers=["x" * 301])
+    with pytest.raises(BadInput, match="300 characters"):
+        brokers.register(address=A, cluster="c" * 301)
+    monkeypatch.setattr(limits, "MAX_FILTER_SERVERS", 5)
+    brokers.register(filter_servers=[f"10.0.0.1:{n}" for n in range(4)])
+    # The same broker again has no more than before.
+    brokers.register(filter_servers=[f"10.0.0.1:{n}" for n in range(5)])
+    with pytest.raises(BadInput, match="5 filter servers are here"):
+        brokers.register(name="broker-b", address=B, filter_servers=["10.0.0.2:1"])
+    brokers.table.unregister("c", A, "broker-a")
+    brokers.register(name="broker-b", address=B, filter_servers=["10.0.0.2:1"])
+    assert brokers.table.route("TBW102").filter_server_table == {B: ("10.0.0.2:1",)}
+
+
+def test_a_broker_that_goes_costs_its_own_topics_only(brokers, monkeypatch):
+    brokers.register(topics=[f"T{n}" for n in range(100)])
+    brokers.register(name="broker-b", address=B, topics=["T1", "Mine", "Other"])
+    dropped = []
+    drop = brokers.table._drop_topics
+    monkeypatch.setattr(
+        brokers.table,
+        "_drop_topics",
+        lambda names, topics: (dropped.extend(topics), drop(names, topics)),
+    )
+    brokers.table.channel_closed(B)
+    assert sorted(dropped) == ["Mine", "Other", "T1"]

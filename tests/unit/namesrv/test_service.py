@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from rocketlens.errors import BadInput
+from rocketlens.namesrv import processors
 from rocketlens.namesrv.service import NameServer, NameServerConfig, run
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire.bodies import schema
@@ -197,6 +198,33 @@ async def test_topics_are_taken_in_deleted_and_closed_for_writing_one_by_one(nam
     assert answer.ext_fields == {"addTopicCount": "2"}
     for code in (311, 312, 313):
         assert json.loads((await name_server.ask(code)).body) == {"topicList": []}
+
+
+@on_a_name_server()
+async def test_many_topics_are_listed_whole_and_too_many_for_an_answer_are_refused(name_server):
+    await name_server.register()
+    route = await name_server.ask(105, topic=TOPICS[0])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(processors, "MOST_AT_ONCE", 1)
+        for code, fields in ((206, {}), (224, {"cluster": "c"})):
+            answer = await name_server.ask(code, **fields)
+            assert sorted(json.loads(answer.body)["topicList"]) == sorted(TOPICS)
+        assert json.loads((await name_server.ask(311)).body)["topicList"] == []
+        patched.setattr(processors, "MOST_AT_ONCE", 0)
+        assert (await name_server.ask(105, topic=TOPICS[0])).body == route.body
+        patched.setattr(processors, "MOST_LISTED_BYTES", 10)
+        refused = await name_server.ask(206)
+        assert refused.code == 1
+        assert "have over 10 bytes" in refused.remark
+
+
+@on_a_name_server()
+async def test_a_topic_that_is_told_alone_has_a_small_body(name_server):
+    await name_server.register()
+    queue = {"brokerName": "broker-a", "readQueueNums": 1, "writeQueueNums": 1}
+    body = json.dumps({"queueDatas": [queue] * 2_000, "brokerDatas": []}).encode()
+    assert (await name_server.ask(217, body, topic="New")).code == 1
+    assert (await name_server.ask(105, topic="New")).code == 17
 
 
 @on_a_name_server(kv_config_path="kv.json", order_message_enable=True)
