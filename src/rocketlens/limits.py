@@ -116,6 +116,17 @@ CONNECTIONS: Final = 10_000
 REQUESTS_IN_FLIGHT: Final = 100_000
 """Requests of all connections that a server works on at once; more are answered with "busy"."""
 
+MAX_TURN_S: Final = 0.002
+"""Seconds of work for one connection before others have their turn. RocketMQ: a thread pool."""
+
+MAX_TURN_REQUESTS: Final = 128
+"""Requests of one connection that are handled before others have their turn."""
+
+MAX_ROUND_S: Final = 0.005
+"""Seconds of work for connections that wait for their next turn, before those with little to say
+have theirs. With 50 that always have more, others wait so long and not 50 turns.
+"""
+
 UNSENT_BYTES: Final = 64 * 1024 * 1024
 """Bytes that wait for one peer to read them; with more, the connection is closed.
 

@@ -2,16 +2,21 @@
 
 What arrives is handled at once, in order, on the event loop: a handler that can answer returns
 its :class:`Response`; one that must wait for something gives an awaitable, or None and responds
-itself later. Answers that are ready together leave in one write. Once a peer is behind in reading,
-no more of what it sends is read or handled until it has caught up, so a peer that asks without
-reading costs one write buffer; if its answers were under way already, they are held up to a cap,
-and beyond that the connection ends.
+itself later. Answers that are ready together leave in one write.
+
+A connection has its turn for a few milliseconds or some hundred requests. What it sent beyond that
+waits as bytes, nothing more is read of it, and it gets its next turn after all others that wait
+(:meth:`ChannelGroup.wait_turn`). Once a peer is behind in reading, no more of what it sends is
+read or handled until it has caught up, so a peer that asks without reading costs one write buffer;
+if its answers were under way already, they are held up to a cap, and beyond that the connection
+ends.
 """
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from time import perf_counter
 from typing import Final, NamedTuple, cast
 
 from rocketlens.errors import (
@@ -44,6 +49,9 @@ LARGEST_JOIN: Final = 64 * 1024
 """Answers of more bytes than this together are written one by one, which saves a copy."""
 
 LONGEST_REMARK: Final = 500
+
+REQUESTS_AT_ONCE: Final = 16
+"""Requests that are parsed before the first of them is handled."""
 
 
 class Response(NamedTuple):
@@ -98,6 +106,8 @@ class Channel(asyncio.Protocol):
         self.swept: tuple[int, float, int] = (-1, 0.0, 0)
         """For the sweep: events received and time when a frame was first seen incomplete; bytes
         unsent."""
+        self.counted_bytes = 0
+        """Its part of `ChannelGroup.buffered`."""
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._unsent: list[bytes] = []
@@ -106,6 +116,11 @@ class Channel(asyncio.Protocol):
         self._flush_is_due = False
         self._reason: str | None = None
         self._backlog: deque[Event] = deque()
+        """What was parsed and not handled: fewer than REQUESTS_AT_ONCE."""
+        self._done_later: deque[tuple[RemotingCommand, asyncio.Future[Response | None]]] = deque()
+        """Requests whose handler came to an end after a wait, and that are to be answered."""
+        self._waits_turn = False
+        self._is_stopped = False
         self._writable: asyncio.Event | None = None
 
     def __repr__(self) -> str:
@@ -125,34 +140,38 @@ class Channel(asyncio.Protocol):
         self.group.opened(self)
 
     def data_received(self, chunk: bytes) -> None:
-        """Take what came, and answer what can be answered."""
+        """Take what came, and answer what can be answered in one turn."""
         self.last_active_s = self.group.now_s
-        events = self.connection.receive(chunk)
-        if events:
-            self.events_received += len(events)
-            if self._backlog or self.is_behind:
-                self._backlog.extend(events)
-            else:
-                self._take(events)
+        if self._waits_turn or self._writable is not None or self._is_stopped:
+            self.connection.receive(chunk, 0)
+        else:
+            self._take(chunk)
+        if self.counted_bytes or self.connection.held_bytes:
+            self.group.count_bytes(self)
 
     def pause_writing(self) -> None:
         """Read and handle no more: the peer does not read either."""
         self._writable = asyncio.Event()
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
+        self._read_or_not()
 
     def resume_writing(self) -> None:
         """Go on where it was left."""
         if self._writable is not None:
             self._writable.set()
             self._writable = None
-        if self._backlog:
-            events = list(self._backlog)
-            self._backlog.clear()
-            self._take(events)
-        transport = self._transport
-        if transport is not None and not self.is_behind and not transport.is_closing():
-            transport.resume_reading()
+        if not self._waits_turn:
+            self.take_turn()
+
+    def take_turn(self) -> None:
+        """Go on with what waits, for one turn; called by the group when it is this one's."""
+        self._waits_turn = False
+        if not self.is_open:
+            return
+        if self._done_later:
+            self._answer_done()
+        if self._writable is None and not self._waits_turn and not self._is_stopped:
+            self._take(b"")
+        self._read_or_not()
 
     def connection_lost(self, error: Exception | None) -> None:
         """End: whoever still waits for an answer gets ConnectionLost."""
@@ -162,9 +181,13 @@ class Channel(asyncio.Protocol):
             if error is not None:
                 self._reason = f"the connection broke: {error}"
         waiting = self.connection.close()
-        self.group.in_flight -= self.connection.unanswered
+        # Those of the backlog were never counted.
+        uncounted = sum(type(event) is RequestReceived for event in self._backlog)
+        self.group.in_flight -= self.connection.unanswered - uncounted
         self._backlog.clear()
+        self._done_later.clear()
         self._unsent.clear()
+        self._unsent_bytes = 0
         if self._writable is not None:
             self._writable.set()
             self._writable = None
@@ -185,6 +208,11 @@ class Channel(asyncio.Protocol):
     def is_behind(self) -> bool:
         """Say whether the peer has yet to read much of what was sent to it."""
         return self._writable is not None
+
+    @property
+    def is_held_up(self) -> bool:
+        """Say whether what it sent waits here, rather than that it is slow to send."""
+        return self._waits_turn or self._writable is not None or self.connection.has_more
 
     @property
     def local_address(self) -> str:
@@ -253,9 +281,9 @@ class Channel(asyncio.Protocol):
             await self._writable.wait()
 
     def pause(self) -> None:
-        """Read nothing more."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
+        """Read and handle nothing more, for good; what is under way is still answered."""
+        self._is_stopped = True
+        self._read_or_not()
 
     def close(self, reason: str = "the connection was closed by this end") -> None:
         """Send what is unsent, then end."""
@@ -273,26 +301,61 @@ class Channel(asyncio.Protocol):
 
     # How it is done.
 
-    def _take(self, events: list[Event]) -> None:
-        """Handle events in order, until the peer is seen to be behind."""
+    def _take(self, chunk: bytes) -> None:
+        """Handle requests in order, until the turn is over or the peer is seen to be behind."""
+        backlog, connection = self._backlog, self.connection
+        events = connection.receive(chunk, 0 if backlog else REQUESTS_AT_ONCE)
+        if not events and not backlog:
+            return
+        self.events_received += len(events)
+        backlog.extend(events)
+        ends_at = perf_counter() + self.group.bounds.turn_s
+        left = self.group.bounds.turn_requests
         self._corked = True
         try:
-            for number, event in enumerate(events, 1):
-                kind = type(event)
-                if kind is RequestReceived:
-                    self.group.in_flight += 1
-                    self._serve(event.command)  # type: ignore[union-attr]
-                else:
-                    self._take_other(event)
-                if self._unsent_bytes > LARGEST_JOIN:
-                    self._flush()
-                    if self._writable is not None:
-                        self._backlog.extend(events[number:])
+            while True:
+                while backlog:
+                    event = backlog.popleft()
+                    if type(event) is RequestReceived:
+                        self.group.in_flight += 1
+                        self._serve(event.command)
+                    else:
+                        self._take_other(event)
+                    if self._unsent_bytes > LARGEST_JOIN:
+                        self._flush()
+                        if self._writable is not None:
+                            return
+                    left -= 1
+                    if left <= 0 or perf_counter() >= ends_at:
+                        if backlog or connection.has_more:
+                            self._wait_turn()
                         return
+                if not connection.has_more:
+                    return
+                events = connection.receive(b"", REQUESTS_AT_ONCE)
+                self.events_received += len(events)
+                backlog.extend(events)
         finally:
             self._corked = False
             if self._unsent:
                 self._flush()
+
+    def _wait_turn(self) -> None:
+        """Let others have their turn, and go on with what is left afterwards."""
+        if not self._waits_turn:
+            self._waits_turn = True
+            self.group.wait_turn(self)
+            self._read_or_not()
+
+    def _read_or_not(self) -> None:
+        """Read more only if what was read can be handled."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if self._waits_turn or self._writable is not None or self._is_stopped:
+            transport.pause_reading()
+        else:
+            transport.resume_reading()
 
     def _take_other(self, event: Event) -> None:
         if isinstance(event, ResponseReceived):
@@ -337,8 +400,24 @@ class Channel(asyncio.Protocol):
     def _answer_later(
         self, command: RemotingCommand, done: asyncio.Future[Response | None]
     ) -> None:
+        """Answer a request whose handler has come to an end; in a turn of this connection's."""
         self.group.tasks.discard(done)
         self.group.awaited.discard(done)
+        if not self._done_later and self.group.has_time():
+            self._answer_one(command, done)
+        else:
+            self._done_later.append((command, done))
+            self._wait_turn()
+
+    def _answer_done(self) -> None:
+        ends_at = perf_counter() + self.group.bounds.turn_s
+        while self._done_later:
+            self._answer_one(*self._done_later.popleft())
+            if self._done_later and perf_counter() >= ends_at:
+                self._wait_turn()
+                return
+
+    def _answer_one(self, command: RemotingCommand, done: asyncio.Future[Response | None]) -> None:
         try:
             response = done.result()
         except asyncio.CancelledError:
@@ -374,16 +453,19 @@ class Channel(asyncio.Protocol):
         transport = self._transport
         if not unsent or transport is None:
             return
+        sent_bytes = self._unsent_bytes
         if transport.is_closing():
             pass
         elif len(unsent) == 1:
             transport.write(unsent[0])
-        elif self._unsent_bytes <= LARGEST_JOIN:
+        elif sent_bytes <= LARGEST_JOIN:
             transport.write(b"".join(unsent))
         else:
             transport.writelines(unsent)
         unsent.clear()
         self._unsent_bytes = 0
+        if sent_bytes > LARGEST_JOIN:
+            self.group.count_bytes(self)
         if self._writable is not None:
             behind = transport.get_write_buffer_size()
             if behind > self.group.bounds.unsent_bytes:

@@ -2,12 +2,18 @@
 
 Time is taken once a second by the sweep, never for each request, and no connection has a timer
 of its own: the sweep looks at all of them, in O(connections). Tests move a clock and sweep.
+
+Connections that sent more than fits one turn wait here for the next, first come, first served. A
+round of such turns takes a few milliseconds, and between two rounds the event loop turns to all
+others: to connections that have little to say, timers, and answers that became ready.
 """
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
@@ -35,6 +41,9 @@ class Bounds:
     frame_deadline_s: float = limits.FRAME_DEADLINE_S
     idle_s: float | None = limits.IDLE_S
     """None: connections may be silent for ever, as a client's."""
+    turn_s: float = limits.MAX_TURN_S
+    turn_requests: int = limits.MAX_TURN_REQUESTS
+    round_s: float = limits.MAX_ROUND_S
 
 
 class ChannelGroup:
@@ -59,10 +68,64 @@ class ChannelGroup:
         self.clock: Final = clock
         self.now_s = clock()
         """The clock at the last sweep."""
+        self.buffered = 0
+        """Bytes of all channels, unsent and received and not handled, as far as they were seen."""
+        self._waiting: Final[deque[Channel]] = deque()
+        """Who waits for a turn."""
+        self._round_is_due = False
+        self._ends_at: float | None = None
         self._on_open: Final = on_open
         self._on_close: Final = on_close
         self._timer: asyncio.TimerHandle | None = None
         self._changed: asyncio.Event = asyncio.Event()
+
+    def wait_turn(self, channel: "Channel") -> None:
+        """Have ``channel`` take its turn after those that wait already."""
+        self._waiting.append(channel)
+        if not self._round_is_due:
+            self._round_is_due = True
+            asyncio.get_running_loop().call_soon(self._take_turns)
+
+    def _take_turns(self) -> None:
+        """Let those that wait have a turn each, for as long as a round may take."""
+        ends_at = perf_counter() + self.bounds.round_s
+        waiting = self._waiting
+        try:
+            for _ in range(len(waiting)):
+                waiting.popleft().take_turn()
+                if perf_counter() >= ends_at:
+                    break
+        finally:
+            self._round_is_due = bool(waiting)
+            if waiting:
+                asyncio.get_running_loop().call_soon(self._take_turns)
+
+    def has_time(self) -> bool:
+        """Say whether answers that became ready may be sent in this turn of the event loop."""
+        if self._ends_at is None:
+            self._ends_at = perf_counter() + self.bounds.round_s
+            asyncio.get_running_loop().call_soon(self._new_turn)
+            return True
+        return perf_counter() < self._ends_at
+
+    def _new_turn(self) -> None:
+        self._ends_at = None
+
+    def count_bytes(self, channel: "Channel") -> None:
+        """Take note of what a channel holds, and end the largest when all hold too much."""
+        size = channel.connection.held_bytes + channel.unsent_bytes
+        self.buffered += size - channel.counted_bytes
+        channel.counted_bytes = size
+        if self.buffered > self.bounds.buffered_bytes:
+            self._count_all()
+            if self.buffered > self.bounds.buffered_bytes:
+                self._shed(self.buffered - self.bounds.buffered_bytes)
+
+    def _count_all(self) -> None:
+        self.buffered = 0
+        for channel in self.channels:
+            channel.counted_bytes = channel.connection.held_bytes + channel.unsent_bytes
+            self.buffered += channel.counted_bytes
 
     def opened(self, channel: "Channel") -> None:
         """Take a channel in."""
@@ -73,6 +136,8 @@ class ChannelGroup:
     def closed(self, channel: "Channel") -> None:
         """Let a channel go."""
         self.channels.discard(channel)
+        self.buffered -= channel.counted_bytes
+        channel.counted_bytes = 0
         self._changed.set()
         if self._on_close is not None:
             self._on_close(channel)
@@ -93,22 +158,23 @@ class ChannelGroup:
     def sweep(self) -> None:
         """Take the time, and end every connection that is idle, too slow, or too much."""
         self.now_s = self.clock()
-        buffered = 0
+        self.buffered = 0
         for channel in list(self.channels):
             held = channel.connection.held_bytes
             unsent = channel.unsent_bytes
-            buffered += held + unsent
+            channel.counted_bytes = held + unsent
+            self.buffered += held + unsent
             reason = self._verdict(channel, held, unsent)
             if reason is not None:
                 channel.abort(reason)
-        if buffered > self.bounds.buffered_bytes:
-            self._shed(buffered - self.bounds.buffered_bytes)
+        if self.buffered > self.bounds.buffered_bytes:
+            self._shed(self.buffered - self.bounds.buffered_bytes)
 
     def _verdict(self, channel: "Channel", held: int, unsent: int) -> str | None:
         """Say why a connection must end, if it must."""
         bounds = self.bounds
         events, since_s, unsent_before = channel.swept
-        if events != channel.events_received or not held:
+        if events != channel.events_received or not held or channel.is_held_up:
             since_s = self.now_s
         if unsent != unsent_before:
             # The peer reads, if slowly; or something was sent to it.
@@ -124,9 +190,10 @@ class ChannelGroup:
 
     def _shed(self, excess: int) -> None:
         """End the connections that hold the most, until ``excess`` bytes are free."""
-        sizes = [(each.connection.held_bytes + each.unsent_bytes, each) for each in self.channels]
-        for size, channel in sorted(sizes, key=lambda pair: pair[0], reverse=True):
+        for channel in sorted(self.channels, key=lambda each: each.counted_bytes, reverse=True):
+            size, channel.counted_bytes = channel.counted_bytes, 0
             channel.abort("too much is waiting on all connections together")
+            self.buffered -= size
             excess -= size
             if excess <= 0:
                 return

@@ -13,7 +13,8 @@ failed     ``close()``                     closed; until then bytes are dropped
 closed     nothing                         bytes are dropped; a request is a ``BadInput``
 =========  ==============================  ===================================================
 
-``receive`` gives the same events however the bytes are cut, and raises nothing.
+``receive`` gives the same events however the bytes are cut and however many are taken at once, and
+raises nothing.
 """
 
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -30,7 +31,7 @@ from rocketlens.wire.command import (
     RESPONSE_FLAG,
     RemotingCommand,
 )
-from rocketlens.wire.frame import JSON_CODEC, FrameSplitter
+from rocketlens.wire.frame import JSON_CODEC, NO_LIMIT, FrameSplitter
 
 C = TypeVar("C")
 
@@ -106,15 +107,24 @@ class Connection(Generic[C]):
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of a frame that is not complete; 0 between frames."""
+        """Bytes of a frame that is not complete, and of what waits; 0 between frames."""
         return self._splitter.held_bytes
 
-    def receive(self, chunk: bytes) -> list[Event]:
-        """Take bytes from the other end and give what they complete, in order."""
+    @property
+    def has_more(self) -> bool:
+        """Whether bytes wait that the last `receive` did not look at."""
+        return self._splitter.has_more and not (self.is_closed or self._has_failed)
+
+    def receive(self, chunk: bytes, max_events: int = NO_LIMIT) -> list[Event]:
+        """Take bytes from the other end and give what they complete, in order.
+
+        After ``max_events`` the rest waits: `has_more` says so, and an empty chunk goes on with it.
+        With none at all bytes are only kept.
+        """
         events: list[Event] = []
         if self.is_closed or self._has_failed:
             return events
-        for received in self._splitter.feed(chunk):
+        for received in self._splitter.feed(chunk, max_events):
             try:
                 command = codec.decode(received)
             except ProtocolError as error:
@@ -194,6 +204,7 @@ class Connection(Generic[C]):
     def close(self) -> list[C]:
         """End it: give the contexts of all requests that still waited, oldest first."""
         self.is_closed = True
+        self._splitter.clear()
         waiting = list(self._pending.values())
         self._pending.clear()
         return waiting

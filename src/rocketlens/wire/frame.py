@@ -33,6 +33,7 @@ LENGTH_BYTES: Final = 4
 PREFIX_BYTES: Final = 8
 SMALLEST_LENGTH: Final = PREFIX_BYTES - LENGTH_BYTES
 HEADER_LENGTH_MASK: Final = 0xFFFFFF
+NO_LIMIT: Final = 1 << 62
 
 PREFIX: Final = struct.Struct(">ii")
 LENGTH: Final = struct.Struct(">i")
@@ -57,11 +58,18 @@ def encode(header: bytes, body: bytes = b"", codec: int = JSON_CODEC) -> bytes:
 class FrameSplitter:
     """Cuts a stream of bytes into frames, wherever its chunks end.
 
-    Holds at most one frame and one chunk. Lengths are judged as soon as they are there, before
-    anything is kept for them.
+    Holds at most one frame and one chunk, and what was fed beside frames that still wait. Lengths
+    are judged as soon as they are there, before anything is kept for them.
     """
 
-    __slots__ = ("_held", "_needed", "failure", "max_frame_bytes", "max_header_bytes")
+    __slots__ = (
+        "_held",
+        "_needed",
+        "failure",
+        "has_more",
+        "max_frame_bytes",
+        "max_header_bytes",
+    )
 
     def __init__(
         self,
@@ -72,45 +80,58 @@ class FrameSplitter:
         self.max_header_bytes = max_header_bytes
         self.failure: FrameError | None = None
         """Why no more frames will come; set once, and for good."""
+        self.has_more = False
+        """Whether the last `feed` left bytes that it did not look at."""
         self._held = bytearray()
         self._needed = LENGTH_BYTES
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of a frame that is not complete; 0 between frames."""
+        """Bytes of a frame that is not complete, and of frames that wait; 0 between frames."""
         return len(self._held)
 
-    def feed(self, chunk: bytes) -> list[Frame]:
+    def clear(self) -> None:
+        """Let go of what is held."""
+        self._held = bytearray()
+        self.has_more = False
+
+    def feed(self, chunk: bytes, max_frames: int = NO_LIMIT) -> list[Frame]:
         """Take the next bytes and give the frames that they complete, in order.
 
-        Never raises: once lengths lie, ``failure`` says how, and all that follows is dropped.
-        Costs O(len(chunk)), and a copy of what is held when a frame completes.
+        After ``max_frames`` the rest is kept as it is: `has_more` says so, and an empty chunk
+        goes on with it. Never raises: once lengths lie, ``failure`` says how, and all that follows
+        is dropped. Costs O(len(chunk)), and a copy of what is held when a frame completes.
         """
         if self.failure is not None:
             return []
         frames: list[Frame] = []
         held = self._held
         if not held:
-            end = self._split(chunk, frames)
+            end = self._split(chunk, frames, max_frames)
             if end < len(chunk) and self.failure is None:
                 held += chunk[end:]
             return frames
         held += chunk
         if len(held) >= self._needed:
             with memoryview(held) as view:
-                end = self._split(view, frames)
+                end = self._split(view, frames, max_frames)
             del held[:end]
             if self.failure is not None:
                 held.clear()
         return frames
 
-    def _split(self, buffer: bytes | memoryview, frames: list[Frame]) -> int:
-        """Append every complete frame and give where the first incomplete one begins."""
+    def _split(self, buffer: bytes | memoryview, frames: list[Frame], max_frames: int) -> int:
+        """Append complete frames and give where the first begins that is not among them."""
         start = 0
         size = len(buffer)
         while True:
+            if len(frames) >= max_frames:
+                self._needed = 0
+                self.has_more = start < size
+                return start
             left = size - start
             if left < PREFIX_BYTES:
+                self.has_more = False
                 self._needed = PREFIX_BYTES
                 if left < LENGTH_BYTES:
                     self._needed = LENGTH_BYTES
@@ -127,6 +148,7 @@ class FrameSplitter:
                 self._refuse(length, header_length)
                 return start
             if end > size:
+                self.has_more = False
                 self._needed = end - start
                 return start
             header_end = start + PREFIX_BYTES + header_length
@@ -145,4 +167,5 @@ class FrameSplitter:
             reason = f"a frame of {length} bytes says its header has {header_length}"
         else:
             reason = f"a header says it has {header_length} bytes, {self.max_header_bytes} allowed"
+        self.has_more = False
         self.failure = FrameError(reason)

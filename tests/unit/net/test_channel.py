@@ -21,14 +21,18 @@ ONE_WAY = 2
 class Bench:
     """A channel, what is on both sides of it, and a clock."""
 
-    def __init__(self, handlers=None, **bounds):
+    def __init__(self, handlers=None, group=None, **bounds):
         self.clock = Clock()
-        self.group = ChannelGroup(Bounds(**bounds), clock=self.clock)
+        # What takes long only because this machine is busy ends no turn, unless a test says so.
+        bounds = {"turn_s": 60.0, "round_s": 60.0} | bounds
+        self.group = group or ChannelGroup(Bounds(**bounds), clock=self.clock)
+        self.handlers = {ECHO: echo} if handlers is None else handlers
+        self.connect()
+
+    def connect(self):
         self.transport = FakeTransport()
         connection = Connection(max_unanswered=self.group.bounds.unanswered_requests)
-        self.channel = Channel(
-            self.group, {ECHO: echo} if handlers is None else handlers, connection
-        )
+        self.channel = Channel(self.group, self.handlers, connection)
         self.channel.connection_made(self.transport)
 
     def ask(self, *codes, flag=0, body=b""):
@@ -233,6 +237,174 @@ async def test_a_peer_that_goes_on_being_behind_is_resumed_piece_by_piece():
     bench.channel.resume_writing()
     assert handled == [0, 1]
     assert bench.transport.is_paused
+
+
+@on_loop
+async def test_requests_that_waited_when_their_connection_ended_do_not_lift_the_bound_of_all():
+    def large(command, channel):
+        return Response(body=bytes(100_000))
+
+    bench = Bench({ECHO: large})
+    for _ in range(3):
+        bench.transport.write = lambda _: bench.channel.pause_writing()
+        bench.ask(*[ECHO] * 1000)
+        bench.ask(*[ECHO] * 5)
+        bench.channel.connection_lost(None)
+        assert bench.group.in_flight == 0
+        bench.connect()
+
+
+@pytest.mark.parametrize("bound", [{"turn_requests": 40}, {"turn_s": 0.0}], ids=["count", "time"])
+@on_loop
+async def test_a_turn_is_bounded_and_nothing_more_is_read_until_all_is_handled(bound):
+    handled = []
+
+    def noting(command, channel):
+        handled.append(command)
+        return Response()
+
+    bench = Bench({ECHO: noting}, **bound)
+    bench.ask(*[ECHO] * 200)
+    assert len(handled) == bound.get("turn_requests", 1)
+    assert bench.transport.is_paused
+    bench.ask(ECHO)
+    assert len(handled) == bound.get("turn_requests", 1)
+    await until(lambda: not bench.transport.is_paused)
+    assert [each.opaque for each in handled] == [*range(200), 0]
+    assert len(bench.transport.commands()) == 201
+    assert bench.group.in_flight == 0
+
+
+@on_loop
+async def test_connections_that_have_more_take_turns_and_a_new_one_is_served_at_once():
+    handlers = {}
+    busy = [Bench(handlers, turn_requests=10)]
+    busy += [Bench(handlers, group=busy[0].group) for _ in range(3)]
+    order = []
+
+    def noting(command, channel):
+        order.append(next(n for n, each in enumerate(busy) if each.channel is channel))
+        return Response()
+
+    handlers[ECHO] = noting
+    for each in busy[:3]:
+        each.ask(*[ECHO] * 100)
+    busy[3].ask(ECHO)
+    assert order == [0] * 10 + [1] * 10 + [2] * 10 + [3]
+    del order[:]
+    await until(lambda: len(order) == 270)
+    assert order == ([0] * 10 + [1] * 10 + [2] * 10) * 9
+
+
+@on_loop
+async def test_a_round_of_turns_that_took_its_time_is_over_and_the_next_begins_where_it_ended():
+    handlers = {}
+    first = Bench(handlers, turn_requests=1, round_s=0.0)
+    order = []
+    busy = [first, *(Bench(handlers, group=first.group) for _ in range(2))]
+
+    def noting(command, channel):
+        order.append(next(n for n, each in enumerate(busy) if each.channel is channel))
+        return Response()
+
+    handlers[ECHO] = noting
+    for each in busy:
+        each.ask(*[ECHO] * 5)
+    del order[:]
+    rounds = 0
+    while len(order) < 12:
+        await asyncio.sleep(0)
+        rounds += 1
+    assert order == [0, 1, 2] * 4
+    assert rounds >= 12
+
+
+@on_loop
+async def test_a_turn_that_fails_ends_no_turn_of_others(caplog):
+    class Broken(FakeTransport):
+        def resume_reading(self):
+            raise RuntimeError("broken")
+
+    first = Bench(turn_requests=1)
+    first.transport = first.channel._transport = Broken()
+    other = Bench(group=first.group)
+    failed = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, about: failed.append(about))
+    first.ask(*[ECHO] * 2)
+    other.ask(*[ECHO] * 5)
+    await until(lambda: len(other.transport.commands()) == 5)
+    assert len(failed) == 1
+
+
+@on_loop
+async def test_ten_thousand_answers_that_become_ready_at_once_are_sent_in_turns():
+    loop = asyncio.get_running_loop()
+    waiting = []
+
+    def later(command, channel):
+        waiting.append(loop.create_future())
+        return waiting[-1]
+
+    bench = Bench({ECHO: later}, turn_s=0.0, round_s=0.0)
+    bench.ask(*[ECHO] * 50)
+    await until(lambda: len(waiting) == 50)
+    for future in waiting:
+        future.set_result(Response())
+    turns = 0
+    while bench.group.in_flight:
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > 25
+    await until(lambda: len(bench.transport.commands()) == 50)
+    assert [each.opaque for each in bench.transport.commands()] == list(range(50))
+
+
+@on_loop
+async def test_what_waits_for_its_turn_is_not_taken_for_a_slow_frame():
+    bench = Bench()
+    bench.channel.pause_writing()
+    bench.ask(ECHO)
+    for _ in range(20):
+        bench.sweep(1)
+    assert bench.transport.ended is None
+    bench.channel.resume_writing()
+    assert len(bench.transport.commands()) == 1
+
+
+@on_loop
+async def test_a_stopped_channel_handles_no_more_and_answers_what_is_under_way():
+    loop = asyncio.get_running_loop()
+    waiting = []
+
+    def later(command, channel):
+        waiting.append(loop.create_future())
+        return waiting[-1]
+
+    bench = Bench({ECHO: later}, turn_requests=1)
+    bench.ask(*[ECHO] * 5)
+    bench.channel.pause()
+    bench.ask(ECHO)
+    waiting[0].set_result(Response())
+    await until(lambda: bench.transport.writes)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert len(waiting) == 1
+    assert bench.transport.is_paused
+
+
+@on_loop
+async def test_incomplete_frames_are_bounded_as_their_bytes_come_not_at_the_next_sweep():
+    group = ChannelGroup(Bounds(buffered_bytes=1_000_000))
+    benches = [Bench(group=group) for _ in range(5)]
+    for each in benches:
+        each.channel.data_received(request_frame(body=bytes(2_000_000))[:400_000])
+        assert group.buffered <= 1_000_000
+    ended = [each for each in benches if each.transport.ended == "aborted"]
+    assert 1 <= len(ended) <= 3
+    for each in ended:
+        each.channel.connection_lost(None)
+        assert each.channel.connection.held_bytes == 0
+    assert group.buffered == 400_000 * (5 - len(ended))
 
 
 @on_loop

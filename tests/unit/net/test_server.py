@@ -16,7 +16,9 @@ from rocketlens.net.channel import Response
 from rocketlens.net.group import Bounds
 from rocketlens.net.server import RemotingServer
 from rocketlens.net.tls import ServerTls, TlsMode
+from rocketlens.wire import codec
 from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.frame import BINARY_CODEC
 from tests.unit.net.loopback import (
     ECHO,
@@ -354,6 +356,41 @@ def test_who_never_reads_what_was_under_way_is_cut_off_at_64_mib(caplog):
             greedy.close()
 
     run(main)
+
+
+@on_both_loops
+def test_the_loop_turns_to_others_while_one_connection_floods_it(loop):
+    """Counted is what one connection has handled between two turns of the event loop."""
+    flood = 20_000
+    frame = codec.encode(RemotingCommand(LATER, 1, 2, None, {}, b"x" * 100))
+
+    async def main():
+        handled, most, before = 0, 0, 0
+
+        def count(command, channel):
+            nonlocal handled
+            handled += 1
+            return Response()
+
+        def tick():
+            nonlocal most, before
+            most = max(most, handled - before)
+            before = handled
+            running.call_soon(tick)
+
+        running = asyncio.get_running_loop()
+        # Only the count of a turn counts here, however busy this machine is.
+        async with serving({ECHO: echo, LATER: count}, bounds=Bounds(turn_s=60)) as (_, address):
+            flooding = socket.create_connection((HOST, int(address.rpartition(":")[2])))
+            tick()
+            sent = running.run_in_executor(None, flooding.sendall, frame * flood)
+            await until(lambda: handled == flood)
+            await sent
+            flooding.close()
+            # A turn when bytes come, and one in the round of those that wait.
+            assert most <= 2 * Bounds().turn_requests
+
+    run(main, loop)
 
 
 def test_100000_requests_in_one_go_are_each_answered_or_told_busy():

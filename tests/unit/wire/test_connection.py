@@ -110,6 +110,27 @@ def test_a_hundred_thousand_pipelined_requests_leave_ten_thousand_to_work_on():
     assert kinds.count(RequestRefused) == 100_000 - limits.UNANSWERED_REQUESTS
 
 
+def test_requests_taken_one_by_one_count_as_unanswered_only_once_they_are_taken():
+    client, server = pair()
+    sent = b"".join(client.request(28, {}, context=None)[1] for _ in range(5))
+    assert server.receive(sent, 0) == []
+    for number in range(1, 6):
+        assert server.has_more
+        (event,) = server.receive(b"", 1)
+        assert event.command.opaque == number - 1
+        assert server.unanswered == number
+    assert not server.has_more
+    assert server.receive(b"", 1) == []
+
+
+def test_a_closed_connection_keeps_nothing_of_what_waited():
+    client, server = pair()
+    sent = client.request(28, {}, context=None)[1]
+    server.receive(sent + sent[:10], 1)
+    server.close()
+    assert (server.held_bytes, server.has_more) == (0, False)
+
+
 def test_no_more_requests_wait_than_the_bound_allows():
     client = Connection(max_pending=2)
     client.request(28, {}, context=1)

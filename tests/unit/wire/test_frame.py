@@ -42,6 +42,30 @@ def test_single_bytes_give_the_same_frames():
     assert splitter.held_bytes == 0
 
 
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_frames_taken_some_at_once_are_the_same_wherever_the_bytes_are_cut(at_once):
+    for cut in range(len(STREAM) + 1):
+        splitter = FrameSplitter()
+        frames = []
+        for chunk in (STREAM[:cut], STREAM[cut:]):
+            splitter.feed(chunk, 0)
+            while splitter.has_more:
+                taken = splitter.feed(b"", at_once)
+                assert len(taken) <= at_once
+                frames += taken
+        assert (frames, splitter.failure, splitter.held_bytes) == (FRAMES, None, 0)
+
+
+def test_a_lie_behind_frames_that_wait_is_found_when_its_turn_comes():
+    splitter = FrameSplitter()
+    assert splitter.feed(STREAM + b"\xff" * 8, len(FRAMES)) == FRAMES
+    assert splitter.failure is None
+    assert splitter.has_more
+    assert splitter.feed(b"", 1) == []
+    assert splitter.failure is not None
+    assert not splitter.has_more
+
+
 def test_every_prefix_gives_the_frames_that_are_whole_and_holds_the_rest():
     ends = [0]
     for codec, header, body in FRAMES:
