@@ -119,6 +119,9 @@ REQUESTS_IN_FLIGHT: Final = 100_000
 MAX_TURN_S: Final = 0.002
 """Seconds of work for one connection before others have their turn. RocketMQ: a thread pool."""
 
+MAX_FIRST_TURN_S: Final = 0.0005
+"""The same for the first turn of a connection: there may be thousands of new ones in a second."""
+
 MAX_TURN_REQUESTS: Final = 128
 """Requests of one connection that are handled before others have their turn."""
 

@@ -6,10 +6,12 @@ itself later. Answers that are ready together leave in one write.
 
 A connection has its turn for a few milliseconds or some hundred requests. What it sent beyond that
 waits as bytes, nothing more is read of it, and it gets its next turn after all others that wait
-(:meth:`ChannelGroup.wait_turn`). Once a peer is behind in reading, no more of what it sends is
-read or handled until it has caught up, so a peer that asks without reading costs one write buffer;
-if its answers were under way already, they are held up to a cap, and beyond that the connection
-ends.
+(:meth:`ChannelGroup.wait_turn`). One whose last turn was enough for all it had sent has the next at
+once when more comes; others only as long as there is time in that turn of the event loop.
+
+Once a peer is behind in reading, no more of what it sends is read or handled until it has caught
+up, so a peer that asks without reading costs one write buffer; if its answers were under way
+already, they are held up to a cap, and beyond that the connection ends.
 """
 
 import asyncio
@@ -119,6 +121,10 @@ class Channel(asyncio.Protocol):
         """What was parsed and not handled: fewer than REQUESTS_AT_ONCE."""
         self._done_later: deque[tuple[RemotingCommand, asyncio.Future[Response | None]]] = deque()
         """Requests whose handler came to an end after a wait, and that are to be answered."""
+        self.is_light = False
+        """Whether all that it sent until its last turn was handled in that turn."""
+        self.is_new = True
+        """Whether it has had no turn yet."""
         self._waits_turn = False
         self._is_stopped = False
         self._writable: asyncio.Event | None = None
@@ -144,8 +150,11 @@ class Channel(asyncio.Protocol):
         self.last_active_s = self.group.now_s
         if self._waits_turn or self._writable is not None or self._is_stopped:
             self.connection.receive(chunk, 0)
-        else:
+        elif self.is_light or self.group.has_time():
             self._take(chunk)
+        else:
+            self.connection.receive(chunk, 0)
+            self._wait_turn()
         if self.counted_bytes or self.connection.held_bytes:
             self.group.count_bytes(self)
 
@@ -309,8 +318,10 @@ class Channel(asyncio.Protocol):
             return
         self.events_received += len(events)
         backlog.extend(events)
-        ends_at = perf_counter() + self.group.bounds.turn_s
-        left = self.group.bounds.turn_requests
+        bounds = self.group.bounds
+        ends_at = perf_counter() + (bounds.first_turn_s if self.is_new else bounds.turn_s)
+        left = bounds.turn_requests
+        self.is_new = self.is_light = False
         self._corked = True
         try:
             while True:
@@ -327,10 +338,12 @@ class Channel(asyncio.Protocol):
                             return
                     left -= 1
                     if left <= 0 or perf_counter() >= ends_at:
-                        if backlog or connection.has_more:
+                        self.is_light = not backlog and not connection.has_more
+                        if not self.is_light:
                             self._wait_turn()
                         return
                 if not connection.has_more:
+                    self.is_light = True
                     return
                 events = connection.receive(b"", REQUESTS_AT_ONCE)
                 self.events_received += len(events)

@@ -3,9 +3,10 @@
 Time is taken once a second by the sweep, never for each request, and no connection has a timer
 of its own: the sweep looks at all of them, in O(connections). Tests move a clock and sweep.
 
-Connections that sent more than fits one turn wait here for the next, first come, first served. A
-round of such turns takes a few milliseconds, and between two rounds the event loop turns to all
-others: to connections that have little to say, timers, and answers that became ready.
+Connections that sent more than fits one turn wait here for the next, first come, first served; new
+ones wait apart and have half of the time, so a crowd of either kind does not keep the other from
+its turn. A round of such turns takes a few milliseconds, and between two rounds the event loop
+turns to all others: to connections that have little to say, timers, and answers that became ready.
 """
 
 import asyncio
@@ -42,6 +43,7 @@ class Bounds:
     idle_s: float | None = limits.IDLE_S
     """None: connections may be silent for ever, as a client's."""
     turn_s: float = limits.MAX_TURN_S
+    first_turn_s: float = limits.MAX_FIRST_TURN_S
     turn_requests: int = limits.MAX_TURN_REQUESTS
     round_s: float = limits.MAX_ROUND_S
 
@@ -70,8 +72,8 @@ class ChannelGroup:
         """The clock at the last sweep."""
         self.buffered = 0
         """Bytes of all channels, unsent and received and not handled, as far as they were seen."""
-        self._waiting: Final[deque[Channel]] = deque()
-        """Who waits for a turn."""
+        self._waiting: Final[tuple[deque[Channel], deque[Channel]]] = deque(), deque()
+        """Who waits for a turn: new ones, others."""
         self._round_is_due = False
         self._ends_at: float | None = None
         self._on_open: Final = on_open
@@ -81,23 +83,23 @@ class ChannelGroup:
 
     def wait_turn(self, channel: "Channel") -> None:
         """Have ``channel`` take its turn after those that wait already."""
-        self._waiting.append(channel)
+        self._waiting[not channel.is_new].append(channel)
         if not self._round_is_due:
             self._round_is_due = True
             asyncio.get_running_loop().call_soon(self._take_turns)
 
     def _take_turns(self) -> None:
         """Let those that wait have a turn each, for as long as a round may take."""
-        ends_at = perf_counter() + self.bounds.round_s
-        waiting = self._waiting
         try:
-            for _ in range(len(waiting)):
-                waiting.popleft().take_turn()
-                if perf_counter() >= ends_at:
-                    break
+            for waiting in self._waiting:
+                ends_at = perf_counter() + self.bounds.round_s / 2
+                for _ in range(len(waiting)):
+                    waiting.popleft().take_turn()
+                    if perf_counter() >= ends_at:
+                        break
         finally:
-            self._round_is_due = bool(waiting)
-            if waiting:
+            self._round_is_due = any(self._waiting)
+            if self._round_is_due:
                 asyncio.get_running_loop().call_soon(self._take_turns)
 
     def has_time(self) -> bool:
@@ -208,16 +210,27 @@ class ChannelGroup:
         under_way = self.tasks | self.awaited
         if under_way and self.in_flight:
             await asyncio.wait(under_way, timeout=grace_s)
-        for task in set(self.tasks):
-            task.cancel()
-        if self.tasks:
-            await asyncio.wait(set(self.tasks))
+        await self._cancel_tasks()
         for channel in list(self.channels):
             channel.close()
         await self._all_closed(CLOSE_PATIENCE_S)
+        await self.abort()
+
+    async def abort(self) -> None:
+        """End all that is left, and wait for nobody."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        await self._cancel_tasks()
         for channel in list(self.channels):
             channel.abort("it did not take what was sent to it")
         await self._all_closed(CLOSE_PATIENCE_S)
+
+    async def _cancel_tasks(self) -> None:
+        for task in set(self.tasks):
+            task.cancel()
+        if self.tasks:
+            await asyncio.wait(set(self.tasks), timeout=CLOSE_PATIENCE_S)
 
     async def _all_closed(self, patience_s: float) -> None:
         loop = asyncio.get_running_loop()

@@ -24,7 +24,7 @@ class Bench:
     def __init__(self, handlers=None, group=None, **bounds):
         self.clock = Clock()
         # What takes long only because this machine is busy ends no turn, unless a test says so.
-        bounds = {"turn_s": 60.0, "round_s": 60.0} | bounds
+        bounds = {"turn_s": 60.0, "first_turn_s": 60.0, "round_s": 120.0} | bounds
         self.group = group or ChannelGroup(Bounds(**bounds), clock=self.clock)
         self.handlers = {ECHO: echo} if handlers is None else handlers
         self.connect()
@@ -254,7 +254,9 @@ async def test_requests_that_waited_when_their_connection_ended_do_not_lift_the_
         bench.connect()
 
 
-@pytest.mark.parametrize("bound", [{"turn_requests": 40}, {"turn_s": 0.0}], ids=["count", "time"])
+@pytest.mark.parametrize(
+    "bound", [{"turn_requests": 40}, {"first_turn_s": 0.0}], ids=["count", "time"]
+)
 @on_loop
 async def test_a_turn_is_bounded_and_nothing_more_is_read_until_all_is_handled(bound):
     handled = []
@@ -310,13 +312,44 @@ async def test_a_round_of_turns_that_took_its_time_is_over_and_the_next_begins_w
     handlers[ECHO] = noting
     for each in busy:
         each.ask(*[ECHO] * 5)
-    del order[:]
+        await asyncio.sleep(0)
+    await until(lambda: len(order) == 6)
     rounds = 0
-    while len(order) < 12:
+    del order[:]
+    while len(order) < 6:
         await asyncio.sleep(0)
         rounds += 1
-    assert order == [0, 1, 2] * 4
-    assert rounds >= 12
+    assert sorted(order[:3]) == [0, 1, 2]
+    assert order == order[:3] * 2
+    assert rounds >= 6
+
+
+@on_loop
+async def test_a_crowd_of_new_connections_keeps_nobody_from_being_served_who_was_before():
+    handlers = {ECHO: echo}
+    known = Bench(handlers, turn_s=0.0, first_turn_s=0.0, round_s=0.0)
+    known.ask(ECHO)
+    order = []
+    crowd = [Bench(handlers, group=known.group) for _ in range(20)]
+    busy = Bench(handlers, group=known.group)
+    benches = {each.channel: n for n, each in enumerate([known, busy, *crowd])}
+
+    def noting(command, channel):
+        order.append(benches[channel])
+        return Response()
+
+    handlers[ECHO] = noting
+    await asyncio.sleep(0)
+    busy.ask(*[ECHO] * 4)
+    for each in crowd:
+        each.ask(ECHO)
+    known.ask(ECHO)
+    # The first of this turn of the loop, and whoever was not new.
+    assert order == [1, 0]
+    await until(lambda: len(order) == 25)
+    # New ones in their order, by turns with the one that had more to say.
+    assert order[2:8] == [2, 1, 3, 1, 4, 1]
+    assert order[8:] == list(range(5, 22))
 
 
 @on_loop
@@ -345,7 +378,7 @@ async def test_ten_thousand_answers_that_become_ready_at_once_are_sent_in_turns(
         waiting.append(loop.create_future())
         return waiting[-1]
 
-    bench = Bench({ECHO: later}, turn_s=0.0, round_s=0.0)
+    bench = Bench({ECHO: later}, turn_s=0.0, first_turn_s=0.0, round_s=0.0)
     bench.ask(*[ECHO] * 50)
     await until(lambda: len(waiting) == 50)
     for future in waiting:
