@@ -66,9 +66,9 @@ class IndexProcess:
         """Run it from now on."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
-    async def stop(self) -> None:
-        """End it: by the end of its input, or killed 10 s later. Once is enough."""
-        task, self._task = self._task, None
+    async def stop(self, within_s: float = STOP_S) -> None:
+        """End it: by the end of its input, or killed ``within_s`` later. Once is enough."""
+        task = self._task
         if task is None:
             return
         self._ending.set()
@@ -76,13 +76,14 @@ class IndexProcess:
         if process is not None and process.stdin is not None:
             process.stdin.close()
         try:
-            async with asyncio.timeout(STOP_S):
+            async with asyncio.timeout(within_s):
                 await asyncio.shield(task)
         except TimeoutError:
             if process is not None and process.returncode is None:
                 # It leads a group of its own: the JVM and its workers end with it.
                 os.killpg(process.pid, signal.SIGKILL)
             await task
+        self._task = None
         self.state = "stopped"
 
     async def _run(self) -> None:

@@ -207,8 +207,11 @@ class Registrar:
             broker_id=config.brokerId,
         )
         fields = UNREGISTER_BROKER.request.encode(request)
-        await asyncio.gather(*(self._leave(address, fields) for address in self._namesrvs))
-        await self._pool.close()
+        try:
+            await asyncio.gather(*(self._leave(address, fields) for address in self._namesrvs))
+        finally:
+            # Also when there is no time left to wait for an answer.
+            await self._pool.close()
 
     async def _leave(self, address: str, fields: dict[str, str]) -> None:
         try:

@@ -16,6 +16,7 @@ import asyncio
 import logging
 import random
 import socket
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, Self
@@ -38,7 +39,7 @@ from rocketlens.broker.transaction import TransactionProcessor
 from rocketlens.errors import RocketLensError
 from rocketlens.model.message import Host
 from rocketlens.net.channel import Channel, Handler
-from rocketlens.net.event_loop import end_on_signals
+from rocketlens.net.event_loop import end_on_signals, within
 from rocketlens.net.server import RemotingServer
 from rocketlens.net.tls import ServerTls
 from rocketlens.store.disk import Disk
@@ -53,6 +54,16 @@ DELIVERED_AT_ONCE: Final = 16
 """Delayed messages of one level that are delivered in one piece of work: a millisecond."""
 DELAY_SAVE_INTERVAL_S: Final = 1.0
 """Between two saves of delay offsets; ``flushDelayOffsetInterval`` where that is less."""
+MAX_STOP_S: Final = 4.0
+"""Seconds from a signal to the end: who runs servers may kill them after 5 or 10."""
+MAX_UNREGISTER_S: Final = 1.0
+MAX_ANSWERS_S: Final = 1.0
+MAX_FAREWELL_S: Final = 3.0
+"""Of these seconds so many for name servers, for answers that are under way, and for all that is
+done for others. What the store needs is done in any case, but for indexing, which can be gone on
+with by the next start.
+"""
+MIN_INDEX_S: Final = 1.0
 LOAD_KERNELS_AFTER_S: Final = 1.0
 """In a process of its own a broker does that before it must, but not while its clients connect."""
 PORT_TRIES: Final = 20
@@ -99,6 +110,8 @@ class BrokerService:
         self._timers: Final[dict[str, asyncio.TimerHandle]] = {}
         self._delay_save_s = 0.0
         self._registering_addresses: Callable[[], frozenset[str]] = frozenset
+        self.has_left: Final = asyncio.Event()
+        """Set when it stops and the name servers were told, or could not be in time."""
 
     @property
     def core(self) -> BrokerCore:
@@ -145,30 +158,52 @@ class BrokerService:
         self._every(self.settings.store.cleanResourceInterval / 1000, self._clean)
         _log.info("broker %s listens on %s", core.config.brokerName, core.address)
 
-    async def stop(self) -> None:
-        """Leave the cluster, answer what is under way, and close the store; once is enough."""
+    async def stop(self, hurried: asyncio.Event | None = None) -> None:
+        """Leave the cluster, answer what is under way, and close the store; once is enough.
+
+        Nobody is waited for longer than some seconds, and not at all once ``hurried`` is set.
+        """
+        began_s = time.monotonic()
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        if self._registrar is not None:
-            await self._registrar.stop()
-            self._registrar = None
+        index, polite = self._index, self._answer_and_close()
+        try:
+            if index is None:
+                await within(polite, MAX_FAREWELL_S, hurried)
+            else:
+                ending = within(index.stop(MAX_FAREWELL_S), None, hurried)
+                await asyncio.gather(within(polite, MAX_FAREWELL_S, hurried), ending)
+        finally:
+            self.has_left.set()
+            server, self._server = self._server, None
+            if server is not None:
+                await server.abort()
+            if index is not None:
+                await index.stop(0)
+            self._close_store(max(began_s + MAX_STOP_S - time.monotonic(), MIN_INDEX_S))
+
+    async def _answer_and_close(self) -> None:
+        """Say goodbye to name servers and clients."""
+        registrar, self._registrar = self._registrar, None
+        if registrar is not None:
+            await within(registrar.stop(), MAX_UNREGISTER_S)
+        self.has_left.set()
         if self._core is not None:
             # Whoever waits for the disk is answered before connections end.
             self._core.store.flush_log()
             await asyncio.sleep(0)
         if self._server is not None:
-            await self._server.stop()
-            self._server = None
-        if self._index is not None:
-            await self._index.stop()
+            await self._server.stop(MAX_ANSWERS_S)
+
+    def _close_store(self, index_s: float) -> None:
         core, self._core = self._core, None
         if core is not None:
             core.search.close()
             core.saver.close(core.tables)
             if self._index is not None:
                 core.store.take_index_over()
-            core.store.close()
+            core.store.close(at_most_seconds=index_s)
 
     async def abandon(self) -> None:
         """Let go of everything as if this process were killed; for tests."""
@@ -278,24 +313,25 @@ async def run(
     build_index: bool = True,
     index_command: Sequence[str] = (),
 ) -> None:
-    """Run a broker until SIGTERM, SIGINT or ``stop``; ``ready`` hears its address once it serves.
+    """Run a broker until a signal or ``stop``; ``ready`` hears its address once it serves.
 
     Raises what :meth:`BrokerService.start` does.
     """
-    ended = end_on_signals(stop)
+    ending = end_on_signals(stop)
     service = BrokerService(
         settings,
         build_index=build_index,
         index_command=index_command,
         load_kernels_after_s=LOAD_KERNELS_AFTER_S,
     )
-    await service.start()
     try:
-        if ready is not None:
-            ready(service.address)
-        await ended.wait()
+        await within(service.start(), None, ending.ended)
+        if not ending.ended.is_set():
+            if ready is not None:
+                ready(service.address)
+            await ending.ended.wait()
     finally:
-        await service.stop()
+        await service.stop(ending.hurried)
 
 
 def _free_port(address: str) -> int:

@@ -1,7 +1,9 @@
 """``rocketlens serve``: a name server and a broker in one process."""
 
 from argparse import Namespace
+from asyncio import gather, wrap_future
 from collections.abc import Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Final
 
@@ -12,8 +14,9 @@ from rocketlens.errors import BadInput
 from rocketlens.model.escape import printable
 from rocketlens.model.message import Host
 from rocketlens.namesrv.service import DEFAULT_PORT, NameServer, NameServerConfig
-from rocketlens.net.event_loop import end_on_signals
+from rocketlens.net.event_loop import end_on_signals, within
 from rocketlens.net.event_loop import run as run_loop
+from rocketlens.net.sync import LoopThread
 
 _DONE: Final = 0
 _STORE: Final = "store"
@@ -45,25 +48,42 @@ async def _serve(
     names: NameServerConfig, settings: BrokerSettings, index_builder: Sequence[str]
 ) -> None:
     # Before anything is opened: a signal that comes meanwhile stops it cleanly, too.
-    ended = end_on_signals()
-    name_server = NameServer(names)
-    # Announced as the broker is, which may listen on all addresses.
-    bound = name_server.start()._replace(address=settings.broker.brokerIP1)
-    try:
+    ending = end_on_signals()
+    # In a thread of its own: what keeps one of them busy does not keep the other from answering.
+    with LoopThread("rocketlens-namesrv") as thread:
+        name_server, bound = await wrap_future(thread.submit(_start(names)))
+        # Announced as the broker is, which may listen on all addresses.
+        bound = bound._replace(address=settings.broker.brokerIP1)
         others = settings.broker.namesrv_addresses
         registered = ";".join(dict.fromkeys((str(bound), *others)))
         settings = settings.with_broker(namesrvAddr=registered)
         service = BrokerService(
             settings, index_command=index_builder, load_kernels_after_s=LOAD_KERNELS_AFTER_S
         )
+
+        async def stop_name_server() -> None:
+            await service.has_left.wait()
+            await within(_wait_for(thread.submit(name_server.stop())), None, ending.hurried)
+
         name = settings.broker.brokerName
         name_server.reserve(name, service.registering_addresses)
-        async with service as broker:
-            name_server.reserve(name, service.registering_addresses, broker.address)
-            _say_ready(bound, broker.core.store.options.store_host, settings)
-            await ended.wait()
-    finally:
-        await name_server.stop()
+        try:
+            await within(service.start(), None, ending.ended)
+            if not ending.ended.is_set():
+                name_server.reserve(name, service.registering_addresses, service.address)
+                _say_ready(bound, service.core.store.options.store_host, settings)
+                await ending.ended.wait()
+        finally:
+            await gather(service.stop(ending.hurried), stop_name_server())
+
+
+async def _start(names: NameServerConfig) -> tuple[NameServer, Host]:
+    server = NameServer(names)
+    return server, server.start()
+
+
+async def _wait_for(future: Future[None]) -> None:
+    await wrap_future(future)
 
 
 def _say_ready(name_server: Host, broker: Host, settings: BrokerSettings) -> None:

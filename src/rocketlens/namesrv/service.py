@@ -16,13 +16,16 @@ from rocketlens.namesrv.kv import KvConfig
 from rocketlens.namesrv.processors import Processors
 from rocketlens.namesrv.routes import Reserved, RouteTable
 from rocketlens.net.channel import Channel, logger
-from rocketlens.net.event_loop import end_on_signals
+from rocketlens.net.event_loop import end_on_signals, within
 from rocketlens.net.server import RemotingServer
 from rocketlens.net.tls import ServerTls
 from rocketlens.store.fs import allow_open_files
 
 DEFAULT_PORT: Final = 9876
 SCAN_INTERVAL_S: Final = 5.0
+MAX_ANSWERS_S: Final = 1.0
+MAX_FAREWELL_S: Final = 3.0
+"""Seconds for answers that are under way, and for all that is done for others, when it stops."""
 NO_TLS: Final = ServerTls()
 
 
@@ -143,12 +146,15 @@ class NameServer:
             lambda channel: isinstance(channel, Channel) and channel.address in own(),
         )
 
-    async def stop(self) -> None:
-        """Close the port and all connections."""
+    async def stop(self, hurried: asyncio.Event | None = None) -> None:
+        """Close the port and all connections; nobody is waited for longer than some seconds."""
         if self._timer is not None:
             self._timer.cancel()
-        await self.server.stop()
-        await self.kv.close()
+        try:
+            await within(self.server.stop(MAX_ANSWERS_S), MAX_FAREWELL_S, hurried)
+        finally:
+            await self.server.abort()
+            await self.kv.close()
 
     def sweep(self) -> None:
         """Drop brokers that were not heard of; done every 5 s once it has started."""
@@ -172,20 +178,20 @@ async def run(
     ready: Callable[[Host], None] | None = None,
     stop: asyncio.Event | None = None,
 ) -> None:
-    """Run a name server until SIGTERM, SIGINT or ``stop``; ``ready`` is called once it listens.
+    """Run a name server until a signal or ``stop``; ``ready`` is called once it listens.
 
     :raises BadInput: when it cannot listen.
     :raises ConfigError: when the file of values is larger than any that is read.
     """
-    ended = end_on_signals(stop)
+    ending = end_on_signals(stop)
     server = NameServer(config)
     bound = server.start()
     try:
         if ready is not None:
             ready(bound)
-        await ended.wait()
+        await ending.ended.wait()
     finally:
-        await server.stop()
+        await server.stop(ending.hurried)
 
 
 def _boolean(values: dict[str, str], key: str, *, default: bool) -> bool:

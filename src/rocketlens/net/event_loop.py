@@ -4,6 +4,7 @@ import asyncio
 import importlib
 import signal
 import sys
+import threading
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, Final, TypeVar
@@ -17,6 +18,9 @@ Python's own 5 ms are the time of a hundred requests, and the loop waits them ou
 back from the network while a thread reads the log.
 """
 
+CANCEL_PATIENCE_S: Final = 0.5
+"""Seconds that cancelled work has to come to its end."""
+
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
     """Make an event loop."""
@@ -28,24 +32,74 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     return made
 
 
-def end_on_signals(ended: asyncio.Event | None = None) -> asyncio.Event:
-    """Give an event that SIGTERM and SIGINT set, from now on, in the running event loop.
+_ASKED: Final = threading.Event()
+"""Set when a signal asked a server of this process to end."""
+END_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
-    Outside the main thread there are no signals to handle: there it is the caller's alone.
+
+class Ending:
+    """When a server is to end: ``ended`` once it is asked to, ``hurried`` when asked again."""
+
+    def __init__(self, ended: asyncio.Event | None = None) -> None:
+        """Take the event that others may set, too."""
+        self.ended: Final = ended or asyncio.Event()
+        self.hurried: Final = asyncio.Event()
+
+    def ask(self) -> None:
+        """Ask the server to end; a second time, to wait for nobody."""
+        _ASKED.set()
+        if self.ended.is_set():
+            self.hurried.set()
+        self.ended.set()
+
+
+def end_on_signals(ended: asyncio.Event | None = None) -> Ending:
+    """Return what SIGTERM, SIGINT and SIGHUP set from now on, in the running event loop.
+
+    A SIGHUP that the process was started to ignore, as by ``nohup``, stays ignored. Outside the
+    main thread there are no signals to handle: there ``ended`` is the caller's alone.
     """
-    event = ended or asyncio.Event()
+    ending = Ending(ended)
     loop = asyncio.get_running_loop()
     with suppress(ValueError, RuntimeError, NotImplementedError):
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, event.set)
-    return event
+        for number in END_SIGNALS:
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                loop.add_signal_handler(number, ending.ask)
+    return ending
+
+
+async def within(
+    work: Coroutine[Any, Any, T], timeout_s: float | None, cut: asyncio.Event | None = None
+) -> T | None:
+    """Run ``work`` for at most ``timeout_s`` seconds, and no longer than until ``cut`` is set.
+
+    Then it is cancelled, and None is returned. Raises what it raises.
+    """
+    task = asyncio.get_running_loop().create_task(work)
+    watch = None if cut is None else asyncio.get_running_loop().create_task(cut.wait())
+    waits: set[asyncio.Task[Any]] = {task} if watch is None else {task, watch}
+    try:
+        await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        if watch is not None:
+            watch.cancel()
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task], timeout=CANCEL_PATIENCE_S)
+    return task.result() if task.done() and not task.cancelled() else None
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     """Run ``main`` to its end in a new event loop, as ``asyncio.run`` does; for a whole process.
 
-    From then on its threads take turns after :data:`SWITCH_INTERVAL_S`.
+    From then on its threads take turns after :data:`SWITCH_INTERVAL_S`. Once a signal has ended it,
+    further ones are no longer taken: everything is closed, and they would change the exit code.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    _ASKED.clear()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(main)
+        try:
+            return runner.run(main)
+        finally:
+            if _ASKED.is_set():
+                signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)

@@ -6,9 +6,12 @@ What reads tables of the event loop's own is done on it, in pieces of a few mill
 """
 
 import asyncio
+import threading
 from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from queue import SimpleQueue
 from time import perf_counter
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
 
@@ -34,6 +37,49 @@ class Pace:
             self._since = perf_counter()
 
 
+class WorkThreads(Executor):
+    """A few daemon threads: a process ends without waiting for what they do."""
+
+    def __init__(self, count: int) -> None:
+        """Start none; each starts when it is first needed."""
+        self._count: Final = count
+        self._started = 0
+        self._idle = 0
+        self._lock: Final = threading.Lock()
+        self._work: Final[SimpleQueue[tuple[Future[Any], Callable[[], Any]]]] = SimpleQueue()
+
+    def submit(self, work: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Have a thread do something."""
+        future: Future[T] = Future()
+        self._work.put((future, lambda: work(*args, **kwargs)))
+        with self._lock:
+            if self._work.qsize() > self._idle and self._started < self._count:
+                self._started += 1
+                name = f"rocketlens-work-{self._started}"
+                threading.Thread(target=self._run, name=name, daemon=True).start()
+        return future
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                self._idle += 1
+            future, work = self._work.get()
+            with self._lock:
+                self._idle -= 1
+            if future.set_running_or_notify_cancel():
+                try:
+                    result = work()
+                except BaseException as error:  # noqa: BLE001 - whoever waits for it hears of it
+                    future.set_exception(error)
+                else:
+                    future.set_result(result)
+                    del result
+            del future, work
+
+
+_THREADS: Final = WorkThreads(4)
+
+
 async def in_thread(work: Callable[[], T]) -> T:
     """Do something in a thread; it must not touch what belongs to the event loop."""
-    return await asyncio.get_running_loop().run_in_executor(None, work)
+    return await asyncio.get_running_loop().run_in_executor(_THREADS, work)

@@ -27,7 +27,7 @@ from rocketlens.wire.connection import Connection
 from rocketlens.wire.frame import TLS_HANDSHAKE
 
 BACKLOG: Final = 1024
-ACCEPTS_AT_ONCE: Final = 64
+ACCEPTS_AT_ONCE: Final = 16
 OUT_OF_RESOURCES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
@@ -100,6 +100,17 @@ class RemotingServer:
 
     async def stop(self, grace_s: float = 5.0) -> None:
         """Accept nothing more, wait for answers under way, then close all connections."""
+        await self._stop_accepting()
+        await self.group.close(grace_s)
+        self._give_up_reserve()
+
+    async def abort(self) -> None:
+        """End at once, without waiting for anybody; also while `stop` waits, or after it."""
+        await self._stop_accepting()
+        await self.group.abort()
+        self._give_up_reserve()
+
+    async def _stop_accepting(self) -> None:
         loop = asyncio.get_running_loop()
         for listener in self._listeners:
             loop.remove_reader(listener)
@@ -111,7 +122,8 @@ class RemotingServer:
             task.cancel()
         if arriving:
             await asyncio.wait(arriving)
-        await self.group.close(grace_s)
+
+    def _give_up_reserve(self) -> None:
         if self._reserve is not None:
             os.close(self._reserve)
             self._reserve = None

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from typing import Any, Final, Self, TypeVar
 
 from rocketlens.errors import BadInput, WrongUse
@@ -33,17 +34,24 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             work.close()
             raise BadInput("a synchronous call from within the event loop would never return")
-        with self._lock:
-            if self._is_closed:
-                work.close()
-                raise WrongUse("this client is closed")
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = self.submit(work)
         try:
             return future.result()
         except BaseException:
             # Interrupted, say by Ctrl-C: nobody waits for it any more.
             future.cancel()
             raise
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Begin to run ``work`` in the thread; to cancel the future cancels the work.
+
+        :raises WrongUse: when this is closed.
+        """
+        with self._lock:
+            if self._is_closed:
+                work.close()
+                raise WrongUse("this client is closed")
+            return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
         """Cancel what still runs, and end the thread. No effect the second time."""

@@ -5,7 +5,6 @@ import sys
 
 import pytest
 
-from rocketlens.broker import index_process
 from rocketlens.broker.index_process import IndexProcess, next_wait_s
 
 READY = "print('ready: yes', flush=True)"
@@ -102,14 +101,27 @@ def test_one_that_cannot_be_started_is_tried_again():
     asyncio.run(main())
 
 
-def test_one_that_does_not_end_with_its_input_is_killed(monkeypatch):
-    monkeypatch.setattr(index_process, "STOP_S", 0.05)
-
+def test_one_that_does_not_end_with_its_input_is_killed():
     async def main():
         index = IndexProcess(program(READY, "import signal", "signal.pause()"))
         index.start()
         await until(lambda: index.state == "running")
-        await index.stop()
+        await index.stop(0.05)
+        assert index.state == "stopped"
+
+    asyncio.run(main())
+
+
+def test_one_whose_end_was_waited_for_in_vain_can_still_be_killed():
+    async def main():
+        index = IndexProcess(program(READY, "import signal", "signal.pause()"))
+        index.start()
+        await until(lambda: index.state == "running")
+        stopping = asyncio.create_task(index.stop(3600))
+        await asyncio.sleep(0)
+        stopping.cancel()
+        await asyncio.wait([stopping])
+        await index.stop(0)
         assert index.state == "stopped"
 
     asyncio.run(main())

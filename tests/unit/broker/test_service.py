@@ -5,12 +5,14 @@ import resource
 
 import pytest
 
+from rocketlens.broker import service as service_module
 from rocketlens.broker.config import parse_settings
 from rocketlens.broker.service import BrokerService, run
 from rocketlens.errors import BadInput, StoreLocked
 from rocketlens.store.lock import StoreLock
 from rocketlens.wire.codes import RequestCode
 from tests.unit.broker.broker_world import in_broker, properties_of, running, settings_of
+from tests.unit.net.loopback import NEVER, BlackHole, request_frame
 
 
 def test_requests_are_taken_on_the_second_port_as_well(tmp_path):
@@ -121,6 +123,81 @@ def test_it_runs_until_it_is_told_to_stop(tmp_path):
 
     (address,) = asyncio.run(main())
     assert address.startswith("127.0.0.1:")
+
+
+FOR_EVER_S = 86_400.0
+
+
+async def stuck(directory, hole):
+    """A broker whose name server never answers, and a client that waits for an answer."""
+    service = BrokerService(
+        settings_of(directory, namesrvAddr=hole.address, registerBrokerTimeoutMills=1),
+        build_index=False,
+    )
+    await service.start()
+    service._registrar._pool.call_timeout_s = FOR_EVER_S
+
+    async def never(command, channel):
+        await asyncio.Event().wait()
+
+    service._handlers[NEVER] = never
+    host, _, port = service.address.rpartition(":")
+    _, writer = await asyncio.open_connection(host, int(port))
+    writer.write(request_frame(NEVER))
+    while not service._server.group.in_flight:  # noqa: ASYNC110 - the loop is waited for
+        await asyncio.sleep(0)
+    return service, writer
+
+
+@pytest.mark.parametrize("is_hurried", [False, True])
+def test_whom_a_stopping_broker_waits_for_is_waited_for_in_vain_only_so_long(
+    tmp_path, monkeypatch, is_hurried
+):
+    # Asked a second time it waits for nobody, else only for some time.
+    wait_s = FOR_EVER_S if is_hurried else 0.05
+    for name in ("MAX_UNREGISTER_S", "MAX_ANSWERS_S", "MAX_FAREWELL_S"):
+        monkeypatch.setattr(service_module, name, wait_s)
+
+    async def main():
+        with BlackHole() as hole:
+            service, writer = await stuck(tmp_path, hole)
+            hurried = asyncio.Event()
+            stopping = asyncio.create_task(service.stop(hurried))
+            if is_hurried:
+                await asyncio.sleep(0)
+                assert not stopping.done()
+                hurried.set()
+            async with asyncio.timeout(60):
+                await stopping
+            writer.close()
+        assert not (tmp_path / "abort").exists()
+        StoreLock(tmp_path).release()
+
+    asyncio.run(main())
+
+
+def test_a_broker_that_is_asked_to_stop_while_it_starts_does_not_start(tmp_path):
+    """Its name server takes connections, and never answers."""
+
+    async def main():
+        stop = asyncio.Event()
+        ready = []
+        with BlackHole() as hole:
+            settings = settings_of(
+                tmp_path, namesrvAddr=hole.address, registerBrokerTimeoutMills=86_400_000
+            )
+            starting = asyncio.create_task(
+                run(settings, ready=ready.append, stop=stop, build_index=False)
+            )
+            while not hole.taken:  # noqa: ASYNC110 - another thread's work is waited for
+                await asyncio.sleep(0)
+            stop.set()
+            async with asyncio.timeout(60):
+                await starting
+        assert ready == []
+        assert not (tmp_path / "abort").exists()
+
+    asyncio.run(main())
 
 
 def test_its_topics_and_groups_are_those_of_a_real_broker(tmp_path, golden):

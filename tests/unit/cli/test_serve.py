@@ -4,8 +4,10 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +18,9 @@ import rocketlens
 from rocketlens.net.pool import parse_address
 from rocketlens.store.index_state import read_index_state
 from rocketlens.store.layout import StoreLayout
+from rocketlens.wire import codec
+from rocketlens.wire.command import RemotingCommand
+from tests.unit.broker.broker_world import send_fields, text_of
 
 PROGRAM = [sys.executable, "-W", "error", "-m", "rocketlens.cli.main"]
 READY = re.compile(
@@ -110,6 +115,61 @@ def test_a_configuration_file_is_read_and_unknown_keys_are_named(run, tmp_path):
         assert code == 0
         assert "nonsense" in err
         assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "signals",
+    [(signal.SIGHUP,), (signal.SIGTERM, signal.SIGTERM), (signal.SIGTERM, signal.SIGHUP) * 3],
+    ids=["hangup", "terminate twice", "both again and again"],
+)
+def test_signals_stop_serve_cleanly_under_floods_and_nothing_acknowledged_is_lost(
+    run, tmp_path, signals
+):
+    with running("serve", "--home", tmp_path, *ANY_PORT) as server:
+        floods = [Flood(server.ready["broker"]) for _ in range(3)]
+        names = server.ready["names"]
+        assert run("send", "--namesrv", names, "Orders", "body", "--keys", "k").code == 0
+        for each in floods:
+            each.is_flowing.wait()
+        for number in signals[:-1]:
+            server.process.send_signal(number)
+        assert server.end(signals[-1]) == (0, "", "")
+        for each in floods:
+            each.thread.join()
+    assert not (tmp_path / "store" / "abort").exists()
+    with rocketlens.open_store(tmp_path / "store") as store:
+        assert [each.body for each in store.find("k", topic="Orders")] == [b"body"]
+
+
+class Flood:
+    """Sends one-way messages as fast as they go, until the server has ended."""
+
+    def __init__(self, address):
+        self.is_flowing = threading.Event()
+        self.socket = socket.create_connection(("127.0.0.1", parse_address(address).port))
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self):
+        fields = send_fields("Flooded", "")
+        texts = {name: text_of(value) for name, value in fields.items() if value is not None}
+        frame = codec.encode(RemotingCommand(310, 1, 2, None, texts, b"x" * 100))
+        with self.socket, suppress(OSError):
+            while True:
+                self.socket.sendall(frame * 100)
+                self.is_flowing.set()
+
+
+def test_a_server_that_was_started_to_ignore_hangups_goes_on_ignoring_them(run, tmp_path):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with running("serve", "--home", tmp_path, *ANY_PORT) as server:
+            server.process.send_signal(signal.SIGHUP)
+            names = server.ready["names"]
+            assert run("send", "--namesrv", names, "Orders", "body").code == 0
+            assert server.end() == (0, "", "")
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_broker_and_a_name_server_can_be_processes_of_their_own(run, tmp_path):
