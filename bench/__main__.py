@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import broker, find, kernels, rebuild, stream
+from bench import broker, find, kernels, lookup_fairness, rebuild, stream
 from bench.report import goal, heading, machine_lines, ratio, size_text, table
 from bench.synthetic import SyntheticStore, write_store
 from rocketlens.errors import SparkUnavailable
@@ -24,7 +24,7 @@ from tests.peer.rocketmq_peer import PeerFailed, PeerUnavailable, RocketMQPeer
 VERSION = "5.5.0"
 LOG_BYTES, QUICK_LOG_BYTES = 1100 << 20, 128 << 20
 RUNS, MQADMIN_RUNS, ROUNDS = 7, 3, 2
-SECTIONS = ("kernel", "rebuild", "find", "broker", "stream")
+SECTIONS = ("kernel", "rebuild", "find", "broker", "stream", "fairness")
 DISK_FACTOR = 6
 
 KERNEL_GOAL, REBUILD_GOAL, FIND_GOAL = 10.0, 5.0, 10.0
@@ -228,6 +228,10 @@ class Bench:
         yield f"  indexed to its end {followed.rest_seconds:.1f} s after the last message"
         is_met = rate > 0.95 * STREAM_RATE and lags[-1] < max(lags[0], STREAM_LAG_SECONDS)
         yield goal(is_met=is_met, text=f"keeps up with {STREAM_RATE:,} messages a second")
+
+    def run_fairness(self) -> Iterator[str]:
+        """Look-ups by key at our broker while one connection asks for much."""
+        yield from lookup_fairness.report(self.directory / "fairness")
 
     @staticmethod
     def _starts(directory: Path, first_seconds: float) -> Iterator[str]:

@@ -259,3 +259,24 @@ DISPATCH_WAIT_S: Final = 2.0
 
 SURVEYED_ROUTES: Final = 10_000
 """Routes of topics that a client which asks questions remembers."""
+
+MAX_LOOK_UPS_OF_CONNECTION: Final = 1_000
+"""Look-ups by key and id of one connection that a broker lets wait; more are answered "busy".
+
+Those that are done at once do not wait. RocketMQ: 20,000 of all (queryThreadPoolQueueCapacity).
+"""
+
+MAX_LOOK_UPS: Final = 10_000
+"""The same of all connections together: 30 MB."""
+
+MAX_TAG_LOOK_UPS_OF_CONNECTION: Final = 64
+"""Look-ups by tag of one connection that a broker lets wait: each reads the entries of a topic."""
+
+MAX_TAG_LOOK_UPS: Final = 1_000
+"""The same of all connections together."""
+
+MAX_LOOK_UP_S: Final = 10.0
+"""Seconds that a look-up waits and is worked on; then it is answered with what was found.
+
+RocketMQ's clients wait 15 s for the answer to a query.
+"""

@@ -110,6 +110,7 @@ class BrokerCore:
         """Forget a connection."""
         self._born_hosts.pop(channel, None)
         self.clients.closed(channel)
+        self.search.closed(channel)
 
     def _make_durable(self) -> None:
         """Make the log durable as it is now; in any thread.

@@ -42,7 +42,7 @@ class QueryProcessor:
             RequestCode.VIEW_MESSAGE_BY_ID: self.view,
         }
 
-    def query(self, command: RemotingCommand, _: Channel) -> Pending:
+    def query(self, command: RemotingCommand, channel: Channel) -> Pending:
         """Give the newest messages of a topic that have a key, a unique key or a tag."""
         asked = commands.QUERY_MESSAGE.request.decode(command.ext_fields)
         config = self.core.config
@@ -61,7 +61,7 @@ class QueryProcessor:
             tags=frozenset({asked.key}) if is_tag else None,
         )
         search = self.core.search
-        found = (search.by_tag if is_tag else search.by_key)(Query(wanted, max_num))
+        found = (search.by_tag if is_tag else search.by_key)(Query(wanted, max_num), channel)
         if isinstance(found, Found):
             return self._answer(found)
         return self._answer_later(found)
@@ -85,7 +85,7 @@ class QueryProcessor:
             return Response(ResponseCode.SYSTEM_ERROR, nothing, remark=words)
         return Response(ResponseCode.QUERY_NOT_FOUND, nothing, remark=NOT_FOUND)
 
-    def view(self, command: RemotingCommand, _: Channel) -> Pending:
+    def view(self, command: RemotingCommand, channel: Channel) -> Pending:
         """Give the record that begins at an offset of the log."""
         asked = commands.VIEW_MESSAGE_BY_ID.request.decode(command.ext_fields)
         offset = asked.physical_offset
@@ -96,7 +96,7 @@ class QueryProcessor:
             record = commitlog_record.decode(content, physical_offset=offset)
         except RecordError as error:
             return _no_record(offset, f": {error}" if error.reason == "crc" else "")
-        is_start = self.core.search.is_record_start(record)
+        is_start = self.core.search.is_record_start(record, channel)
         if isinstance(is_start, bool):
             return Response(body=bytes(content)) if is_start else _no_record(offset)
         return _view_later(is_start, offset, bytes(content))

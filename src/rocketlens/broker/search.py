@@ -11,19 +11,26 @@ unique key included: 200 MiB for 12 million messages with a key each.
 
 The memory and the index files are used by one look-up or step at a time. A look-up that has little
 to read is done at once on the event loop; one that has much, or turns out to, goes to a thread, and
-so do those that come while it runs, or while a step does. Candidates are verified newest first,
-until as many answers are found as are wanted.
+so do those that come while that works. There each connection has its turn for a millisecond
+(:mod:`rocketlens.broker.turns`). Look-ups by tag, which read the entries of whole queues, have
+another thread and a reader of the log of their own: look-ups by key and by id never wait for them.
+Candidates are verified newest first, until as many answers are found as are wanted.
+
+A look-up that takes too long ends with what it has found, and says what it did not compare. Those
+of a connection that is gone are dropped.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeVar
 
 from rocketlens import limits
 from rocketlens.broker.tagged import deleted_part, tagged_newest_first
+from rocketlens.broker.turns import Bounds, Busy, Owner, Piece, Turns, Work, result_of
 from rocketlens.errors import IndexFileError, RecordError, RocketLensError
 from rocketlens.formats.commitlog_record import Reason, Record
 from rocketlens.model.java import index_hash
@@ -50,6 +57,13 @@ LARGEST_GAP_BYTES: Final = 16 * 1024 * 1024
 LARGEST_ANSWER_BYTES: Final = limits.FRAME_BYTES - 64 * 1024
 """Records of one answer together: they must fit a frame."""
 THREAD_NAME: Final = "rocketlens-search"
+TAG_THREAD_NAME: Final = "rocketlens-search-tags"
+KEY_BOUNDS: Final = Bounds(
+    limits.MAX_LOOK_UPS_OF_CONNECTION, limits.MAX_LOOK_UPS, limits.MAX_LOOK_UP_S
+)
+TAG_BOUNDS: Final = Bounds(
+    limits.MAX_TAG_LOOK_UPS_OF_CONNECTION, limits.MAX_TAG_LOOK_UPS, limits.MAX_LOOK_UP_S
+)
 MAX_CANDIDATES_AT_ONCE: Final = 256
 MAX_BYTES_AT_ONCE: Final = 1024 * 1024
 """Candidates, and bytes of answers, that a look-up on the event loop looks at: some ms."""
@@ -85,8 +99,12 @@ class LiveSearch:
         self._open_at = self._read_to = 0
         """Where the stretch at the end begins, and how far of it is read."""
         self._reopen_at = 0
-        self._threads: Final = ThreadPoolExecutor(1, THREAD_NAME)
-        self._in_thread = 0
+        self._tag_log: CommitLog | None = None
+        """The reader of look-ups by tag, in their thread."""
+        self._users: Final[Counter[StoreSource]] = Counter()
+        """By how many look-ups that are under way a source is read."""
+        self._turns: Final = Turns(THREAD_NAME, KEY_BOUNDS)
+        self._tag_turns: Final = Turns(TAG_THREAD_NAME, TAG_BOUNDS)
         self._reader: asyncio.Task[None] | None = None
         self._loads_at: float | None = None
 
@@ -101,32 +119,52 @@ class LiveSearch:
             self._loads_at = asyncio.get_running_loop().time() + load_after_s
         self._reader = asyncio.create_task(self._keep_reading())
 
-    def by_key(self, query: Query) -> "Found | asyncio.Future[Found]":
-        """Give the newest records that have a key or unique key of a topic."""
-        if self._can_do_at_once():
+    def by_key(self, query: Query, owner: Owner | None = None) -> "Found | asyncio.Future[Found]":
+        """Give the newest records that have a key or unique key of a topic.
+
+        ``owner`` is the connection that asks.
+
+        :raises Busy: when too many look-ups wait, as the future does when this one waited too long.
+        """
+        rejected = None
+        if self._turns.try_begin(owner):
             try:
-                return self._by_key_once(query, at_once=True)
+                if self._can_do_at_once():
+                    return result_of(self._by_key_once(query, at_once=True))
             except Rejected as error:
                 rejected = error
-                return self._aside(lambda: self._by_key(query, rejected))
             except TakesLong:
                 pass
-        return self._aside(lambda: self._by_key(query))
+            finally:
+                self._turns.end()
+        return self._turns.put(owner, self._by_key(query, rejected))
 
-    def by_tag(self, query: Query) -> "asyncio.Future[Found]":
+    def by_tag(self, query: Query, owner: Owner | None = None) -> "asyncio.Future[Found]":
         """Give the newest records that have a tag of a topic.
 
         O(entries of its queues): index files of before 5.5 have no tags.
-        """
-        return self._aside(lambda: self._by_tag(query))
 
-    def is_record_start(self, record: Record) -> "bool | asyncio.Future[bool]":
-        """Say whether a record that claims its place really begins there."""
+        :raises Busy: as :meth:`by_key`.
+        """
+        return self._tag_turns.put(owner, self._by_tag(query))
+
+    def is_record_start(
+        self, record: Record, owner: Owner | None = None
+    ) -> "bool | asyncio.Future[bool]":
+        """Say whether a record that claims its place really begins there.
+
+        :raises Busy: as :meth:`by_key`.
+        """
         queue = self._store.queue(record.topic, record.queue_id)
         entry = queue.entry(record.queue_offset) if queue and record.queue_offset >= 0 else None
         if entry is not None and entry[:2] == (record.physical_offset, record.total_size):
             return True
-        return self._aside(lambda: self._source.is_record_start(record))
+        return self._turns.put(owner, self._is_record_start(record))
+
+    def closed(self, owner: Owner) -> None:
+        """Drop what a connection that is gone has asked for."""
+        self._turns.drop(owner)
+        self._tag_turns.drop(owner)
 
     def aside(self, work: Callable[[CommitLog], T]) -> "asyncio.Future[T]":
         """Do something with the log in the thread of look-ups, between two of them.
@@ -137,37 +175,35 @@ class LiveSearch:
 
     def segments_changed(self) -> None:
         """Note that segments were deleted."""
-        if self._in_thread == 0:
-            self._source.log.refresh()
-        else:
-            self._aside(self._source.log.refresh)
+        self._aside(self._refresh)
+        if self._tag_log is not None:
+            self._tag_turns.put(None, _once(self._tag_log.refresh))
 
     def close(self) -> None:
-        """Wait for the look-up under way, if there is one, and unmap everything."""
+        """Wait for the piece of a look-up under way, if there is one, and unmap everything."""
         if self._reader is not None:
             self._reader.cancel()
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        self._turns.close()
+        self._tag_turns.close()
         self._source.close()
+        if self._tag_log is not None:
+            self._tag_log.close()
 
     def _can_do_at_once(self) -> bool:
         tail = self._tail
         return (
             tail is not None
-            and self._in_thread == 0
             and not self._unread
             and not tail.reads_again
             and self._store.end_offset - self._read_to <= tail.read_at_once_bytes
         )
 
     def _aside(self, work: Callable[[], T]) -> "asyncio.Future[T]":
-        """Do something in the thread, after what is there to do."""
-        self._in_thread += 1
-        future = asyncio.get_running_loop().run_in_executor(self._threads, work)
-        future.add_done_callback(self._came_back)
-        return future
+        """Do something in the thread, when it is its turn."""
+        return self._turns.put(None, _once(work))
 
-    def _came_back(self, _: object) -> None:
-        self._in_thread -= 1
+    def _refresh(self) -> None:
+        self._source.log.refresh()
 
     async def _keep_reading(self) -> None:
         """Read what is appended, in steps between which look-ups have their turn."""
@@ -219,9 +255,23 @@ class LiveSearch:
             source.close()
             self._reopen_at += max(self._read_to - self._open_at, 0) // 2
             return
-        self._source.close()
-        self._source = source
+        old, self._source = self._source, source
+        if not self._users[old]:
+            old.close()
         self._open_files()
+
+    @contextmanager
+    def _using(self, source: StoreSource) -> Iterator[None]:
+        """Keep a source open while a look-up that is done in pieces reads it."""
+        self._users[source] += 1
+        try:
+            yield
+        finally:
+            self._users[source] -= 1
+            if not self._users[source]:
+                del self._users[source]
+                if source is not self._source:
+                    source.close()
 
     def _open_files(self) -> Tail:
         """Find what index files leave out; what was read of it is taken over."""
@@ -265,14 +315,30 @@ class LiveSearch:
             self._read_to = tail.read(self._read_to, min(end, self._read_to + left))
         return tail
 
-    def _by_key(self, query: Query, rejected: Rejected | None = None) -> Found:
+    def _by_key(self, query: Query, rejected: Rejected | None = None) -> Work[Found]:
         while True:
+            if rejected is not None:
+                self._reject(rejected)
+            while self._unread or self._store.end_offset - self._read_to > STEP_BYTES:
+                self._read_some(STEP_BYTES)
+                if (yield):
+                    return Found(failures=(_late("the log was not read to its end"),))
             try:
-                if rejected is not None:
-                    self._reject(rejected)
-                return self._by_key_once(query)
+                with self._using(self._source):
+                    return (yield from self._by_key_once(query))
             except Rejected as another:
                 rejected = another
+
+    def _is_record_start(self, record: Record) -> Work[bool]:
+        """Walk to the record; one that was not come to in time is not said to be one."""
+        source = self._source
+        with self._using(source):
+            for _ in source.approach_start(record):
+                if (yield):
+                    raise Busy(
+                        _late(f"whether a record begins at {record.physical_offset} is open")
+                    )
+            return source.is_record_start(record)
 
     def _reject(self, rejected: Rejected) -> None:
         """Use a damaged index file no more; its log is read again, so believe it again but late."""
@@ -281,7 +347,7 @@ class LiveSearch:
         begin = min((start for start, _ in self._unread), default=self._open_at)
         self._reopen_at = self._store.indexed_offset + self._read_to - begin
 
-    def _by_key_once(self, query: Query, *, at_once: bool = False) -> Found:
+    def _by_key_once(self, query: Query, *, at_once: bool = False) -> Work[Found]:
         """Read all that is new, and search, newest first, until enough is found.
 
         :raises Rejected: when an index file turns out to be damaged.
@@ -291,19 +357,28 @@ class LiveSearch:
         text = wanted.key if wanted.key is not None else wanted.unique_key
         hashes = {index_hash(f"{wanted.topic}#{text}")}
         tail, source = self._read_some(_ALL_BYTES), self._source
-        hits = source.index.find(hashes, at_once=at_once)
+        hits = source.index.find(hashes, at_once=at_once, pauses=not at_once)
         candidates = newest_first(hits, tail.find(hashes))
-        found = self._verified(query, candidates, at_once=at_once)
-        if not found.count:
-            source.index.count_slots(at_once=at_once)
+        found = yield from self._verified(source.log, query, candidates, at_once=at_once)
+        if not found.count and at_once:
+            source.index.count_slots(at_once=True)
+        elif not found.count and not found.failures:
+            for _ in source.index.counting_slots():
+                if (yield):
+                    return Found(failures=(_late("the index was not checked to its end"),))
         if not tail.damage:
             return found
         damage = tuple(map(str, tail.damage[: limits.DAMAGE_REPORTS]))
         return replace(found, failures=damage + found.failures)
 
     def _verified(
-        self, query: Query, candidates: Iterable[tuple[int, Hit | None]], *, at_once: bool = False
-    ) -> Found:
+        self,
+        log: CommitLog,
+        query: Query,
+        candidates: Iterable[tuple[int, Hit | None]],
+        *,
+        at_once: bool = False,
+    ) -> Work[Found]:
         """Return the newest of the candidates that are answers; they must come newest first."""
         records: list[memoryview] = []
         failures: list[str] = []
@@ -311,19 +386,31 @@ class LiveSearch:
         sure = SureMatch(query.wanted)
         view, begin, end = memoryview(b""), 0, 0
         min_offset = self._store.min_offset
+        compared_from = -1
+        piece = None if at_once else Piece()
         for number, (offset, hit) in enumerate(candidates):
-            if len(records) == query.max_num or left <= 0 or offset < min_offset:
+            if offset >= 0 and (len(records) == query.max_num or left <= 0 or offset < min_offset):
                 break
-            if at_once and (
-                number == MAX_CANDIDATES_AT_ONCE or LARGEST_ANSWER_BYTES - left > MAX_BYTES_AT_ONCE
-            ):
-                raise TakesLong
+            if piece is None:
+                if number == MAX_CANDIDATES_AT_ONCE or (
+                    LARGEST_ANSWER_BYTES - left > MAX_BYTES_AT_ONCE
+                ):
+                    raise TakesLong
+            elif piece.is_over:
+                if (yield):
+                    before = "" if compared_from < 0 else f" before {compared_from}"
+                    failures.append(_late(f"the log{before} was not searched"))
+                    break
+                piece.begin()
+            if offset < 0:
+                continue
+            compared_from = offset
             if not begin <= offset < end:
-                view, begin = self._segment_at(offset)
+                view, begin = _segment_at(log, offset)
                 end = begin + len(view)
             size = sure.size_at(view, offset - begin, offset)
             if not size:
-                record = self._read(query.wanted, offset, hit, failures, at_once=at_once)
+                record = self._read(log, query.wanted, offset, hit, failures, at_once=at_once)
                 size = record.total_size if record else 0
             if size:
                 left -= size
@@ -331,62 +418,81 @@ class LiveSearch:
                     records.append(view[offset - begin : offset - begin + size])
         return Found(b"".join(reversed(records)), len(records), tuple(failures))
 
-    def _segment_at(self, offset: int) -> tuple[memoryview, int]:
-        """Give the bytes of the segment that holds an offset, and where it begins.
-
-        Nothing where it cannot be had: then the record cannot be read, either.
-        """
-        log = self._source.log
-        segment = log.segment_of(offset)
-        if segment is None:
-            return memoryview(b""), offset
-        try:
-            return log.map(segment).view, segment.base_offset
-        except SegmentLost:
-            return memoryview(b""), offset
-
     def _read(
-        self, wanted: Wanted, offset: int, hit: Hit | None, failures: list[str], *, at_once: bool
+        self,
+        log: CommitLog,
+        wanted: Wanted,
+        offset: int,
+        hit: Hit | None,
+        failures: list[str],
+        *,
+        at_once: bool,
     ) -> Record | None:
         """Give the record at an offset if it is wanted; account for one that is damaged."""
-        log = self._source.log
         try:
             record = log.record_at(offset)
         except RecordError as error:
             if offset < self._store.min_offset:
                 return None
             if error.reason != Reason.CRC:
-                self._check(hit, at_once=at_once)
+                _check(log, hit, at_once=at_once)
                 failures.append(str(error))
             elif wanted.matches(log.record_at(offset, check_crc=False)):
                 failures.append(str(error))
             return None
         if wanted.matches(record):
             return record
-        self._check(hit, at_once=at_once)
+        _check(log, hit, at_once=at_once)
         return None
 
-    def _check(self, hit: Hit | None, *, at_once: bool) -> None:
-        """Make sure that an entry which led to nothing wanted is that of another key."""
-        if hit is None:
-            return
-        if at_once:
-            raise TakesLong
-        try:
-            hit.file.check_entry(self._source.log, hit.number)
-        except IndexFileError as error:
-            raise Rejected(hit.file, error) from error
-
-    def _by_tag(self, query: Query) -> Found:
-        end = self._store.end_offset
-        if end > self._source.log.max_offset:
-            self._source.log.refresh()
+    def _by_tag(self, query: Query) -> Work[Found]:
+        log = self._tag_log
+        if log is None:
+            log = self._tag_log = CommitLog(self._store.layout.commit_log)
+        if self._store.end_offset > log.max_offset:
+            log.refresh()
         failures: list[str] = []
-        candidates = tagged_newest_first(self._store, self._source.log, query.wanted, failures)
-        found = self._verified(query, ((offset, None) for offset in candidates))
+        candidates = tagged_newest_first(self._store, log, query.wanted, failures)
+        found = yield from self._verified(log, query, candidates)
         if found.count < query.max_num:
             failures += deleted_part(self._store, query.wanted.topic or "")
         return replace(found, failures=found.failures + tuple(failures))
+
+
+def _once(work: Callable[[], T]) -> Work[T]:
+    """Make a look-up of one piece of something else."""
+    return work()
+    yield  # never come to: it makes this a generator
+
+
+def _late(what: str) -> str:
+    return f"the look-up ended after {limits.MAX_LOOK_UP_S:g} s: {what}"
+
+
+def _segment_at(log: CommitLog, offset: int) -> tuple[memoryview, int]:
+    """Give the bytes of the segment that holds an offset, and where it begins.
+
+    Nothing where it cannot be had: then the record cannot be read, either.
+    """
+    segment = log.segment_of(offset)
+    if segment is None:
+        return memoryview(b""), offset
+    try:
+        return log.map(segment).view, segment.base_offset
+    except SegmentLost:
+        return memoryview(b""), offset
+
+
+def _check(log: CommitLog, hit: Hit | None, *, at_once: bool) -> None:
+    """Make sure that an entry which led to nothing wanted is that of another key."""
+    if hit is None:
+        return
+    if at_once:
+        raise TakesLong
+    try:
+        hit.file.check_entry(log, hit.number)
+    except IndexFileError as error:
+        raise Rejected(hit.file, error) from error
 
 
 def _gap_bytes(uncovered: list[tuple[int, int | None]]) -> int:

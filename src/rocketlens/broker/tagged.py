@@ -18,6 +18,7 @@ from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, FILLER_SIZE, SCHE
 from rocketlens.model.java import string_hash
 from rocketlens.query.verify import Wanted
 from rocketlens.store.commitlog import CommitLog
+from rocketlens.store.index_files import PAUSE
 from rocketlens.store.message_store import MessageStore
 from rocketlens.store.queue_append import QueueWriter
 from rocketlens.store.queue_files import ENTRY_DTYPE
@@ -33,12 +34,17 @@ _V6_TIME_PLACE: Final = HEAD.size + 20
 _HASH_CODES: Final = 2**31
 
 
+_NOT_LOOKED_AT: Final = (2**63, False)
+"""Of a queue of which nothing was read: it may have the newest message."""
+
+
 def tagged_newest_first(
     store: MessageStore, log: CommitLog, wanted: Wanted, failures: list[str]
-) -> Iterator[int]:
+) -> Iterator[tuple[int, None]]:
     """Yield the physical offsets of the messages that may be wanted, newest first.
 
-    Nothing is read farther than it is iterated. May run in any thread beside the one that appends,
+    Nothing is read farther than it is iterated; each time that some entries were read in vain it is
+    :data:`~rocketlens.store.index_files.PAUSE`. May run in any thread beside the one that appends,
     as long as nobody else uses ``log``: the store's own reader belongs to that thread. What cannot
     be read is added to ``failures``.
     """
@@ -46,7 +52,8 @@ def tagged_newest_first(
         queue for (topic, _), queue in list(store.appender.queues.items()) if topic == wanted.topic
     ]
     found = [_candidates(queue, log, wanted, store.min_offset, failures) for queue in queues]
-    return merge(*found, reverse=True)
+    for offset, is_candidate in merge(*found, reverse=True):
+        yield (offset, None) if is_candidate else PAUSE
 
 
 def deleted_part(store: MessageStore, topic: str) -> list[str]:
@@ -59,9 +66,15 @@ def deleted_part(store: MessageStore, topic: str) -> list[str]:
 
 def _candidates(
     queue: QueueWriter, log: CommitLog, wanted: Wanted, min_offset: int, failures: list[str]
-) -> Iterator[int]:
-    """Yield where the messages of one queue are that may be wanted, newest first."""
+) -> Iterator[tuple[int, bool]]:
+    """Yield where the messages of one queue are that may be wanted, newest first.
+
+    With False comes an offset that all which follow are at or below, at the begin and after each
+    stretch of entries.
+    """
     import numpy as np
+
+    yield _NOT_LOOKED_AT
 
     code = string_hash(next(iter(wanted.tags or {""})))
     file_entries = queue.file_bytes // ENTRY_BYTES
@@ -81,7 +94,9 @@ def _candidates(
         if queue.topic == SCHEDULE_TOPIC:
             may_be[:] = True
         may_be &= (entries["size"] != FILLER_SIZE) & (offsets >= min_offset)
-        yield from _in_time(log, wanted, offsets[may_be])[::-1].tolist()
+        for offset in _in_time(log, wanted, offsets[may_be])[::-1].tolist():
+            yield offset, True
+        yield int(offsets[0]), False
 
 
 def _read(queue: QueueWriter, start: int, stop: int, failures: list[str]) -> "npt.NDArray[np.void]":

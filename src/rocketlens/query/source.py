@@ -277,6 +277,11 @@ class StoreSource:
         """
         return bool(self._queue_knows(record)) or self.starts.begins_at(record.physical_offset)
 
+    def approach_start(self, record: Record) -> Iterator[None]:
+        """Do most of :meth:`is_record_start` in steps of some milliseconds."""
+        if not self._queue_knows(record):
+            yield from self.starts.approach(record.physical_offset)
+
     def begins_here(self, physical_offset: int) -> bool:
         """Say whether a record began at an offset whose bytes are now damaged."""
         return self.starts.is_damaged_at(physical_offset)

@@ -53,6 +53,9 @@ _COPY_BYTES: Final = 1 << 20
 _PAGE_BYTES: Final = 4096
 _MAX_STEPS_AT_ONCE: Final = 256
 """Of one chain: half a millisecond."""
+_STEPS_TO_PAUSE: Final = 256
+_ENTRIES_TO_PAUSE: Final = 1 << 18
+"""Of a column that is compared: a millisecond or two."""
 _LONG_CHAIN: Final = 20_000
 """Entries of a chain that are walked one by one; RocketMQ 5.5 hangs a topic's tags on one each."""
 
@@ -169,12 +172,13 @@ class IndexFile:
             above, number, offset_above = number, entry.previous_entry, entry.physical_offset
 
     def find(
-        self, key_hash: int, log: CommitLog, *, at_once: bool = False
+        self, key_hash: int, log: CommitLog, *, at_once: bool = False, pauses: bool = False
     ) -> Iterator[tuple[int, int]]:
         """Yield number and physical offset of each entry with a hash, newest first.
 
         Entries beside them that may have been damaged are compared with the log. Walks no farther
-        than it is iterated.
+        than it is iterated. With ``pauses`` a number of 0 says that a millisecond went by: what
+        follows is at or before its offset.
 
         :raises IndexFileError: when the file turns out to be damaged.
         :raises TakesLong: with ``at_once``, before anything that may take over a millisecond.
@@ -183,8 +187,10 @@ class IndexFile:
             if at_once and step == _MAX_STEPS_AT_ONCE:
                 raise TakesLong
             if step == _LONG_CHAIN:
-                yield from self._find_by_column(key_hash, log, number)
+                yield from self._find_by_column(key_hash, log, number, pauses=pauses)
                 return
+            if pauses and step % _STEPS_TO_PAUSE == _STEPS_TO_PAUSE - 1:
+                yield 0, entry.physical_offset
             if entry.key_hash == key_hash:
                 self._check_order(number, entry)
                 yield number, entry.physical_offset
@@ -194,25 +200,29 @@ class IndexFile:
                 self.check_entry(log, number)
 
     def _find_by_column(
-        self, key_hash: int, log: CommitLog, last: int
+        self, key_hash: int, log: CommitLog, last: int, *, pauses: bool
     ) -> Iterator[tuple[int, int]]:
-        """Do :meth:`find` for entries up to ``last`` by comparing all hashes at once."""
+        """Do :meth:`find` for entries up to ``last`` by comparing many hashes at once."""
         import numpy as np
 
-        entries = entry_columns(self)[: last + 1]
-        hashes = entries["key_hash"].astype(np.int32)
-        changed = hashes ^ np.int32(key_hash)
+        column = entry_columns(self)["key_hash"]
         slot_count = self.geometry.slot_count if self.geometry else 1
-        is_damaged = np.zeros(len(hashes), dtype=np.bool_)
-        for byte_mask in (0x7FFFFF00, 0x7FFF00FF, 0x7F00FFFF, 0x00FFFFFF):
-            is_damaged |= (changed & np.int32(byte_mask)) == 0
-        is_damaged &= (changed != 0) & (hashes % slot_count == key_hash % slot_count)
-        for number in np.flatnonzero(is_damaged[1:]).tolist():
-            self.check_entry(log, number + 1)
-        for number in np.flatnonzero(changed == 0)[::-1].tolist():
-            if number:
-                self._check_order(number, self.entry(number))
-                yield number, self.entry(number).physical_offset
+        for stop in range(last + 1, 1, -_ENTRIES_TO_PAUSE):
+            start = max(stop - _ENTRIES_TO_PAUSE, 1)
+            hashes = column[start:stop].astype(np.int32)
+            changed = hashes ^ np.int32(key_hash)
+            is_damaged = np.zeros(len(hashes), dtype=np.bool_)
+            for byte_mask in (0x7FFFFF00, 0x7FFF00FF, 0x7F00FFFF, 0x00FFFFFF):
+                is_damaged |= (changed & np.int32(byte_mask)) == 0
+            is_damaged &= (changed != 0) & (hashes % slot_count == key_hash % slot_count)
+            for place in np.flatnonzero(is_damaged).tolist():
+                self.check_entry(log, start + place)
+            for place in np.flatnonzero(changed == 0)[::-1].tolist():
+                entry = self.entry(start + place)
+                self._check_order(start + place, entry)
+                yield start + place, entry.physical_offset
+            if pauses:
+                yield 0, self.entry(start).physical_offset
 
     def _check_order(self, number: int, entry: IndexEntry) -> None:
         """Make sure that an entry's offset lies between those beside it: they ascend."""

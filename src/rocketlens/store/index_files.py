@@ -51,28 +51,39 @@ class IndexState:
 
 
 class Hit(NamedTuple):
-    """An entry with a wanted hash: the physical offset it has, and where it stands."""
+    """An entry with a wanted hash: the physical offset it has, and where it stands.
+
+    Number 0 is none but a pause, see :meth:`IndexFiles.find`.
+    """
 
     physical_offset: int
     file: IndexFile
     number: int
 
 
+PAUSE: Final = (-1, None)
+"""Stands among candidates where a millisecond went by with none."""
+
+
 def newest_first(hits: Iterator[Hit], offsets: Iterator[int]) -> Iterator[tuple[int, Hit | None]]:
     """Merge what index files and memory found: each physical offset once, newest first.
 
     Both must descend. With each offset comes the entry that led to it, None when only the memory
-    did. Neither is read farther than the result is iterated.
+    did. Neither is read farther than the result is iterated. A pause becomes :data:`PAUSE`.
     """
     hit, offset = next(hits, None), next(offsets, -1)
     while hit is not None or offset >= 0:
         if hit is not None and hit.physical_offset >= offset:
+            if not hit.number:
+                yield PAUSE
+                hit = next(hits, None)
+                continue
             found = hit.physical_offset
             yield found, hit
         else:
             found = offset
             yield found, None
-        while hit is not None and hit.physical_offset == found:
+        while hit is not None and hit.physical_offset == found and hit.number:
             hit = next(hits, None)
         while offset == found:
             offset = next(offsets, -1)
@@ -124,11 +135,14 @@ class IndexFiles:
         """The files to look into, oldest first; each has at least one entry."""
         return self._sound
 
-    def find(self, hashes: Collection[int], *, at_once: bool = False) -> Iterator[Hit]:
+    def find(
+        self, hashes: Collection[int], *, at_once: bool = False, pauses: bool = False
+    ) -> Iterator[Hit]:
         """Yield the entries that have one of the hashes, newest first.
 
         A record with two of the hashes comes twice. Files and chains are looked into no farther
-        than it is iterated.
+        than it is iterated. With ``pauses`` a hit with the number 0 says that a millisecond may
+        have gone by: what follows is at or before its offset.
 
         :raises Rejected: when a file turns out to be damaged.
         :raises TakesLong: with ``at_once``, before anything that may take over a millisecond.
@@ -150,7 +164,10 @@ class IndexFiles:
             yield from self._joined.find(hashes, self._log, at_once=at_once)
             return
         for file in reversed(self._sound):
-            walks = [file.find(key_hash, self._log, at_once=at_once) for key_hash in hashes]
+            walks = [
+                file.find(key_hash, self._log, at_once=at_once, pauses=pauses)
+                for key_hash in hashes
+            ]
             # Numbers ascend with offsets, and one walk needs no merging.
             found = walks[0] if len(walks) == 1 else merge(*walks, reverse=True)
             try:
@@ -158,6 +175,8 @@ class IndexFiles:
                     yield Hit(physical_offset, file, number)
             except IndexFileError as error:
                 raise Rejected(file, error) from error
+            if pauses:
+                yield Hit(file.header.begin_offset, file, 0)
 
     def count_slots(self, *, at_once: bool = False) -> None:
         """Make sure that no slot was lost, which only their number shows.
@@ -167,11 +186,19 @@ class IndexFiles:
         """
         if at_once and not all(file.are_slots_counted for file in self._sound):
             raise TakesLong
+        for _ in self.counting_slots():
+            pass
+
+    def counting_slots(self) -> Iterator[None]:
+        """Do :meth:`count_slots` one file after another."""
         for file in self._sound:
+            if file.are_slots_counted:
+                continue
             try:
                 file.count_slots()
             except IndexFileError as error:
                 raise Rejected(file, error) from error
+            yield
 
     def reject(self, file: IndexFile, error: IndexFileError) -> None:
         """Stop using a file that turned out to be damaged."""

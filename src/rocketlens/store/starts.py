@@ -1,7 +1,7 @@
 """Remembers where records begin, so that an offset is known to be a record's start, or not."""
 
 from bisect import bisect_right, insort
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from rocketlens.errors import RecordError
@@ -14,6 +14,8 @@ _GRAIN_BYTES: Final = 4096
 """A start is remembered in each stretch of so many bytes that was walked through."""
 _MOST_INTERPRETED: Final = 1 << 20
 """Longer walks use the compiled scan."""
+_STEP_BYTES: Final = 4 << 20
+"""Log that is walked in one step, where others wait: some milliseconds."""
 
 NearestStart = Callable[[int], int]
 """Gives an offset at or before the one asked for where a record is known to begin, or 0."""
@@ -34,6 +36,14 @@ class RecordStarts:
         """Say whether bytes that look like a record are one. Costs the walk there, once."""
         found = self._walk_to(physical_offset, physical_offset)
         return found == physical_offset and not self.is_known_damage(physical_offset)
+
+    def approach(self, physical_offset: int) -> Iterator[None]:
+        """Walk near to an offset in steps of some ms: then :meth:`begins_at` costs little."""
+        place = self._start_before(physical_offset) + _STEP_BYTES
+        while place < physical_offset and not self.is_known_damage(place):
+            self._walk_to(place, place)
+            yield
+            place += _STEP_BYTES
 
     def is_damaged_at(self, physical_offset: int) -> bool:
         """Say whether a record began at an offset whose bytes are now damaged."""
@@ -74,6 +84,13 @@ class RecordStarts:
         """Walk from the nearest known start to ``stop``; give where the walk came to."""
         if self.is_known_damage(physical_offset):
             return -1
+        start = self._start_before(physical_offset)
+        walk = LogWalk(self._log, start, stop, confirm=self._confirm)
+        self._take(walk)
+        return walk.position
+
+    def _start_before(self, physical_offset: int) -> int:
+        """Return the nearest place at or before an offset where a record is known to begin."""
         segment = self._log.segment_of(physical_offset)
         start = segment.base_offset if segment else self._log.min_offset
         place = bisect_right(self._starts, physical_offset) - 1
@@ -81,9 +98,7 @@ class RecordStarts:
             start = max(start, self._starts[place])
         if physical_offset - start > _GRAIN_BYTES:
             start = max(start, self._nearest(physical_offset))
-        walk = LogWalk(self._log, start, stop, confirm=self._confirm)
-        self._take(walk)
-        return walk.position
+        return start
 
     def _take(self, walk: LogWalk) -> None:
         """Go to the end of a walk and remember what it met."""

@@ -219,12 +219,16 @@ class Tail:
         return merge_descending(parts)
 
     def _find_again(self, hashes: Collection[int]) -> Iterator[int]:
-        """Do :meth:`find` for log whose entries are not kept, by reading it, newest part first."""
+        """Do :meth:`find` for log whose entries are not kept, by reading it, newest part first.
+
+        The first record of each part is among the candidates, so that whoever takes them is back
+        after each.
+        """
         import numpy as np
 
         wanted = np.array(sorted(hashes), dtype=np.int32)
         for start, stop in sorted(self._read_again, reverse=True):
-            found: set[int] = set()
+            found = {start}
             for chunk in LogWalk(self._log, start, stop, confirm=self._confirm).chunks():
                 key_hashes, offsets = _entries(chunk)
                 found.update(offsets[np.isin(key_hashes, wanted)].tolist())

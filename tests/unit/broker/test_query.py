@@ -4,7 +4,11 @@ import asyncio
 
 import pytest
 
+from rocketlens.broker import search
+from rocketlens.broker.turns import Bounds
+from rocketlens.errors import ConnectionLost
 from rocketlens.formats import commitlog_record
+from rocketlens.net.pool import ClientPool
 from rocketlens.store.tail import Tail
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from tests.unit.broker.broker_world import NOW_MS, in_broker, properties_of, records_of, running
@@ -297,5 +301,65 @@ def test_a_tag_is_not_said_to_be_nowhere_in_a_topic_that_was_deleted(tmp_path):
         assert len(await by_tag(world, "new")) == 1
         answer = await world.query("old", indexType="T")
         assert (answer.code, "Orders was deleted" in answer.remark) == (1, True)
+
+    in_broker(tmp_path, test)
+
+
+async def come_true(is_so):
+    """Wait until something is so."""
+    async with asyncio.timeout(60):
+        while not is_so():  # noqa: ASYNC110 - it is told by nobody
+            await asyncio.sleep(0)
+
+
+def test_more_look_ups_by_tag_than_may_wait_are_answered_busy(tmp_path, monkeypatch):
+    monkeypatch.setattr(search, "TAG_BOUNDS", Bounds(of_one=2, of_all=10, seconds=10))
+
+    async def test(world):
+        await world.send(properties=properties_of(TAGS="a", KEYS="k"))
+        turns = world.core.search._tag_turns
+        assert turns.try_begin(object())
+        asked = [asyncio.ensure_future(world.query("a", indexType="T")) for _ in range(3)]
+        done, waiting = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        (busy,) = [future.result() for future in done]
+        assert busy.code == ResponseCode.SYSTEM_BUSY
+        assert busy.remark == "2 look-ups of this connection wait already: ask later"
+        assert bodies(await world.query("k")) == [b"body"]
+        assert (await world.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=0)).code == 0
+        turns.end()
+        for future in waiting:
+            assert bodies(await future) == [b"body"]
+
+    in_broker(tmp_path, test)
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_look_ups_of_a_connection_that_is_gone_are_dropped(tmp_path, monkeypatch, has_begun):
+    asked_for = []
+
+    def endless(query):
+        asked_for.append(query)
+        while True:
+            yield
+
+    async def test(world):
+        await world.send(properties=properties_of(TAGS="a"))
+        tag_turns = world.core.search._tag_turns
+        with monkeypatch.context() as patched:
+            patched.setattr(world.core.search, "_by_tag", endless)
+            if not has_begun:
+                assert tag_turns.try_begin(object())
+            pool = ClientPool(lambda _: True)
+            world.pool, own = pool, world.pool
+            asked = [asyncio.ensure_future(world.query("a", indexType="T")) for _ in range(20)]
+            await come_true(lambda: tag_turns.waiting == 20 and has_begun == bool(asked_for))
+            world.pool = own
+            await pool.close()
+            await come_true(lambda: not tag_turns.waiting)
+            if not has_begun:
+                tag_turns.end()
+            answers = await asyncio.gather(*asked, return_exceptions=True)
+            assert {type(answer) for answer in answers} == {ConnectionLost}
+        assert bodies(await world.query("a", indexType="T")) == [b"body"]
 
     in_broker(tmp_path, test)

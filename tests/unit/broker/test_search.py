@@ -1,13 +1,17 @@
 """Look-ups in memory: read while nobody asks, dropped once index files cover it."""
 
 import asyncio
+import dataclasses
+import itertools
 from contextlib import asynccontextmanager
 
 import pytest
 
 from rocketlens.broker import search as module
+from rocketlens.broker import turns
 from rocketlens.broker.search import LiveSearch, Query
 from rocketlens.query.verify import Wanted
+from rocketlens.store import index, starts
 from rocketlens.store.message_store import StoreOptions
 from rocketlens.store.tail import Tail, load_kernels
 from tests.unit.broker.broker_world import records_of
@@ -309,5 +313,168 @@ def test_a_look_up_of_large_messages_goes_on_in_the_thread(tmp_path):
             assert [each.physical_offset for each in records_of(found.body)] == [
                 one.physical_offset for one in sent
             ]
+
+    asyncio.run(test())
+
+
+class Peer:
+    """Who asks."""
+
+    is_open = True
+
+
+def start(search, peer, end=2**63 - 1):
+    """Ask for the key that all messages have, as one of several; gives the future."""
+    found = search.by_key(Query(Wanted("Orders", key="all", end=end), 64), peer)
+    assert asyncio.isfuture(found)
+    return found
+
+
+@asynccontextmanager
+async def held_up(search):
+    """Keep the threads from working, so that what is asked waits."""
+    holder = Peer()
+    assert search._turns.try_begin(holder)
+    assert search._tag_turns.try_begin(holder)
+    yield
+    search._turns.end()
+    search._tag_turns.end()
+
+
+def test_a_look_up_by_key_waits_for_a_piece_of_each_other_connections(tmp_path, monkeypatch):
+    monkeypatch.setattr(turns, "MAX_PIECE_S", -1)  # each candidate is a piece
+
+    async def test():
+        async with searching_many(tmp_path, 3000) as (_, search, sent):
+            ended = []
+            async with held_up(search):
+                busy = [start(search, peer, end=1) for peer in [Peer()] * 5 + [Peer()]]
+                one = search.by_key(Query(Wanted("Orders", key="k7"), 64), Peer())
+            for name, future in [("one", one), *(("busy", each) for each in busy)]:
+                future.add_done_callback(lambda _, name=name: ended.append(name))
+            found = await one
+            assert [each.physical_offset for each in records_of(found.body)] == [sent[7]]
+            assert {each.count for each in await asyncio.gather(*busy)} == {0}
+            assert ended == ["one"] + ["busy"] * 6
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("is_at_once", [True, False])
+def test_look_ups_by_key_and_id_never_wait_for_those_by_tag(tmp_path, monkeypatch, is_at_once):
+    async def test():
+        async with searching_many(tmp_path, 300) as (store, search, sent):
+            assert search._tag_turns.try_begin(Peer())
+            by_tag = search.by_tag(Query(Wanted("Orders", tags=frozenset("a")), 64), Peer())
+            if not is_at_once:
+                monkeypatch.setattr(Tail, "read_at_once_bytes", -1)
+            assert await places(search, "k7") == [sent[7]]
+            record = search._source.log.record_at(sent[7])
+            monkeypatch.setattr(store, "queue", lambda *_: None)
+            assert await search.is_record_start(record, Peer())
+            assert not by_tag.done()
+            search._tag_turns.end()
+            monkeypatch.undo()
+            assert (await by_tag).count == 0
+
+    asyncio.run(test())
+
+
+def test_look_ups_between_the_pieces_of_another_change_nothing_it_finds(tmp_path, monkeypatch):
+    monkeypatch.setattr(turns, "MAX_PIECE_S", -1)
+    monkeypatch.setattr(module, "REOPEN_ENTRIES", 100)
+
+    async def test():
+        async with searching(tmp_path) as (store, search):
+            sent = send_many(store, 300)
+            await read_all(search)
+            store.flush()
+            while not store.build_index():
+                pass
+            clock_ms = store._clock.now_ms
+            store._clock.now_ms += 1000
+            late = [one.physical_offset for one in send_many(store, 300, first=300)]
+            await read_all(search)
+            async with held_up(search):
+                asked = [start(search, Peer(), end=clock_ms) for _ in range(8)]
+            before = search._source
+            # The index files are opened anew, and the memory drops what they have, meanwhile.
+            store.flush()
+            while not store.build_index():
+                pass
+            send_many(store, 200, first=600)
+            await read_all(search)
+            expected = [one.physical_offset for one in sent[-64:]]
+            for found in await asyncio.gather(*asked):
+                assert not found.failures
+                assert [each.physical_offset for each in records_of(found.body)] == expected
+            assert search._source is not before
+            assert not search._users
+            assert await places(search, "k599") == late[-1:]
+
+    asyncio.run(test())
+
+
+def test_a_look_up_whose_time_is_over_says_what_it_did_not_search(tmp_path, monkeypatch):
+    monkeypatch.setattr(turns, "MAX_PIECE_S", -1)
+
+    async def test():
+        async with searching_many(tmp_path, 300) as (_, search, sent):
+            times = itertools.chain([0] * 20, itertools.repeat(100))
+            monkeypatch.setattr(search._turns, "_clock", lambda: next(times))
+            async with held_up(search):
+                asked = start(search, Peer())
+            found = await asked
+            assert 0 < found.count < 64
+            given = [each.physical_offset for each in records_of(found.body)]
+            assert given == sent[-found.count :]
+            (failure,) = found.failures
+            assert failure.startswith("the look-up ended after 10 s: the log before ")
+
+    asyncio.run(test())
+
+
+def test_a_slot_that_other_keys_crowd_holds_up_nobody(tmp_path, monkeypatch):
+    monkeypatch.setattr(turns, "MAX_PIECE_S", -1)
+    monkeypatch.setattr(index, "_STEPS_TO_PAUSE", 1)
+    one_slot = SMALL.__class__(
+        mappedFileSizeCommitLog=1 << 20,
+        mappedFileSizeConsumeQueue=6000,
+        maxHashSlotNum=1,
+        maxIndexNum=10_000,
+    )
+
+    async def test():
+        with open_small(tmp_path, config=one_slot) as store:
+            sent = [one.physical_offset for one in send_many(store, 300)]
+        async with searching(tmp_path, config=one_slot) as (_, search):
+            for long_chain in (20_000, 10):
+                monkeypatch.setattr(index, "_LONG_CHAIN", long_chain)
+                monkeypatch.setattr(index, "_ENTRIES_TO_PAUSE", 7)
+                async with held_up(search):
+                    asked = search.by_key(Query(Wanted("Orders", key="k3"), 64), Peer())
+                pieces = search._turns._turn
+                found = await asked
+                assert search._turns._turn - pieces > 50
+                (record,) = records_of(found.body)
+                assert record.physical_offset == sent[3]
+
+    asyncio.run(test())
+
+
+def test_a_walk_to_a_record_without_an_entry_is_in_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr(starts, "_STEP_BYTES", 5000)
+
+    async def test():
+        async with searching(tmp_path, config=LARGE, options=NO_BUILDER) as (store, search):
+            sent = send_many(store, 600)
+            monkeypatch.setattr(store, "queue", lambda *_: None)
+            monkeypatch.setattr(search._source, "_queue_knows", lambda _: None)
+            record = search._source.log.record_at(sent[500].physical_offset)
+            pieces = search._turns._turn
+            assert await search.is_record_start(record, Peer())
+            assert search._turns._turn - pieces > 10
+            inside = dataclasses.replace(record, physical_offset=record.physical_offset + 8)
+            assert not await search.is_record_start(inside, Peer())
 
     asyncio.run(test())

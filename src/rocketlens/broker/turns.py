@@ -1,0 +1,287 @@
+"""A thread for look-ups that take a while: in pieces of a millisecond, each connection in its turn.
+
+A look-up is a generator. It yields after each piece, is sent whether its time is over, and then
+ends with what it has. So nobody waits for the whole of another's look-up, however long that is:
+only for a piece of each connection that waits, too. One connection has one look-up under way, and
+its others wait behind it.
+
+Look-ups that have not begun go first, and have most of the turns: those that need only a piece are
+soon done, however many long ones are under way.
+"""
+
+import asyncio
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+from rocketlens.errors import RocketLensError
+from rocketlens.wire.codes import ResponseCode
+
+T = TypeVar("T")
+Work = Generator[None, bool | None, T]
+"""Yields after each piece, and is sent True when its time is over: then it ends with what it has.
+
+Whoever takes it by ``next`` alone lets it go on to its end.
+"""
+
+MAX_PIECE_S: Final = 0.001
+"""Seconds of a look-up before others have their turn."""
+FRESH_TURNS: Final = 4
+"""Turns of look-ups that begin, for each one of those that go on."""
+
+
+class Owner(Protocol):
+    """Who asked: a connection."""
+
+    @property
+    def is_open(self) -> bool:
+        """Say whether somebody still waits for the answer."""
+
+
+class Bounds(NamedTuple):
+    """How many look-ups may wait, and for how long they are worked on or wait."""
+
+    of_one: int
+    """Of one connection."""
+    of_all: int
+    seconds: float
+
+
+class Busy(RocketLensError):
+    """A look-up is refused, or given up before it began: there are too many."""
+
+    code = ResponseCode.SYSTEM_BUSY
+    retriable = True
+
+
+class Piece:
+    """The time that a piece may take; begins when it is made."""
+
+    __slots__ = ("_until",)
+
+    def __init__(self) -> None:
+        self._until = time.perf_counter() + MAX_PIECE_S
+
+    @property
+    def is_over(self) -> bool:
+        """Say whether it is time to yield."""
+        return time.perf_counter() > self._until
+
+    def begin(self) -> None:
+        """Begin the next one."""
+        self._until = time.perf_counter() + MAX_PIECE_S
+
+
+def result_of(work: Work[T]) -> T:
+    """Do a look-up to its end here and now."""
+    try:
+        while True:
+            next(work)
+    except StopIteration as end:
+        found: T = end.value
+        return found
+
+
+class _Job:
+    """A look-up that waits, or is under way."""
+
+    __slots__ = ("deadline_s", "future", "has_begun", "owner", "work")
+
+    def __init__(
+        self, owner: Owner | None, work: Work[Any], future: asyncio.Future[Any], deadline_s: float
+    ) -> None:
+        self.owner: Final = owner
+        self.work: Final = work
+        self.future: Final = future
+        self.deadline_s: Final = deadline_s
+        self.has_begun = False
+
+
+class Turns:
+    """One thread, and who waits for it; made and used in one event loop.
+
+    ``None`` as an owner stands for the broker itself, whose work has no bounds.
+    """
+
+    def __init__(
+        self, name: str, bounds: Bounds, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.bounds: Final = bounds
+        self._clock: Final = clock
+        self._loop: Final = asyncio.get_running_loop()
+        self._working: Final = threading.Lock()
+        """Held during each piece, and by the event loop for a look-up that is done at once."""
+        self._changed: Final = threading.Condition()
+        """Guards what follows."""
+        self._jobs: Final[dict[Owner | None, deque[_Job]]] = {}
+        self._fresh: Final[OrderedDict[Owner | None, None]] = OrderedDict()
+        self._begun: Final[OrderedDict[Owner | None, None]] = OrderedDict()
+        """Whose first look-up has not begun, and whose has, each in the order of their turns."""
+        self._current: _Job | None = None
+        self._left: Final[list[_Job]] = []
+        """Begun, and dropped since."""
+        self._count = self._turn = 0
+        self._is_closed = False
+        self._thread: Final = threading.Thread(target=self._run, name=name, daemon=True)
+
+    @property
+    def waiting(self) -> int:
+        """How many look-ups wait or are under way."""
+        return self._count
+
+    def try_begin(self, owner: Owner | None) -> bool:
+        """Keep the thread from working until :meth:`end`, unless it is, or the owner has its turn.
+
+        For work of some milliseconds at most, on the event loop.
+        """
+        return owner not in self._jobs and self._working.acquire(blocking=False)
+
+    def end(self) -> None:
+        """Let the thread go on."""
+        self._working.release()
+
+    def put(self, owner: Owner | None, work: Work[T]) -> "asyncio.Future[T]":
+        """Have a look-up worked on in its turn; the future has what it returns or raises.
+
+        :raises Busy: when too many wait.
+        """
+        bounds = self.bounds
+        future: asyncio.Future[T] = self._loop.create_future()
+        job = _Job(owner, work, future, self._clock() + bounds.seconds)
+        with self._changed:
+            jobs = self._jobs.get(owner)
+            if self._is_closed:
+                raise Busy("the broker is stopping")
+            if owner is not None and jobs is not None and len(jobs) >= bounds.of_one:
+                raise Busy(f"{bounds.of_one} look-ups of this connection wait already: ask later")
+            if owner is not None and self._count >= bounds.of_all:
+                raise Busy(f"{bounds.of_all} look-ups wait already: ask later")
+            self._count += 1
+            if jobs is not None:
+                jobs.append(job)
+            else:
+                self._jobs[owner] = deque((job,))
+                self._fresh[owner] = None
+                self._changed.notify()
+            if not self._thread.ident:
+                self._thread.start()
+        return future
+
+    def drop(self, owner: Owner) -> None:
+        """Forget what a connection that is gone has asked for; its futures are cancelled."""
+        with self._changed:
+            jobs = self._jobs.pop(owner, None)
+            if jobs is None:
+                return
+            self._fresh.pop(owner, None)
+            self._begun.pop(owner, None)
+            self._count -= len(jobs)
+            if jobs[0].has_begun and jobs[0] is not self._current:
+                self._left.append(jobs[0])
+                self._changed.notify()
+        for job in jobs:
+            job.future.cancel()
+
+    def close(self) -> None:
+        """Wait for the piece under way; all futures that are left are cancelled."""
+        with self._changed:
+            self._is_closed = True
+            jobs = [job for each in self._jobs.values() for job in each]
+            self._changed.notify()
+        if self._thread.ident:
+            self._thread.join()
+        for job in jobs:
+            job.work.close()
+            job.future.cancel()
+
+    def _run(self) -> None:
+        """Work, in the thread, until closed."""
+        while True:
+            with self._changed:
+                while not self._jobs and not self._left and not self._is_closed:
+                    self._changed.wait()
+                if self._is_closed:
+                    return
+                left, self._left[:] = self._left[:], []
+                job = self._current = self._next()
+            outcome = None
+            with self._working:
+                for each in left:
+                    each.work.close()
+                if job is not None:
+                    outcome = self._go_on(job)
+            if job is not None:
+                self._came_back(job, is_done=outcome is not None)
+            # Whoever hears of it finds the thread free.
+            if outcome is not None:
+                self._tell(outcome)
+
+    def _next(self) -> _Job | None:
+        """Return whose turn it is."""
+        self._turn += 1
+        ring = self._fresh
+        if not ring or (self._begun and self._turn % (FRESH_TURNS + 1) == 0):
+            ring = self._begun
+        return self._jobs[next(iter(ring))][0] if ring else None
+
+    def _go_on(self, job: _Job) -> "_Outcome | None":
+        """Do a piece of a look-up; gives what came of it if that was the last."""
+        owner, work, future = job.owner, job.work, job.future
+        is_late = owner is not None and self._clock() > job.deadline_s
+        try:
+            if owner is not None and not owner.is_open:
+                work.close()
+                return _Outcome(future, None, None)
+            if not job.has_begun and is_late:
+                work.close()
+                words = f"{self.bounds.seconds:g} s went by before the look-up began: ask later"
+                return _Outcome(future, None, Busy(words))
+            work.send(is_late if job.has_begun else None)
+            job.has_begun = True
+        except StopIteration as end:
+            return _Outcome(future, end.value, None)
+        except Exception as error:  # noqa: BLE001 - whoever asked is told
+            return _Outcome(future, None, error)
+        return None
+
+    def _came_back(self, job: _Job, *, is_done: bool) -> None:
+        """Put whoever had a turn behind the others, if there is more for it to do."""
+        with self._changed:
+            self._current = None
+            jobs = self._jobs.get(job.owner)
+            if jobs is None or jobs[0] is not job:
+                # Dropped meanwhile.
+                self._left.append(job)
+                return
+            self._fresh.pop(job.owner, None)
+            self._begun.pop(job.owner, None)
+            if is_done:
+                jobs.popleft()
+                self._count -= 1
+            if jobs:
+                (self._begun if jobs[0].has_begun else self._fresh)[job.owner] = None
+            else:
+                del self._jobs[job.owner]
+
+    def _tell(self, outcome: "_Outcome") -> None:
+        # The loop is closed when it did not wait for its broker to stop.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(outcome.give)
+
+
+class _Outcome(NamedTuple):
+    future: asyncio.Future[Any]
+    found: Any
+    error: Exception | None
+
+    def give(self) -> None:
+        """Let whoever asked know, in the event loop."""
+        if self.future.done():
+            return
+        if self.error is None:
+            self.future.set_result(self.found)
+        else:
+            self.future.set_exception(self.error)
