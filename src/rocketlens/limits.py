@@ -280,3 +280,10 @@ MAX_LOOK_UP_S: Final = 10.0
 
 RocketMQ's clients wait 15 s for the answer to a query.
 """
+
+MAX_BATCH_MEMBERS: Final = 65_536
+"""Members of one batch that a broker stores; more are refused with MESSAGE_ILLEGAL (13).
+
+So many messages with a unique key and nothing else fill RocketMQ's largest message, 4 MiB.
+RocketMQ: no limit.
+"""

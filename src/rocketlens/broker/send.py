@@ -20,8 +20,10 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Mapping
+from itertools import islice
 from typing import Final
 
+from rocketlens import limits
 from rocketlens.broker.core import FAQ, BrokerCore
 from rocketlens.broker.properties import (
     REDIRECTING_NAMES,
@@ -42,11 +44,13 @@ from rocketlens.broker.registry import (
 )
 from rocketlens.errors import FormatError, MessageIllegal
 from rocketlens.formats import batch_body
+from rocketlens.formats.batch_body import BatchMember
 from rocketlens.formats.commitlog_record import SYS_FLAG_TRANSACTION_MASK
 from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
 from rocketlens.model import properties as props
 from rocketlens.model.message_id import UniqueKey
 from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.net.pace import in_thread
 from rocketlens.store.append import Appended
 from rocketlens.store.topics import PERM_WRITE, TopicConfig
 from rocketlens.wire.codes import V3_4_9, RequestCode, ResponseCode
@@ -71,6 +75,10 @@ _pick_long: Final = commands.SEND_MESSAGE.request.picker(*_FIELDS)
 _pick_short: Final = commands.SEND_MESSAGE_V2.request.picker(*_FIELDS)
 
 Refused = tuple[ResponseCode, str]
+Fields = tuple[str, int, int, int, int, str | None, int | None, bool | None]
+
+MEMBERS_AT_ONCE: Final = 500
+"""Members of a batch that are stored in one piece of work: some milliseconds."""
 
 
 class SendProcessor:
@@ -132,7 +140,7 @@ class SendProcessor:
         channel: Channel,
         config: TopicConfig,
         queue_id: int,
-        fields: tuple[str, int, int, int, int, str | None, int | None, bool | None],
+        fields: Fields,
     ) -> Pending:
         topic, _, sys_flag, born_timestamp_ms, flag, text, reconsume_times, _ = fields
         properties = self._writer.parse(text or "")
@@ -265,17 +273,47 @@ class SendProcessor:
         command: RemotingCommand,
         channel: Channel,
         queue_id: int,
-        fields: tuple[str, int, int, int, int, str | None, int | None, bool | None],
+        fields: Fields,
     ) -> Pending:
-        topic, _, sys_flag, born_timestamp_ms, _, text, reconsume_times, _ = fields
+        topic, text = fields[0], fields[5]
         if topic.startswith(RETRY_PREFIX):
             raise MessageIllegal(f"batch request does not support retry group {topic}")
-        try:
-            members = list(batch_body.decode(command.body))
-        except FormatError as error:
-            raise MessageIllegal(f"the message is illegal: {error}") from None
-        if b"DELAY\x01" in command.body or "DELAY\x01" in (text or ""):
-            _check_no_delay([text or "", *(m.properties.decode(errors="replace") for m in members)])
+        members = _members(command.body, MEMBERS_AT_ONCE + 1)
+        if len(members) > MEMBERS_AT_ONCE:
+            return self._store_large_batch(command, channel, queue_id, fields)
+        _check_no_delay(command.body, text or "", members)
+        appended = self._append(channel, queue_id, fields, members)
+        ids = self._ids_of(appended)
+        return self._batch_answer(queue_id, text or "", ids, appended[0], appended[-1])
+
+    async def _store_large_batch(
+        self, command: RemotingCommand, channel: Channel, queue_id: int, fields: Fields
+    ) -> Response | None:
+        """Store a batch in steps of a millisecond or two, with turns for others between them.
+
+        Those may store messages of the same queue there.
+        """
+        most = self.core.settings.store.maxMessageSize
+        topic, text = fields[0], fields[5] or ""
+        members = await in_thread(lambda: _checked_members(command.body, text, most))
+        ids, first, last = [], None, None
+        for start in range(0, len(members), MEMBERS_AT_ONCE):
+            if topic not in self._topics:
+                words = f"topic[{topic}] was deleted while the batch was stored"
+                return self._refuse((ResponseCode.TOPIC_NOT_EXIST, words))
+            step = members[start : start + MEMBERS_AT_ONCE]
+            appended = self._append(channel, queue_id, fields, step)
+            ids.append(self._ids_of(appended))
+            first, last = first or appended[0], appended[-1]
+            await asyncio.sleep(0)
+        assert first is not None and last is not None  # noqa: S101, PT018 - there are members
+        answer = self._batch_answer(queue_id, text, ",".join(ids), first, last)
+        return answer if isinstance(answer, Response) else await answer
+
+    def _append(
+        self, channel: Channel, queue_id: int, fields: Fields, members: list[BatchMember]
+    ) -> list[Appended]:
+        topic, _, sys_flag, born_timestamp_ms, _, _, reconsume_times, _ = fields
         core = self.core
         appended = core.store.append_batch(
             topic,
@@ -287,20 +325,28 @@ class SendProcessor:
             reconsume_times=reconsume_times or 0,
         )
         core.figures.put += len(appended)
-        prefix = core.id_prefix
+        return appended
+
+    def _ids_of(self, appended: list[Appended]) -> str:
+        prefix = self.core.id_prefix
+        return ",".join([f"{prefix}{each.physical_offset:016X}" for each in appended])
+
+    def _batch_answer(
+        self, queue_id: int, text: str, ids: str, first: Appended, last: Appended
+    ) -> Pending:
         ext_fields = {
-            "msgId": ",".join([f"{prefix}{each.physical_offset:016X}" for each in appended]),
+            "msgId": ids,
             "queueId": str(queue_id),
-            "queueOffset": str(appended[0].queue_offset),
+            "queueOffset": str(first.queue_offset),
             **self._reply,
         }
-        properties = props.parse(text or "")
+        properties = props.parse(text)
         if props.UNIQUE_KEY in properties:
             # Producers of 5.x give the batch itself a key, too.
             ext_fields["transactionId"] = properties[props.UNIQUE_KEY]
         response = Response(ext_fields=ext_fields)
         if self._is_sync and properties.get(WAIT, "true").lower() == "true":
-            return self._when_durable(appended[-1], response)
+            return self._when_durable(last, response)
         return response
 
     def _new_key(self) -> str:
@@ -337,9 +383,34 @@ class TimerMissing(MessageIllegal):
         super().__init__("accurate timer message is not enabled, timerWheelEnable is false")
 
 
-def _check_no_delay(texts: list[str]) -> None:
-    for text in texts:
-        level = props.parse(text).get(props.DELAY, "0")
+def _members(body: bytes, most: int) -> list[BatchMember]:
+    """Read the first members of a batch, ``most`` of them."""
+    try:
+        return list(islice(batch_body.decode(body), most))
+    except FormatError as error:
+        raise MessageIllegal(f"the message is illegal: {error}") from None
+
+
+def _checked_members(body: bytes, text: str, message_bytes: int) -> list[BatchMember]:
+    """Read the members of a large batch; each must be fit to be stored, before any is."""
+    most = limits.MAX_BATCH_MEMBERS
+    members = _members(body, most + 1)
+    if len(members) > most:
+        words = f"the message is illegal: a batch of more than {most} members: send it in parts"
+        raise MessageIllegal(words)
+    for number, member in enumerate(members):
+        if len(member.body) > message_bytes or len(member.properties) > limits.PROPERTIES_BYTES:
+            words = f"the message is illegal: member {number} of the batch is too large"
+            raise MessageIllegal(words)
+    _check_no_delay(body, text, members)
+    return members
+
+
+def _check_no_delay(body: bytes, text: str, members: list[BatchMember]) -> None:
+    if b"DELAY\x01" not in body and "DELAY\x01" not in text:
+        return
+    for each in (text, *(member.properties.decode(errors="replace") for member in members)):
+        level = props.parse(each).get(props.DELAY, "0")
         if read_i32(level, props.DELAY) > 0:
             raise MessageIllegal("a batch has no delayed messages: send them one by one")
 

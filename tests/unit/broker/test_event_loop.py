@@ -5,17 +5,20 @@ import time
 
 import pytest
 
+from rocketlens import limits
 from rocketlens.broker import registration
+from rocketlens.formats import batch_body
 from rocketlens.namesrv.service import NameServer, NameServerConfig
 from rocketlens.store.topics import TopicConfig
 from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from rocketlens.wire.codes import RequestCode
-from tests.unit.broker.broker_world import properties_of, running
+from tests.unit.broker.broker_world import properties_of, running, send_fields
 from tests.unit.broker.loop_watch import watched_loops
 
 MANY = 5000
 """Topics, groups, and queues of one topic."""
+EMPTY = batch_body.BatchMember(0, b"", b"")
 
 
 def watched(directory, test, **changes):
@@ -162,3 +165,22 @@ def test_hot_keys_tags_and_pulls_of_a_long_queue_are_answered(tmp_path):
         await ask(world, RequestCode.QUERY_CONSUME_QUEUE, **asked)
 
     watched(tmp_path, test, mappedFileSizeConsumeQueue=600_000)
+
+
+@pytest.mark.parametrize("most", [4000, pytest.param(65_536, marks=pytest.mark.slow)])
+def test_batches_of_very_many_members_are_stored_or_refused_in_small_steps(
+    tmp_path, monkeypatch, most
+):
+    assert limits.MAX_BATCH_MEMBERS == 65_536
+    monkeypatch.setattr(limits, "MAX_BATCH_MEMBERS", most)
+
+    async def test(world, watch):
+        body = await asyncio.to_thread(lambda: batch_body.encode([EMPTY] * (most + 1)))
+        fields = send_fields("Orders", "WAIT\x01true\x02") | {"m": True}
+        answer = await world.call(RequestCode.SEND_BATCH_MESSAGE, body, **fields)
+        assert (answer.code, "send it in parts" in answer.remark) == (13, True)
+        fits = body[batch_body.SMALLEST_MEMBER :]
+        await ask(world, RequestCode.SEND_BATCH_MESSAGE, fits, **fields)
+        assert world.core.store.max_queue_offset("Orders", 0) == most
+
+    watched(tmp_path, test, mappedFileSizeCommitLog=1 << 24, mappedFileSizeConsumeQueue=6_000_000)

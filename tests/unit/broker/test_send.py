@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from rocketlens import limits
 from rocketlens.errors import StoreFailed, StoreFull
 from rocketlens.model import properties as props
 from rocketlens.wire.codes import RequestCode, ResponseCode
@@ -301,6 +302,51 @@ def test_a_batch_that_cannot_be_is_refused(tmp_path, member, changes):
         assert world.core.store.end_offset == 0
 
     in_broker(tmp_path, test)
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_a_large_batch_is_stored_whole_and_in_order(tmp_path, flush):
+    async def test(world):
+        members = [(b"%d" % n, properties_of(KEYS=f"k{n}")) for n in range(1201)]
+        answer, others = await asyncio.gather(
+            world.send_batch(members, e=1),
+            asyncio.gather(*(world.send(body=b"other", e=1) for _ in range(5))),
+        )
+        assert {each.code for each in (answer, *others)} == {0}
+        records = {record.offset_msg_id: record for record in world.stored("Orders", 1)}
+        assert len(records) == 1206
+        given = [records[each] for each in answer.ext_fields["msgId"].split(",")]
+        assert [(each.body, each.properties.decode()) for each in given] == members
+        assert answer.ext_fields["queueOffset"] == str(given[0].queue_offset)
+        offsets = [each.queue_offset for each in given]
+        assert offsets == sorted(offsets)
+
+    in_broker(tmp_path, test, flushDiskType=flush, mappedFileSizeConsumeQueue=60_000)
+
+
+@pytest.mark.parametrize(
+    ("member", "words"),
+    [
+        ((b"", ""), "a batch of more than 1200 members: send it in parts"),
+        ((bytes(1001), ""), "member 1200 of the batch is too large"),
+        ((b"", properties_of(DELAY=1)), "a batch has no delayed messages"),
+    ],
+)
+def test_a_large_batch_that_cannot_be_is_refused_before_any_of_it_is_stored(
+    tmp_path, monkeypatch, member, words
+):
+    is_too_many = "more than" in words
+    monkeypatch.setattr(limits, "MAX_BATCH_MEMBERS", 1200 if is_too_many else 1201)
+
+    async def test(world):
+        members = [(b"", "")] * 1200 + [member]
+        answer = await world.send_batch(members)
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert words in answer.remark
+        assert world.core.store.end_offset == 0
+        assert (await world.send_batch(members[:1200])).code == 0
+
+    in_broker(tmp_path, test, maxMessageSize=1000, mappedFileSizeConsumeQueue=60_000)
 
 
 def test_what_failed_too_often_goes_to_the_dead_letters(tmp_path):
