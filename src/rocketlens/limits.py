@@ -287,3 +287,9 @@ MAX_BATCH_MEMBERS: Final = 65_536
 So many messages with a unique key and nothing else fill RocketMQ's largest message, 4 MiB.
 RocketMQ: no limit.
 """
+
+MAX_LARGE_ANSWERS_OF_CONNECTION: Final = 8
+"""Answers of over 256 KiB that one connection has a broker build at once, one after another."""
+
+MAX_LARGE_ANSWERS: Final = 64
+"""The same of all connections. RocketMQ: the queue of its admin threads, 100,000."""

@@ -14,6 +14,7 @@ from typing import Final
 from rocketlens import limits
 from rocketlens.broker.clients import Client
 from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.large_answers import Estimate, row_bytes
 from rocketlens.broker.offset import store_time
 from rocketlens.broker.registry import RETRY_PREFIX, UNIT_SUB_FLAG, topic_problem
 from rocketlens.net.channel import Channel, Handler, Response
@@ -47,6 +48,10 @@ MOST_GROUPS_OF_A_CLIENT: Final = 1_000
 """Groups in one heartbeat, at most."""
 GROUPS_AT_ONCE: Final = 20
 """Groups that are taken in in one piece of work."""
+
+
+_PRODUCER_BYTES: Final = 60
+"""What a producer takes at least in the answer about all, its id left out."""
 
 
 class ClientProcessor:
@@ -172,45 +177,71 @@ class ClientProcessor:
         )
         return Response(body=schema.write(connection))
 
-    async def consume_stats(self, command: RemotingCommand, _: Channel) -> Response | None:
+    async def consume_stats(self, command: RemotingCommand, channel: Channel) -> Response | None:
         """Give how far a group came in each queue, of one topic or of all it has offsets in."""
         asked = admin_commands.GET_CONSUME_STATS.request.decode(command.ext_fields)
         group = asked.consumer_group
-        topics = [asked.topic] if asked.topic else self.core.offsets.topics_of(group)
+        names = [asked.topic] if asked.topic else self.core.offsets.topics_of(group)
         online = self.core.clients.consumers.get(group)
-        table: dict[MessageQueue, OffsetWrapper] = {}
-        pace = Pace()
-        for topic in topics:
-            config = self.core.topics.get(topic)
-            if config is None or (online and topic not in online.subscriptions):
+        estimate, pace = Estimate("ask for one topic at a time"), Pace()
+        topics: list[TopicConfig] = []
+        for name in names:
+            config = self.core.topics.get(name)
+            if config is None or (online and name not in online.subscriptions):
                 continue
-            table |= await self._progress_in(group, config, config.read_queue_count, pace)
-        answer = ConsumeStats(offset_table=table, consume_tps=0.0)
-        return Response(body=await in_thread(lambda: schema.write(answer)))
+            topics.append(config)
+            estimate.add(self._row_bytes(name), config.read_queue_count)
+            await pace.turn()
+        async with self.core.large_answers.turn(channel, estimate):
+            table: dict[MessageQueue, OffsetWrapper] = {}
+            for config in topics:
+                table |= await self._progress_in(group, config, config.read_queue_count, pace)
+            answer = ConsumeStats(offset_table=table, consume_tps=0.0)
+            return Response(body=await in_thread(lambda: schema.write(answer)))
 
-    async def broker_consume_stats(self, command: RemotingCommand, _: Channel) -> Response | None:
+    async def broker_consume_stats(
+        self, command: RemotingCommand, channel: Channel
+    ) -> Response | None:
         """Give how far every group came in every topic it has offsets in."""
         asked = admin_commands.GET_BROKER_CONSUME_STATS.request.decode(command.ext_fields)
-        topics: dict[str, list[str]] = {group: [] for group in self.core.groups.table.groups}
+        names: dict[str, list[str]] = {group: [] for group in self.core.groups.table.groups}
         pace = Pace()
         for topic, group in self.core.offsets.pairs():
-            if group in topics:
-                topics[group].append(topic)
+            if group in names:
+                names[group].append(topic)
             await pace.turn()
+        estimate = Estimate("ask for one group and topic at a time (208)")
+        topics: dict[str, list[TopicConfig]] = {}
+        for group, of_group in names.items():
+            topics[group] = self._followed(group, of_group, is_order=bool(asked.is_order))
+            for config in topics[group]:
+                estimate.add(self._row_bytes(config.topic), config.write_queue_count)
+                await pace.turn()
+        async with self.core.large_answers.turn(channel, estimate):
+            return await self._all_progress(topics, pace)
+
+    def _followed(self, group: str, names: list[str], *, is_order: bool) -> list[TopicConfig]:
+        """Return the topics of which a group's progress is told."""
+        online = self.core.clients.consumers.get(group)
+        found = []
+        for name in names:
+            config = self.core.topics.get(name)
+            if (
+                config is not None
+                and (config.order or not is_order)
+                and not (online and online.subscriptions and name not in online.subscriptions)
+            ):
+                found.append(config)
+        return found
+
+    async def _all_progress(
+        self, topics: Mapping[str, list[TopicConfig]], pace: Pace
+    ) -> Response | None:
         listed: list[dict[str, tuple[ConsumeStats, ...]]] = []
         behind = 0
-        for group, names in topics.items():
-            online = self.core.clients.consumers.get(group)
+        for group, followed in topics.items():
             stats: list[ConsumeStats] = []
-            for topic in names:
-                config = self.core.topics.get(topic)
-                is_left_out = asked.is_order and config is not None and not config.order
-                if (
-                    config is None
-                    or is_left_out
-                    or (online and online.subscriptions and topic not in online.subscriptions)
-                ):
-                    continue
+            for config in followed:
                 table = await self._progress_in(group, config, config.write_queue_count, pace)
                 behind += sum(each.broker_offset - each.consumer_offset for each in table.values())
                 stats.append(ConsumeStats(offset_table=table))
@@ -221,6 +252,11 @@ class ClientProcessor:
         )
         return Response(body=await in_thread(lambda: schema.write(answer)))
 
+    def _row_bytes(self, topic: str) -> int:
+        """Return what a queue of a topic takes in an answer about progress, at least."""
+        queue = MessageQueue(topic=topic, broker_name=self.core.config.brokerName, queue_id=0)
+        return row_bytes(ConsumeStats(offset_table={queue: OffsetWrapper()}), ConsumeStats())
+
     def producer_connections(self, command: RemotingCommand, _: Channel) -> Response:
         """Give the clients of a producer group."""
         asked = admin_commands.GET_PRODUCER_CONNECTION_LIST.request.decode(command.ext_fields)
@@ -230,11 +266,19 @@ class ClientProcessor:
             return Response(ResponseCode.SYSTEM_ERROR, remark=words)
         return Response(body=schema.write(ProducerConnection(connections=_connections(members))))
 
-    async def producers(self, _: RemotingCommand, __: Channel) -> Response | None:
+    async def producers(self, _: RemotingCommand, channel: Channel) -> Response | None:
         """Give the clients of all producer groups."""
         now_ms = self.core.clock()
-        known = {group: dict(members) for group, members in self.core.clients.producers.items()}
-        return Response(body=await in_thread(lambda: schema.write(_producers(known, now_ms))))
+        estimate, pace = Estimate("ask for one group at a time (204)"), Pace()
+        known: dict[str, dict[Channel, Client]] = {}
+        for group, members in list(self.core.clients.producers.items()):
+            known[group] = dict(members)
+            names_bytes = sum(len(client.client_id) for client in members.values())
+            estimate.add(_PRODUCER_BYTES, len(members))
+            estimate.add(len(group) + names_bytes)
+            await pace.turn()
+        async with self.core.large_answers.turn(channel, estimate):
+            return Response(body=await in_thread(lambda: schema.write(_producers(known, now_ms))))
 
     async def _progress_in(
         self, group: str, topic: TopicConfig, queue_count: int, pace: Pace

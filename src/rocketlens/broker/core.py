@@ -11,6 +11,7 @@ from rocketlens.broker.clients import ClientTable
 from rocketlens.broker.config import BrokerSettings
 from rocketlens.broker.durable import Durable
 from rocketlens.broker.figures import Figures
+from rocketlens.broker.large_answers import LargeAnswers
 from rocketlens.broker.registry import GroupRegistry, TopicRegistry
 from rocketlens.broker.remembered import fit_to_store
 from rocketlens.broker.saving import Table, TableSaver
@@ -86,6 +87,7 @@ class BrokerCore:
         self.clients: Final = ClientTable(clock)
         self.figures: Final = Figures(clock)
         self.search: Final = LiveSearch(store, clock)
+        self.large_answers: Final = LargeAnswers()
         self.durable: Final = Durable(store.when_durable, settings.store.syncFlushTimeout)
         host = store.options.store_host
         self.address: Final = str(host)

@@ -12,10 +12,11 @@ from typing import Any, Final
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.large_answers import Estimate
 from rocketlens.broker.registry import group_problem
 from rocketlens.errors import CommandBodyError
 from rocketlens.net.channel import Channel, Handler, Response
-from rocketlens.net.pace import in_thread
+from rocketlens.net.pace import Pace, in_thread
 from rocketlens.store.topics import default_group
 from rocketlens.wire import json_text
 from rocketlens.wire.bodies import schema
@@ -76,10 +77,16 @@ class GroupProcessor:
             checked[members["groupName"]] = members
         return _when_saved(groups.put(checked)) if checked else Response()
 
-    async def all_groups(self, _: RemotingCommand, __: Channel) -> Response | None:
+    async def all_groups(self, _: RemotingCommand, channel: Channel) -> Response | None:
         """Give all groups, and the version of the table."""
-        value = self.core.groups.table.value()
-        return Response(body=await in_thread(lambda: json_text.dumps(value).encode()))
+        table = self.core.groups.table
+        estimate, pace = Estimate("ask for one group at a time (352)"), Pace()
+        for name, members in list(table.groups.items()):
+            estimate.add(len(name) + _least_bytes(members))
+            await pace.turn()
+        async with self.core.large_answers.turn(channel, estimate):
+            value = table.value()
+            return Response(body=await in_thread(lambda: json_text.dumps(value).encode()))
 
     def configuration(self, command: RemotingCommand, _: Channel) -> Response:
         """Give a group; it is made now if it may make itself."""
@@ -113,6 +120,15 @@ class GroupProcessor:
         wanted = group.subscriptions.get(asked.topic) if group else None
         answer = SubscriptionAnswer(subscription=wanted, group=asked.group, topic=asked.topic)
         return Response(body=schema.write(answer))
+
+
+def _least_bytes(value: Any) -> int:
+    """Return what a member of a group takes as JSON at least."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(len(name) + 4 + _least_bytes(each) for name, each in value.items())
+    return sum(map(_least_bytes, value)) if isinstance(value, list) else 1
 
 
 def _read(body: bytes) -> Any:

@@ -12,6 +12,7 @@ from dataclasses import fields
 from typing import Final
 
 from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.large_answers import Estimate
 from rocketlens.broker.registration import topic_table
 from rocketlens.broker.registry import SYSTEM_TOPICS
 from rocketlens.net.channel import Channel, Handler, Response
@@ -31,6 +32,8 @@ from rocketlens.wire.commands.broker import GetBrokerConfigResponse
 MOST_ENTRIES: Final = 10_000
 """Entries of a queue in one answer. RocketMQ: no limit."""
 _ENTRIES_READ: Final = 500
+_TOPIC_BYTES: Final = 100
+"""What a topic takes at least in the answer about all, beside its name, which is there twice."""
 
 
 class InspectionProcessor:
@@ -52,10 +55,15 @@ class InspectionProcessor:
             RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: self.clean,
         }
 
-    async def topics(self, _: RemotingCommand, __: Channel) -> Response | None:
+    async def topics(self, _: RemotingCommand, channel: Channel) -> Response | None:
         """Give the configuration of all topics, and the version of the table."""
-        table_of = topic_table(self.core)
-        return Response(body=await in_thread(lambda: schema.write(table_of())))
+        topics = self.core.topics.table.topics
+        estimate = Estimate("ask for one topic at a time (351)")
+        estimate.add(_TOPIC_BYTES, len(topics))
+        estimate.add(2 * sum(map(len, topics)))
+        async with self.core.large_answers.turn(channel, estimate):
+            table_of = topic_table(self.core)
+            return Response(body=await in_thread(lambda: schema.write(table_of())))
 
     def system_topics(self, _: RemotingCommand, __: Channel) -> Response:
         """Give the topics that nobody may make, change or delete."""

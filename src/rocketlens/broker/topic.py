@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Mapping
 from typing import Final
 
 from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.large_answers import Estimate, row_bytes
 from rocketlens.broker.offset import store_time
 from rocketlens.broker.registration import wire_topic
 from rocketlens.broker.registry import MOST_QUEUES, is_system_topic, topic_problem
@@ -97,21 +98,27 @@ class TopicProcessor:
             await asyncio.shield(told)
         return Response()
 
-    async def statistics(self, command: RemotingCommand, _: Channel) -> Response | None:
+    async def statistics(self, command: RemotingCommand, channel: Channel) -> Response | None:
         """Give the offsets of all queues of a topic, and when each got its last message."""
         asked = commands.GET_TOPIC_STATS_INFO.request.decode(command.ext_fields)
         config = self.core.topics.get(asked.topic)
         if config is None:
             words = f"topic[{asked.topic[:300]}] not exist"
             return Response(ResponseCode.TOPIC_NOT_EXIST, remark=words)
-        table: dict[MessageQueue, TopicOffset] = {}
         broker_name, pace = self.core.config.brokerName, Pace()
-        for queue_id in range(max(config.write_queue_count, config.read_queue_count)):
-            queue = MessageQueue(topic=asked.topic, broker_name=broker_name, queue_id=queue_id)
-            table[queue] = self._offsets(asked.topic, queue_id)
-            await pace.turn()
-        answer = TopicStatsTable(offset_table=table, topic_put_tps=0.0)
-        return Response(body=await in_thread(lambda: schema.write(answer)))
+        queue_count = max(config.write_queue_count, config.read_queue_count)
+        first = MessageQueue(topic=asked.topic, broker_name=broker_name, queue_id=0)
+        one = TopicStatsTable(offset_table={first: TopicOffset()})
+        estimate = Estimate("a topic of so many queues cannot be told of")
+        estimate.add(row_bytes(one, TopicStatsTable()), queue_count)
+        async with self.core.large_answers.turn(channel, estimate):
+            table: dict[MessageQueue, TopicOffset] = {}
+            for queue_id in range(queue_count):
+                queue = MessageQueue(topic=asked.topic, broker_name=broker_name, queue_id=queue_id)
+                table[queue] = self._offsets(asked.topic, queue_id)
+                await pace.turn()
+            answer = TopicStatsTable(offset_table=table, topic_put_tps=0.0)
+            return Response(body=await in_thread(lambda: schema.write(answer)))
 
     def _offsets(self, topic: str, queue_id: int) -> TopicOffset:
         store = self.core.store

@@ -118,10 +118,11 @@ def test_with_many_groups_heartbeats_and_tools_are_answered(tmp_path):
     watched(tmp_path, test)
 
 
-def test_with_many_queues_and_offsets_statistics_are_answered(tmp_path):
+@pytest.mark.parametrize("queue_count", [MANY, pytest.param(65_536, marks=pytest.mark.slow)])
+def test_with_many_queues_and_offsets_statistics_are_answered(tmp_path, queue_count):
     async def test(world, watch):
         core = world.core
-        core.topics.table.put(TopicConfig("Wide", MANY, MANY))
+        core.topics.table.put(TopicConfig("Wide", queue_count, queue_count))
         await asyncio.to_thread(add_groups, core, 100)
         await asyncio.to_thread(add_offsets, core)
         await world.send(topic="Wide")

@@ -1,0 +1,95 @@
+"""Answers that grow with what there is: their size is estimated before they are built.
+
+One that cannot fit a frame is refused at once. Large ones are built one after another, in pieces
+between which the event loop serves others, and few of each connection wait for that: so what they
+take in memory is bounded, too.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from rocketlens import limits
+from rocketlens.errors import RocketLensError
+from rocketlens.net.channel import Channel
+from rocketlens.wire.bodies import schema
+from rocketlens.wire.codes import ResponseCode
+
+LARGEST_ANSWER_BYTES: Final = limits.FRAME_BYTES - 64 * 1024
+SMALL_ANSWER_BYTES: Final = 256 * 1024
+"""Answers up to this are built as they are asked for."""
+
+
+class AnswerTooLarge(RocketLensError):
+    """An answer that no frame has room for; the text says what it would have been of."""
+
+    code = ResponseCode.SYSTEM_ERROR
+
+
+class TooManyLarge(RocketLensError):
+    """A large answer is refused because others wait to be built."""
+
+    code = ResponseCode.SYSTEM_BUSY
+    retriable = True
+
+
+class Estimate:
+    """The least size of an answer, added up before it is built."""
+
+    def __init__(self, advice: str) -> None:
+        """Begin with nothing; ``advice`` says what to ask for instead."""
+        self._advice: Final = advice
+        self.least_bytes = 0
+        self.rows = 0
+
+    def add(self, row_bytes: int, rows: int = 1) -> None:
+        """Count rows of at least so many bytes each.
+
+        :raises AnswerTooLarge: when all together cannot fit a frame.
+        """
+        self.rows += rows
+        self.least_bytes += rows * row_bytes
+        if self.least_bytes > LARGEST_ANSWER_BYTES:
+            raise AnswerTooLarge(
+                f"the answer would have over {self.rows} rows and {self.least_bytes} bytes, "
+                f"{LARGEST_ANSWER_BYTES} are the most: {self._advice}"
+            )
+
+
+def row_bytes(of_one: Any, of_none: Any) -> int:
+    """Return what a row takes in the body of an answer, given one with a row and one without."""
+    return len(schema.write(of_one)) - len(schema.write(of_none))
+
+
+class LargeAnswers:
+    """Lets large answers be built one at a time; belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._building: Final = asyncio.Lock()
+        self._waiting: Final[Counter[Channel]] = Counter()
+
+    @asynccontextmanager
+    async def turn(self, channel: Channel, estimate: Estimate) -> AsyncIterator[None]:
+        """Wait until others are built, if the answer is a large one.
+
+        :raises TooManyLarge: when too many wait already.
+        """
+        if estimate.least_bytes <= SMALL_ANSWER_BYTES:
+            yield
+            return
+        most = limits.MAX_LARGE_ANSWERS_OF_CONNECTION, limits.MAX_LARGE_ANSWERS
+        if self._waiting[channel] >= most[0] or self._waiting.total() >= most[1]:
+            words = f"large answers wait already, {most[0]} of a connection and {most[1]} at most"
+            raise TooManyLarge(f"{words}: ask later")
+        self._waiting[channel] += 1
+        try:
+            async with self._building:
+                if not channel.is_open:
+                    raise TooManyLarge("the connection is gone")
+                yield
+        finally:
+            self._waiting[channel] -= 1
+            if not self._waiting[channel]:
+                del self._waiting[channel]
