@@ -23,6 +23,7 @@
     │   ├── StoreLocked       another process owns it
     │   ├── StoreChanged      it changed under an operation that needed it to stand still
     │   ├── StoreFull         no room for another record now; reads go on, and sends once there is
+    │   ├── StoreBusy         a file cannot be opened now; reads go on, and sends once it can be
     │   └── StoreFailed       a write or sync failed: nothing is stored any more, reads go on
     ├── RemotingError         a call to another process that brought no answer (``address``)
     │   ├── ConnectFailed     nobody accepts connections there; nothing was sent
@@ -183,6 +184,13 @@ class StoreChanged(StoreError):
 
 class StoreFull(StoreError):
     """There is no room for another record now; reads go on, and so do sends once there is."""
+
+    code = 14
+    retriable = True
+
+
+class StoreBusy(StoreError):
+    """A file of the store cannot be opened, or has no memory, now; the next call may succeed."""
 
     code = 14
     retriable = True

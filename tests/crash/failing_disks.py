@@ -4,6 +4,7 @@ import errno
 from collections import Counter
 
 from rocketlens.store.disk import Disk, WritableFile
+from rocketlens.store.fs import SyncFailed
 
 SECTOR_BYTES = 512
 
@@ -102,7 +103,7 @@ class FailingDisk(QuickDisk):
             self.syncs += 1
             if self.syncs == self.fails_at:
                 self.failed = str(path)
-                raise OSError(errno.EIO, "Input/output error", str(path))
+                raise SyncFailed(errno.EIO, "Input/output error", str(path))
 
     def count_reserve(self, path):
         """Fail when it is the turn of this reservation."""

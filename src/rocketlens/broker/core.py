@@ -16,6 +16,7 @@ from rocketlens.broker.registry import GroupRegistry, TopicRegistry
 from rocketlens.broker.remembered import fit_to_store
 from rocketlens.broker.saving import Table, TableSaver
 from rocketlens.broker.search import LiveSearch
+from rocketlens.errors import StoreBusy
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import pack_address
 from rocketlens.net.channel import Channel
@@ -118,10 +119,14 @@ class BrokerCore:
         """Make the log durable as it is now; in any thread.
 
         :raises StoreFailed: when it may never be.
+        :raises StoreBusy: when it cannot be now.
         """
+        end_offset, commit = self.store.end_offset, self.store.group_commit
         self.store.flush_log()
-        if self.store.group_commit.failure is not None:
-            raise self.store.group_commit.failure
+        if commit.failure is not None:
+            raise commit.failure
+        if commit.flushed_offset < end_offset:
+            raise StoreBusy("the log cannot be made durable now")
 
     @property
     def in_memory_from(self) -> int:

@@ -18,6 +18,7 @@ from rocketlens.formats import commitlog_record
 from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC, QueueEntry
 from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8
+from rocketlens.store.commitlog import SegmentLost
 from rocketlens.store.config import parse_delay_levels
 from rocketlens.store.queue_append import QueueWriter
 
@@ -64,7 +65,7 @@ class Schedule:
                 self._store_again(entry)
                 offset += 1
                 delivered += 1
-        except StoreError as error:
+        except (OSError, StoreError, SegmentLost) as error:
             _log.warning("delayed messages of level %d wait: %s", level, error)
         offsets.put(level, offset)
         return delivered
@@ -86,6 +87,7 @@ class Schedule:
         """Store a delayed message in its real topic; one that cannot be is left out, and logged.
 
         :raises StoreError: when nothing can be stored now.
+        :raises SegmentLost: when its record cannot be read now.
         """
         content = self.core.store.record(entry.physical_offset, entry.store_size)
         if content is None:

@@ -13,11 +13,12 @@ import errno
 import struct
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens import limits
-from rocketlens.errors import MessageIllegal, StoreError, StoreFull
+from rocketlens.errors import MessageIllegal, StoreBusy, StoreError, StoreFull
 from rocketlens.formats.commitlog_record import (
     CRC_MASK,
     MAGIC_BLANK,
@@ -29,12 +30,13 @@ from rocketlens.formats.commitlog_record import (
 )
 from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES, SCHEDULE_TOPIC
 from rocketlens.model import properties as props
-from rocketlens.model.java import decode_utf8, string_hash
+from rocketlens.model.java import decode_utf8
 from rocketlens.store import fs
 from rocketlens.store.consumequeue import is_topic_name
 from rocketlens.store.disk import Disk, WritableFile
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.queue_append import OpenQueues, QueueWriter
+from rocketlens.store.tags_code import TagsCodes
 
 if TYPE_CHECKING:
     from mmap import mmap
@@ -67,8 +69,6 @@ _LONGEST_TOPIC_V1: Final = 127
 _TRANSACTION_MASK: Final = 0xC
 _NO_HOST_BITS: Final = ~(SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6)
 _QUEUED_TYPES: Final = (0, 0x8)
-_TAGS_NAME: Final = b"TAGS\x01"
-_TAGS_KEPT: Final = 10_000
 _NAME_DIGITS: Final = 20
 _UNWRITTEN: Final = bytes(SIZE_AND_MAGIC.size)
 _LARGEST_QUEUE_ID: Final = 2**31 - 1
@@ -78,6 +78,14 @@ DISK_FULL: Final = (
     "the broker's disk is full"
 )
 """How RocketMQ begins its remark to code 14."""
+NOT_NOW: Final = "service not available now: the broker cannot open or map a file of its store"
+
+
+def refused(error: OSError) -> StoreFull | StoreBusy:
+    """Return what tells a client that nothing could be written, and why; it may try again."""
+    words = DISK_FULL if error.errno in fs.DISK_FULL_ERRORS else NOT_NOW
+    kind = StoreFull if error.errno in fs.DISK_FULL_ERRORS else StoreBusy
+    return kind(f"{words} [{error.strerror}: {error.filename or 'write'}]")
 
 
 class Appended(NamedTuple):
@@ -96,32 +104,6 @@ class Snapshot(NamedTuple):
     """By topic and queue id: where its first file begins, and the next queue offset."""
     last: Appended | None
     """The last record."""
-
-
-class TagsCodes:
-    """Computes tags codes from raw properties, and keeps those of the tags it has seen."""
-
-    def __init__(self) -> None:
-        """Begin with none."""
-        self._known: dict[bytes, int] = {}
-
-    def of(self, properties: bytes) -> int:
-        """Give Java's hash of the TAGS property, 0 without one."""
-        start = properties.rfind(_TAGS_NAME)
-        if start < 0:
-            return 0
-        stop = properties.find(2, start)
-        tags = properties[start + 5 : stop if stop >= 0 else None]
-        known = self._known.get(tags)
-        if known is not None and (start == 0 or properties[start - 1] == 2):
-            return known
-        text = props.parse(decode_utf8(properties)).get(props.TAGS, "")
-        code = string_hash(text)
-        if text and text.encode() == tags:
-            if len(self._known) >= _TAGS_KEPT:
-                self._known.clear()
-            self._known[tags] = code
-        return code
 
 
 class Limits(NamedTuple):
@@ -184,6 +166,7 @@ class Appender:
         self.zeros_end_offset = 0
         self._batch_steps = 0
         self._removed: list[QueueWriter] = []
+        self._first: list[Callable[[], None]] = []
         self._segment: WritableFile | None = None
         self._content: mmap | bytearray = bytearray()
         self._base = self._place = self._limit = 0
@@ -205,16 +188,38 @@ class Appender:
         last = self.last
         return Snapshot(table, last) if before == self._batch_steps and not before & 1 else None
 
-    def start(self, base_offset: int, end_offset: int) -> None:
+    def start(
+        self, base_offset: int, end_offset: int, first: Sequence[Callable[[], None]] = ()
+    ) -> OSError | None:
         """Go on at ``end_offset``, in the segment of ``base_offset``; it is made if need be.
 
-        :raises OSError: when it cannot be opened or made.
+        ``first`` is done before anything is stored. When the disk is full the error is returned,
+        and all this is tried again with each message.
+
+        :raises OSError: when something cannot be opened or made for another reason.
         """
-        segment = self._new_segment(base_offset)
-        self._turn_to(segment, base_offset)
-        self._place = self._limit = end_offset - base_offset
+        self._base, self._place = base_offset, end_offset - base_offset
+        self._limit = self._place
         # Recovery took what was there for whole: from now on that is not asked again.
         self.zeros_end_offset = end_offset
+        self._first = list(first)
+        try:
+            self._begin()
+        except OSError as error:
+            if error.errno not in fs.DISK_FULL_ERRORS:
+                raise
+            return error
+        return None
+
+    def _begin(self) -> None:
+        """Do what must be done before anything is stored, as far as it is not done yet."""
+        while self._first:
+            self._first[0]()
+            del self._first[0]
+        if self._segment is None:
+            place = self._place
+            self._turn_to(self._new_segment(self._base), self._base)
+            self._place = self._limit = place
 
     def _new_segment(self, base: int) -> WritableFile:
         """Open a segment, with room at its begin."""
@@ -325,6 +330,8 @@ class Appender:
 
         :raises MessageIllegal: when it is larger than a message may be, or its topic is none.
         :raises StoreFull: when the disk is full; the next call may succeed.
+        :raises StoreBusy: when a file cannot be opened now, for want of descriptors or memory;
+            likewise.
         :raises StoreFailed: when an earlier write or sync failed.
         :raises struct.error: when a number does not fit its field; nothing is stored.
         """
@@ -483,6 +490,8 @@ class Appender:
         if size > self.segment_bytes - BLANK_BYTES:
             raise _too_large(self._most)
         try:
+            if self._segment is None or self._first:
+                self._begin()
             if queue.place >= queue.limit:
                 queue.make_room()
             if entry_count > 1:
@@ -492,9 +501,9 @@ class Appender:
             elif self._place + size > self._limit:
                 self._reserve(self._place + size)
         except OSError as error:
-            raise StoreFull(f"{DISK_FULL} [{error.strerror}: {error.filename or 'write'}]") from (
-                error
-            )
+            queue.drop_ahead()
+            self._open_queues.could_not(error)
+            raise refused(error) from error
         return self._place
 
     def _reserve(self, stop: int) -> None:
@@ -511,7 +520,8 @@ class Appender:
         segment.reserve(place, place + BLANK_BYTES)
         following = self._new_segment(self._base + self.segment_bytes)
         SIZE_AND_MAGIC.pack_into(segment.content, place, self.segment_bytes - place, MAGIC_BLANK)
-        segment.touch()
+        with suppress(OSError):
+            segment.touch()
         self._turn_to(following, self._base + self.segment_bytes)
         if size > self._limit:
             self._reserve(size)
@@ -519,16 +529,23 @@ class Appender:
     def sync_log(self) -> None:
         """Wait until every record appended before this call is on the disk.
 
-        :raises OSError: when it may not be.
+        :raises SyncFailed: when it may not be, now or ever.
+        :raises OSError: when a directory cannot be opened; the next call does it all again.
         """
         with self._lock:
-            segments, self._unsynced = self._unsynced, self._unsynced[-1:]
+            segments = list(self._unsynced)
             has_new, self._has_new_segment = self._has_new_segment, False
         for segment in segments:
             segment.sync()
         if has_new:
-            self._disk.sync_directory(self._layout.commit_log)
-            self._disk.sync_directory(self._layout.root)
+            try:
+                self._disk.sync_directory(self._layout.commit_log)
+                self._disk.sync_directory(self._layout.root)
+            except OSError:
+                self._has_new_segment = True
+                raise
+        with self._lock:
+            del self._unsynced[: len(segments) - 1]
         for segment in segments[:-1]:
             segment.close()
 
@@ -538,10 +555,11 @@ class Appender:
         :raises OSError: when it may not be.
         """
         # Only this thread syncs queues, and it will not come upon these again.
-        removed, self._removed = self._removed, []
+        removed = self._removed[:]
         for queue in list(self.queues.values()):
             if queue.is_dirty:
                 queue.sync()
+        del self._removed[: len(removed)]
         for queue in removed:
             queue.close()
 

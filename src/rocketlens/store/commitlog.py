@@ -253,6 +253,42 @@ class CommitLog:
         self._mapped.close()
 
 
+class OpenLog(CommitLog):
+    """A log of which each segment can be read, or nothing is done.
+
+    For a reader a segment that cannot be opened is lost. To who mends or indexes the log it would
+    look like damage, or like the end of the log.
+    """
+
+    def __init__(self, directory: Path, *, may_lose: bool = False) -> None:
+        """List the segments. With ``may_lose`` one that was deleted meanwhile is lost all the same.
+
+        :raises NotAStore: when there is not one segment.
+        :raises OSError: when they cannot be listed now.
+        """
+        self._may_lose = may_lose
+        try:
+            super().__init__(directory)
+        except NotAStore as error:
+            if isinstance(error.__cause__, OSError):
+                # It is there: nothing may be taken for that of a log that is gone.
+                raise error.__cause__ from None
+            raise
+
+    def map(self, segment: Segment) -> fs.MappedFile:
+        """Return the segment's bytes.
+
+        :raises OSError: when its file cannot be opened now.
+        :raises SegmentLost: when it was deleted, and may be.
+        """
+        try:
+            return super().map(segment)
+        except SegmentLost as error:
+            if self._may_lose and error.is_gone:
+                raise
+            raise error.cause from None
+
+
 def _is_other_log(before: list[Segment], after: list[Segment]) -> bool:
     """Say whether a log changed otherwise than a broker changes it: adding last, deleting first."""
     known = {segment.base_offset: segment for segment in before}

@@ -24,7 +24,7 @@ from rocketlens.store.append import Appender
 from rocketlens.store.commitlog import CommitLog
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.note import decode_note, encode_note
+from rocketlens.store.note import decode_note, encode_note, opened_record
 
 _KIND: Final = "deleted"
 _LARGEST_FILE: Final = limits.MAX_CONFIG_READ_BYTES
@@ -143,7 +143,10 @@ def _marks(content: bytes | None) -> dict[str, Mark]:
 
 
 def read_ends(layout: StoreLayout, log: CommitLog) -> dict[str, int]:
-    """Return the marks of a store that are of its log: topic to ``end_offset``. Changes nothing."""
+    """Return the marks of a store that are of its log: topic to ``end_offset``. Changes nothing.
+
+    :raises OSError: when the file, or the log, cannot be read now.
+    """
     marks = _marks(fs.read_bytes(layout.deleted, _LARGEST_FILE))
     return {topic: mark.end_offset for topic, mark in marks.items() if _is_of(mark, log)}
 
@@ -152,7 +155,7 @@ def _is_of(mark: Mark, log: CommitLog) -> bool:
     if mark.end_offset <= log.min_offset:
         return False
     try:
-        record = log.record_at(mark.last_record_offset, check_crc=False)
+        record = opened_record(log, mark.last_record_offset)
     except RecordError:
         return False
     end_offset = mark.last_record_offset + record.total_size

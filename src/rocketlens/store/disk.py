@@ -8,6 +8,7 @@ import mmap
 import os
 import re
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -61,14 +62,18 @@ class WritableFile:
         :raises OSError: when the disk is full.
         """
         if stop > start:
-            os.posix_fallocate(self._descriptor, start, stop - start)
+            try:
+                os.posix_fallocate(self._descriptor, start, stop - start)
+            except OSError as error:
+                error.filename = str(self.path)
+                raise
 
     def sync(self) -> None:
         """Wait until what was written is on the disk.
 
-        :raises OSError: when it may not be, now or ever.
+        :raises SyncFailed: when it may not be, now or ever.
         """
-        os.fdatasync(self._descriptor)
+        fs.sync_descriptor(self._descriptor, self.path, with_metadata=False)
 
     def touch(self) -> None:
         """Set the modification time to now: writes through a mapping need not."""
@@ -122,10 +127,17 @@ class Disk:
         """
         scratch.mkdir(parents=True, exist_ok=True)
         beside = scratch / f"{path.name}.{os.getpid()}.new"
-        with beside.open("wb") as file:
-            file.truncate(size)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside.rename(path)
+        try:
+            with beside.open("wb") as file:
+                file.truncate(size)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            beside.rename(path)
+        except OSError as error:
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)
+            if error.filename is None:
+                error.filename = str(path)
+            raise
 
     def open_file(self, path: Path) -> WritableFile:
         """Map an existing file for writing."""
@@ -144,14 +156,25 @@ class Disk:
     def write_durably(self, path: Path, content: bytes) -> None:
         """Write a small file beside ``path``, sync it, and put it in its place in one step.
 
-        :raises OSError: when it may not be on the disk.
+        :raises OSError: when it may not be on the disk. What was there before stays, unless only
+            the name could not be synced.
         """
         self.make_directory(path.parent)
         beside = path.with_name(f".{path.name}.{os.getpid()}.new")
-        with beside.open("wb") as file:
-            file.write(content)
-        self.sync_file(beside)
-        beside.replace(path)
+        try:
+            with beside.open("wb") as file:
+                file.write(content)
+            self.sync_file(beside)
+            beside.replace(path)
+        except OSError as error:
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)
+            if isinstance(error, fs.SyncFailed) and error.errno in fs.DISK_FULL_ERRORS:
+                # The next try writes another file: what became of this one does not matter.
+                raise OSError(error.errno, error.strerror, str(path)) from error
+            if error.filename is None:
+                error.filename = str(path)
+            raise
         self.sync_directory(path.parent)
 
     def append_durably(self, path: Path, content: bytes) -> None:
@@ -195,9 +218,9 @@ class Disk:
         """Wait until a file's bytes are on the disk, whichever process wrote them."""
         fs.sync_file(path)
 
-    def sync_descriptor(self, descriptor: int) -> None:
-        """Wait until the bytes of an open file are on the disk."""
-        os.fsync(descriptor)
+    def sync_descriptor(self, descriptor: int, path: Path) -> None:
+        """Wait until the bytes of an open file, that of ``path``, are on the disk."""
+        fs.sync_descriptor(descriptor, path)
 
     def sync_directory(self, directory: Path) -> None:
         """Wait until the names in a directory are on the disk."""

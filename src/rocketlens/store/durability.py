@@ -7,7 +7,6 @@ the unfinished index file away and read the log again only from ``min(physic, lo
 ``logics`` never says more than the last *full* index file does: it reads again what it throws away.
 """
 
-import errno
 import logging
 import threading
 from collections.abc import Callable
@@ -28,8 +27,8 @@ from rocketlens.store.state import StoreState, Synced, SyncedFile
 
 _log: Final = logging.getLogger(__name__)
 _NAME_DIGITS: Final = 20
-_PASSING_ERRORS: Final = (*fs.DISK_FULL_ERRORS, errno.EMFILE, errno.ENFILE)
-"""What leaves the checkpoint old, and the store as it is: no room, or too many open files."""
+_LOG_WAITS: Final = "the log is not durable yet"
+_CHECKPOINT_WAITS: Final = "the checkpoint stays old"
 
 
 class Durability:
@@ -47,11 +46,12 @@ class Durability:
         appender: Appender,
         *,
         end_offset: int,
+        state_offset: int,
         on_saved: Callable[[], None],
     ) -> None:
         """Begin with a log that ends at ``end_offset``, none of which counts as synced yet.
 
-        :raises OSError: when the disk is full.
+        ``state_offset``: how far ``state.json`` is true already; -1 when it is not.
         """
         self._layout = layout
         self._disk = disk
@@ -59,13 +59,16 @@ class Durability:
         self._appender = appender
         self._first_end_offset = end_offset
         self._on_saved = on_saved
-        self._synced = SyncedFile(layout, disk)
+        self._synced: SyncedFile | None = None
         self._noted_offset = -1
+        self.state_offset = state_offset
+        """The physical offset up to which ``state.json`` is true, whoever wrote it; else -1."""
         self._saved: tuple[StoreState, Checkpoint] | None = None
         self._boot = disk.boot()
         self._checkpoint = read_checkpoint(layout)
         self._flush_lock = threading.Lock()
         self._save_lock = threading.Lock()
+        self._told: set[str] = set()
         self.group_commit = GroupCommit(0)
 
     @property
@@ -76,21 +79,29 @@ class Durability:
     def flush_log(self) -> None:
         """Make durable what was appended before this call, and tell who waits for it.
 
-        A failure is final, and not raised here: see :class:`rocketlens.errors.StoreFailed`.
+        A sync that fails is final, and not raised here: see
+        :class:`rocketlens.errors.StoreFailed`. When a directory cannot be opened now, who waits
+        goes on waiting, and the next call makes it durable.
         """
         with self._flush_lock:
             if self.group_commit.failure is not None:
                 return
             synced = self._end(self._appender.last)
             try:
+                if self._synced is None:
+                    self._synced = SyncedFile(self._layout, self._disk)
                 self._appender.sync_log()
                 self._synced.write(synced)
                 if self._appender.zeros_end_offset > self._noted_offset:
                     self._synced.sync()
                     self._noted_offset = synced.offset
             except OSError as error:
-                self._fail(error)
+                if fs.may_pass(error):
+                    self._tell(_LOG_WAITS, error)
+                else:
+                    self._fail(error)
                 return
+            self._told.discard(_LOG_WAITS)
         self.group_commit.end_round(synced.offset)
 
     def _end(self, last: Appended | None) -> Synced:
@@ -102,19 +113,24 @@ class Durability:
     def flush(self) -> None:
         """Make the log durable, then the queues, then write the checkpoint.
 
-        Failures are treated as by :meth:`flush_log`; a full disk, or too many open files, only
-        leave the checkpoint old.
+        Failures are treated as by :meth:`flush_log`; a full disk, or too few descriptors or too
+        little memory, only leave the checkpoint old.
         """
         with self._save_lock:
             snapshot = self._appender.snapshot()
             self.flush_log()
             if snapshot is None or self.group_commit.failure is not None:
                 return
+            if self.group_commit.flushed_offset < self._end(snapshot.last).offset:
+                return
             try:
                 self._appender.sync_queues()
                 self._save(snapshot)
+                self._told.discard(_CHECKPOINT_WAITS)
             except OSError as error:
-                if error.errno not in _PASSING_ERRORS:
+                if fs.may_pass(error):
+                    self._tell(_CHECKPOINT_WAITS, error)
+                else:
                     self._fail(error)
 
     def _save(self, snapshot: Snapshot) -> None:
@@ -134,10 +150,12 @@ class Durability:
         state.checkpoints = tuple(sorted(contents))
         if (state, new) == self._saved:
             return
-        self._synced.sync()
+        if self._synced is not None:
+            self._synced.sync()
         self._disk.write_durably(self._layout.state, state.encode())
         self._disk.write_durably(self._layout.checkpoint, new.encode())
         self._checkpoint, self._saved = new, (state, new)
+        self.state_offset = state.queues_offset
         self._on_saved()
 
     def _mark_of(self, last: Appended) -> LogMark:
@@ -160,6 +178,12 @@ class Durability:
             logics_physical_offset=full_end_offset,
         )
 
+    def _tell(self, words: str, error: OSError) -> None:
+        """Log what passes, once until it has passed."""
+        if words not in self._told:
+            _log.warning("%s, and is tried again: %s", words, error)
+        self._told.add(words)
+
     def _fail(self, error: OSError) -> None:
         """Store nothing more, and tell everyone who waits."""
         failure = StoreFailed(f"the store failed and takes no more messages: {error}")
@@ -169,7 +193,8 @@ class Durability:
 
     def close(self) -> None:
         """Let go of the files; nothing is synced."""
-        self._synced.close()
+        if self._synced is not None:
+            self._synced.close()
 
 
 def read_checkpoint(layout: StoreLayout) -> Checkpoint:

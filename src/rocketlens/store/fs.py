@@ -31,6 +31,25 @@ CANNOT_NOW_ERRORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGA
 """Error numbers that say nothing about a file: opening or mapping it may succeed later."""
 
 
+class SyncFailed(OSError):
+    """A sync that failed: what the disk has of the file is unknown from then on, and final.
+
+    Linux reports a page that could not be written once. So another sync that succeeds proves
+    nothing, whatever the number of the error is.
+    """
+
+
+def may_pass(error: OSError) -> bool:
+    """Return whether the same call can succeed later: there was no room, no descriptor, no memory.
+
+    Never true of a sync that failed.
+    """
+    return not isinstance(error, SyncFailed) and error.errno in (
+        *DISK_FULL_ERRORS,
+        *CANNOT_NOW_ERRORS,
+    )
+
+
 class FileId(NamedTuple):
     """What a file is, whatever its name: no other file has it as long as this one is open."""
 
@@ -122,6 +141,30 @@ def most_open_files() -> int:
     """Give how many files this process may have open at once, up to 65,536."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return min(soft, MOST_OPEN_FILES) if soft >= 0 else MOST_OPEN_FILES
+
+
+_OTHER_FILES: Final = 64
+"""Of a store besides its queues and segments: notes, index files, directories being listed."""
+_FEWEST_QUEUES: Final = 64
+_FEWEST_MAPPED: Final = 8
+_MOST_MAPPED: Final = 256
+_LOGS: Final = 4
+"""Readers of one log in a broker: the store, its index builder, look-ups, and new look-ups."""
+
+
+def most_open_queues() -> int:
+    """Return how many queues of a store may have a file open at once, two descriptors each."""
+    return max((most_open_files() - 256) // 8, _FEWEST_QUEUES)
+
+
+def most_mapped_files() -> int:
+    """Return how many segments one reader of a log may keep mapped, a descriptor each."""
+    return min(max(most_open_files() // 16, _FEWEST_MAPPED), _MOST_MAPPED)
+
+
+def store_open_files() -> int:
+    """Return how many open files a store that is written may need, with its readers."""
+    return 2 * most_open_queues() + _LOGS * most_mapped_files() + _OTHER_FILES
 
 
 def allow_open_files() -> int:
@@ -333,12 +376,30 @@ def map_for_writing(path: Path) -> "npt.NDArray[np.uint8]":
 
 
 def sync_file(path: Path) -> None:
-    """Wait until a file's bytes are on the disk, whichever process wrote them."""
-    descriptor = os.open(path, os.O_RDONLY)
+    """Wait until a file's bytes are on the disk, whichever process wrote them.
+
+    :raises SyncFailed: when they may not be.
+    :raises OSError: when the file cannot be opened; nothing is known of its bytes then.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(descriptor)
+        sync_descriptor(descriptor, path)
     finally:
         os.close(descriptor)
+
+
+def sync_descriptor(descriptor: int, path: Path, *, with_metadata: bool = True) -> None:
+    """Wait until the bytes of an open file are on the disk; ``path`` is for the error.
+
+    :raises SyncFailed: when they may not be.
+    """
+    try:
+        if with_metadata:
+            os.fsync(descriptor)
+        else:
+            os.fdatasync(descriptor)
+    except OSError as error:
+        raise SyncFailed(error.errno, error.strerror, str(path)) from error
 
 
 def sync_for_reading(path: Path) -> None:

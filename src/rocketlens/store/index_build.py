@@ -43,9 +43,8 @@ class IndexBuilder(IndexWriter):
 
         ``up_to`` must not be above the synced end of the log.
 
-        :raises OSError: when the disk is full, or a segment cannot be opened now
-            (:class:`~rocketlens.store.commitlog.SegmentUnread`); nothing is lost, and the next call
-            goes on.
+        :raises OSError: when the disk is full, or a segment cannot be opened now; nothing is lost,
+            and the next call goes on.
         """
         before = self.place.physical_offset
         self.made_progress = False

@@ -23,7 +23,7 @@ from rocketlens.formats.index_file import (
     Geometry,
     IndexHeader,
 )
-from rocketlens.store.commitlog import CommitLog
+from rocketlens.store.commitlog import OpenLog
 from rocketlens.store.disk import Disk, WritableFile
 from rocketlens.store.index_resume import index_names, resume, slots_crc
 from rocketlens.store.index_state import IndexPlace, IndexState
@@ -74,12 +74,14 @@ class IndexWriter:
             self._with_tags = with_tags
             self._disk = disk
             self._clock = clock
-            self._log = CommitLog(layout.commit_log)
+            self._log = OpenLog(layout.commit_log, may_lose=True)
             self._current: WritableFile | None = None
             self._unsynced: list[WritableFile] = []
             self._reserved = 0
             self._is_changed = False
             self._is_closed = False
+            self._has_others = False
+            self._forgotten: list[str] = []
             resumed = resume(
                 layout, geometry, disk, self._log, with_tags=with_tags, log_end=log_end
             )
@@ -284,36 +286,40 @@ class IndexWriter:
         :raises OSError: when that cannot be done now; it is gone on with later.
         """
         layout, disk = self._layout, self._disk
-        if not self._is_beside or self.place.physical_offset < self._kept_until:
+        if self._is_beside and self.place.physical_offset >= self._kept_until:
+            beside, self._directory = self._directory, layout.index
+            try:
+                # From now on the files are those of the store, wherever they are found.
+                self._write_state()
+                for name in index_names(beside):
+                    disk.move(beside / name, layout.index / name)
+            except BaseException:
+                self._directory = beside
+                raise
+            self._has_others = True
+        if not self._has_others:
             return
-        beside, self._directory = self._directory, layout.index
-        try:
-            # From now on the files are those of the store, wherever they are found.
-            self._write_state()
-            for name in index_names(beside):
-                disk.move(beside / name, layout.index / name)
-        except BaseException:
-            self._directory = beside
-            raise
         disk.sync_directory(layout.index)
         disk.sync_directory(layout.root)
         for name in index_names(layout.index):
             if name not in self._names:
                 disk.remove_file(layout.index / name)
-        disk.remove_tree(beside)
+        disk.remove_tree(layout.new_index)
+        self._has_others = False
 
     def forget_below(self, physical_offset: int) -> list[str]:
         """Delete the files whose last entry is below ``physical_offset``, never the last; names."""
-        deleted: list[str] = []
         while len(self._names) > 1 and self._headers[0].end_offset < physical_offset:
-            deleted.append(self._names.pop(0))
+            self._forgotten.append(self._names.pop(0))
             self._headers.pop(0)
-        if deleted:
-            # The files that stay must be known before the others go.
             self._is_changed = True
+        deleted: list[str] = []
+        if self._forgotten:
+            # The files that stay must be known before the others go.
             self.sync()
-            for name in deleted:
+            for name in self._forgotten:
                 self._disk.remove_file(self._directory / name)
+            deleted, self._forgotten = self._forgotten, []
         return deleted
 
     def close(self) -> None:

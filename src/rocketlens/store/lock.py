@@ -8,9 +8,11 @@ RocketMQ writes its text into the file whenever a broker starts. So a text of ou
 the broker that came next ended, and wherever the store was copied to, that none has started since.
 """
 
+import errno
 import fcntl
 import os
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
@@ -23,6 +25,7 @@ LOCK_TEXT: Final = b"lock"
 OUR_TEXT: Final = b"lens"
 """What a broker of this project puts in its place. RocketMQ writes its own at each start, and reads
 neither."""
+_HELD_ERRORS: Final = (errno.EAGAIN, errno.EACCES)
 _FLOCK: Final = struct.Struct("hhlli4x")
 """type, whence, start, length, process: Linux's ``struct flock`` on 64-bit machines."""
 
@@ -40,9 +43,9 @@ class StoreLock:
         ``name``: the lock file, where it is not the store as a whole that is locked.
 
         :raises StoreLocked: at once when another process, or this one, holds it.
-        :raises OSError: when the lock file cannot be opened.
+        :raises OSError: when the lock file cannot be opened, or locks cannot be had there.
         """
-        path = store / name
+        path = self._path = store / name
         try:
             found = path.stat()
         except FileNotFoundError:
@@ -54,10 +57,14 @@ class StoreLock:
             _lock_first_byte(self._descriptor)
         except OSError as error:
             os.close(self._descriptor)
-            raise _locked(store) from error
+            if error.errno in _HELD_ERRORS:
+                raise _locked(store) from error
+            raise OSError(error.errno, f"cannot be locked: {error.strerror}", str(path)) from error
         status = os.fstat(self._descriptor)
         if not status.st_size:
-            os.write(self._descriptor, LOCK_TEXT)
+            # Who locks it needs no text in it, so a full disk is no reason to stop.
+            with suppress(OSError):
+                os.write(self._descriptor, LOCK_TEXT)
         self._identity = (status.st_dev, status.st_ino)
         _held.add(self._identity)
 
@@ -72,7 +79,7 @@ class StoreLock:
         """
         if not self.is_marked():
             os.pwrite(self._descriptor, OUR_TEXT, 0)
-            disk.sync_descriptor(self._descriptor)
+            disk.sync_descriptor(self._descriptor, self._path)
 
     def release(self) -> None:
         """Give the store up; a second call does nothing."""
@@ -108,8 +115,10 @@ def is_locked(store: Path, name: str = LOCK_FILE) -> bool:
         return False
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, 0)
-    except OSError:
-        return True
+    except OSError as error:
+        if error.errno in _HELD_ERRORS:
+            return True
+        raise
     finally:
         os.close(descriptor)
     return False

@@ -52,14 +52,24 @@ class MappedFiles:
                 return found.mapped
             del self._files[path]
             raise OSError(errno.ESTALE, "the file was cut short", str(path))
-        mapped = fs.MappedFile(path, size)
+        mapped = self._mapped(path, size)
         if file_id is not None and mapped.file_id != file_id:
             raise OSError(errno.ESTALE, "another file is there now", str(path))
         self._files.pop(path, None)
-        if len(self._files) >= MOST_MAPPED:
+        if len(self._files) >= min(MOST_MAPPED, fs.most_mapped_files()):
             del self._files[next(iter(self._files))]
         self._files[path] = _Kept(size, mapped, self._round)
         return mapped
+
+    def _mapped(self, path: Path, size: int) -> fs.MappedFile:
+        try:
+            return fs.MappedFile(path, size)
+        except OSError as error:
+            if error.errno not in fs.CANNOT_NOW_ERRORS or not self._files:
+                raise
+        # What is kept here takes what is needed now.
+        self._files.clear()
+        return fs.MappedFile(path, size)
 
     def look_again(self) -> None:
         """Have each file looked at again before it is next returned: it may have been cut."""

@@ -8,43 +8,38 @@ checkpoint, and one builds index files. All other calls belong to one thread, th
 """
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from rocketlens.errors import BadInput, NotAStore, StoreFull, StoreLocked
+from rocketlens.errors import BadInput, NotAStore, StoreFull
 from rocketlens.formats.commitlog_record import HEAD, STORE_TIMESTAMP, SYS_FLAG_BORN_HOST_V6
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import pack_address
 from rocketlens.store import cleaner, fs
 from rocketlens.store.append import DISK_FULL, Appended, Appender, Limits
-from rocketlens.store.commitlog import CommitLog, SegmentUnread
+from rocketlens.store.commitlog import CommitLog, OpenLog
 from rocketlens.store.config import StoreConfig, parse_delay_levels
 from rocketlens.store.deleted import DeletedTopics, Mark
 from rocketlens.store.disk import Disk, restore_directories
 from rocketlens.store.durability import Durability
 from rocketlens.store.flush import CHECKPOINT_THREAD, FLUSH_THREAD, FlushThread, Waiter
 from rocketlens.store.index_build import IndexBuilder
-from rocketlens.store.index_state import safe_offset_of
+from rocketlens.store.index_thread import STEP_BYTES, IndexThread
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.lock import StoreLock
 from rocketlens.store.queue_append import QueueWriter
 from rocketlens.store.queue_files import QueueFiles, check_file_sizes, list_queue_files
-from rocketlens.store.recovery import OpenLog, Recovered, Recovery
+from rocketlens.store.recovery import Recovered, Recovery
 from rocketlens.store.state import StoreState, read_state, read_synced
 
 _log: Final = logging.getLogger(__name__)
 
-INDEX_THREAD_NAME: Final = "rocketlens-index"
-_INDEX_INTERVAL_SECONDS: Final = 0.2
-_INDEX_STEP_BYTES: Final = 64 * 1024 * 1024
-_CLOSE_SECONDS: Final = 20.0
-_DESCRIPTORS_KEPT: Final = 256
-_FEWEST_OPEN_QUEUES: Final = 64
+_CLOSE_SECONDS: Final = 2.0
+"""How long closing a store goes on with its index: who stops a broker waits for 5 s in all."""
 
 
 def system_clock() -> int:
@@ -97,9 +92,12 @@ class MessageStore:
         self._clock = clock
         self._disk.make_directory(path)
         self._lock = StoreLock(path)
+        self._to_close: list[Appender | Durability | CommitLog] = []
         try:
             self._open()
         except BaseException:
+            for opened in self._to_close:
+                opened.close()
             self._lock.release()
             raise
 
@@ -121,13 +119,14 @@ class MessageStore:
             delays_ms=parse_delay_levels(config.messageDelayLevel),
             segment_bytes=config.mappedFileSizeCommitLog,
             queue_file_bytes=config.queue_file_bytes,
-            open_queues=max((fs.most_open_files() - _DESCRIPTORS_KEPT) // 4, _FEWEST_OPEN_QUEUES),
+            open_queues=fs.most_open_queues(),
         )
         self.appender = appender
+        self._to_close.append(appender)
         self.append, self.append_batch = appender.append, appender.append_batch
         self.deleted = DeletedTopics(layout, disk, appender)
         was_closed = fs.file_size(layout.abort) is None
-        disk.write_durably(layout.abort, str(fs.process_number()).encode())
+        first = self._mark_open(was_closed=was_closed)
         self.recovered = Recovered()
         if log is not None:
             self._recover(log, queue_files, state, was_closed=was_closed)
@@ -135,11 +134,17 @@ class MessageStore:
             self._forget_queues(queue_files)
         self._tell()
         appender.last = self.recovered.last
-        appender.start(self.recovered.base_offset, self.recovered.end_offset)
-        self._builder: IndexBuilder | None = None
+        first += self.recovered.later
+        full = appender.start(self.recovered.base_offset, self.recovered.end_offset, first)
+        if full is not None:
+            if log is None:
+                raise full
+            _log.warning("%s: nothing is stored before there is room: %s", layout.root, full)
+        self._index = IndexThread(
+            layout, self._new_builder, lambda: self.group_commit.flushed_offset
+        )
         self._cleaned_below = -1
-        self._index_lock = threading.Lock()
-        self._log = CommitLog(layout.commit_log)
+        self._log = _opened(layout.commit_log)
         self._is_closed = False
         self._durability = Durability(
             layout,
@@ -147,8 +152,10 @@ class MessageStore:
             config,
             appender,
             end_offset=self.recovered.end_offset,
+            state_offset=state.queues_offset if state and self.recovered.is_ours else -1,
             on_saved=lambda: self._lock.mark(disk),
         )
+        self._to_close += [self._log, self._durability]
         self.group_commit = self._durability.group_commit
         self.flush_log, self.flush = self._durability.flush_log, self._durability.flush
         if self.options.threads and self.recovered.is_ours:
@@ -160,6 +167,21 @@ class MessageStore:
             raise self.group_commit.failure
         self._start_threads()
 
+    def _mark_open(self, *, was_closed: bool) -> list[Callable[[], None]]:
+        """Make ``abort``; returns what is left to do when the disk is full."""
+        content = str(fs.process_number()).encode()
+
+        def mark() -> None:
+            self._disk.write_durably(self.layout.abort, content)
+
+        try:
+            mark()
+        except OSError as error:
+            if error.errno not in fs.DISK_FULL_ERRORS:
+                raise
+            return [mark] if was_closed else []
+        return []
+
     def _existing_log(self) -> OpenLog | None:
         """Open the log for recovery; None when there is none yet.
 
@@ -168,10 +190,7 @@ class MessageStore:
         """
         try:
             log = OpenLog(self.layout.commit_log)
-        except NotAStore as error:
-            if isinstance(error.__cause__, OSError):
-                # It is there: nothing beside it may be taken for that of a log that is gone.
-                raise error.__cause__ from None
+        except NotAStore:
             return None
         size = self.config.mappedFileSizeCommitLog
         for segment in log.segments:
@@ -219,13 +238,23 @@ class MessageStore:
             mark = Mark(end_offset, last.physical_offset, last.store_timestamp_ms)
             self.deleted.put(topic, mark)
         if self.recovered.deleted:
-            self.deleted.snapshot()()
+            self._save_deleted()
         end_offset, notes = self.recovered.end_offset, self.recovered.notes
         if synced is not None and synced.offset > end_offset and not notes:
             notes.append(
                 "the log is not the one that was here before: it ends at physical offset "
                 f"{end_offset}, and had been synced up to {synced.offset}"
             )
+
+    def _save_deleted(self) -> None:
+        """Write what was found to be deleted; on a full disk that is done later."""
+        self.deleted.is_changed = False
+        try:
+            self.deleted.snapshot()()
+        except OSError as error:
+            if error.errno not in fs.DISK_FULL_ERRORS:
+                raise
+            self.deleted.is_changed = True
 
     def _forget_queues(self, files: QueueFiles) -> None:
         """Delete the queues of a log that is gone, as RocketMQ does: a new one begins at 0.
@@ -258,10 +287,8 @@ class MessageStore:
     def _start_threads(self) -> None:
         self._flusher: FlushThread | None = None
         self._saver: FlushThread | None = None
-        self._index_thread: threading.Thread | None = None
-        self._index_stop = threading.Event()
         if self.options.build_index and self.config.messageIndexEnable:
-            self._builder = self._new_builder()
+            self._index.open()
         if self.options.threads:
             self._flusher = FlushThread(
                 FLUSH_THREAD, self.flush_log, self.config.flushIntervalCommitLog / 1000
@@ -269,11 +296,7 @@ class MessageStore:
             self._saver = FlushThread(
                 CHECKPOINT_THREAD, self.flush, self.config.flushIntervalConsumeQueue / 1000
             )
-            if self._builder is not None:
-                self._index_thread = threading.Thread(
-                    target=self._build_in_background, name=INDEX_THREAD_NAME, daemon=True
-                )
-                self._index_thread.start()
+            self._index.start()
 
     def _new_builder(self) -> IndexBuilder:
         return IndexBuilder(
@@ -301,54 +324,26 @@ class MessageStore:
         if self._flusher is not None and self.group_commit.has_waiting:
             self._flusher.ask()
 
-    def build_index(self, *, at_most_bytes: int = _INDEX_STEP_BYTES) -> bool:
+    def build_index(self, *, at_most_bytes: int = STEP_BYTES) -> bool:
         """Index what is durable, up to a number of bytes; True when all of it is, and synced.
 
         False when there is more, when the disk is full or a file cannot be opened now, or when
         another builder does it.
         """
-        with self._index_lock:
-            if self._builder is None:
-                return False
-            up_to = self.group_commit.flushed_offset
-            try:
-                is_done = self._builder.build(up_to, at_most_bytes=at_most_bytes)
-                self._builder.sync()
-            except OSError as error:
-                if isinstance(error, SegmentUnread):
-                    _log.warning("the log cannot be indexed now: %s", error)
-                elif error.errno not in (*fs.DISK_FULL_ERRORS, *fs.CANNOT_NOW_ERRORS):
-                    _log.error("index files are not built any more: %s", error)
-                    self._builder.close()
-                    self._builder = None
-                return False
-            return is_done
-
-    def _build_in_background(self) -> None:
-        while not self._index_stop.is_set():
-            behind = self.group_commit.flushed_offset - self.indexed_offset
-            is_done = behind <= 0 or self.build_index() or self._builder is None
-            # A builder that cannot go on, as on a full disk, is asked again, but not at once.
-            if is_done or not self._is_behind():
-                self._index_stop.wait(_INDEX_INTERVAL_SECONDS)
+        return self._index.build(at_most_bytes)
 
     def take_index_over(self) -> None:
         """Have :meth:`close` index what the builder of another process left, if that has ended.
 
         A builder that still runs goes on without this store, which then is not closed cleanly.
         """
-        if self._builder is None and self.config.messageIndexEnable:
-            with self._index_lock:
-                try:
-                    self._builder = self._new_builder()
-                except (StoreLocked, OSError) as error:
-                    _log.warning("what is not indexed yet stays so until the next start: %s", error)
+        if self.config.messageIndexEnable:
+            self._index.take_over()
 
     @property
     def indexed_offset(self) -> int:
         """The physical offset up to which index files are built and synced."""
-        builder = self._builder
-        return safe_offset_of(self.layout) if builder is None else builder.safe_offset
+        return self._index.offset
 
     @property
     def min_offset(self) -> int:
@@ -474,14 +469,8 @@ class MessageStore:
                 self._disk.remove_file(path)
                 queue.first_offset += queue.file_bytes // ENTRY_BYTES
         # The builder may be in the middle of a step: the next round will find it between two.
-        if not self._index_lock.acquire(blocking=False):
-            return
-        try:
-            if self._builder is not None:
-                self._builder.forget_below(min_offset)
-        finally:
-            self._index_lock.release()
-        self._cleaned_below = min_offset
+        if self._index.forget_below(min_offset):
+            self._cleaned_below = min_offset
 
     def close(self, *, at_most_seconds: float = _CLOSE_SECONDS) -> None:
         """Make everything durable, index the rest, and give the store up.
@@ -495,22 +484,15 @@ class MessageStore:
         self._is_closed = True
         self._stop_threads()
         self.flush_log()
-        deadline = time.monotonic() + at_most_seconds
-        while not self.build_index() and self._is_behind() and time.monotonic() < deadline:
-            pass
+        if self._index.is_wanted:
+            self._index.build_until(time.monotonic() + at_most_seconds)
         self.flush()
         is_complete = self._is_complete()
-        if self._builder is not None:
-            self._builder.close()
+        self._index.close()
         if is_complete:
             self._disk.remove_file(self.layout.abort)
             self._disk.sync_directory(self.layout.root)
         self.abandon()
-
-    def _is_behind(self) -> bool:
-        """Say whether another step of building would bring the index on."""
-        builder = self._builder
-        return builder is not None and builder.made_progress
 
     def _is_complete(self) -> bool:
         """Say whether a real broker may take the store for one that was stopped cleanly."""
@@ -521,23 +503,18 @@ class MessageStore:
         )
 
     def _stop_threads(self) -> None:
-        self._index_stop.set()
         for flusher in (self._flusher, self._saver):
             if flusher is not None:
                 flusher.stop()
-        if self._index_thread is not None:
-            self._index_thread.join()
+        self._index.stop()
 
     def abandon(self) -> None:
         """Let go of everything as if this process were killed; for tests, and after a failure."""
         self._is_closed = True
         self._stop_threads()
-        if self._builder is not None:
-            self._builder.abandon()
-            self._builder = None
-        self.appender.close()
-        self._durability.close()
-        self._log.close()
+        self._index.close(abandon=True)
+        for opened in self._to_close:
+            opened.close()
         self._lock.release()
 
     def __enter__(self) -> Self:
@@ -547,6 +524,17 @@ class MessageStore:
     def __exit__(self, *_: object) -> None:
         """Close it."""
         self.close()
+
+
+def _opened(directory: Path) -> CommitLog:
+    """Open the log for reading.
+
+    :raises OSError: when it cannot be now.
+    """
+    try:
+        return CommitLog(directory)
+    except NotAStore as error:
+        raise error.__cause__ or error from None
 
 
 def _end_of(record: Appended) -> int:

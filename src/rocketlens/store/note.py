@@ -55,7 +55,7 @@ class LogMark(NamedTuple):
         :raises RecordError: when no record is there.
         :raises OSError: when its segment cannot be opened now.
         """
-        record = _opened(log, record_offset)
+        record = opened_record(log, record_offset)
         segment = log.segment_of(record_offset)
         assert segment is not None  # noqa: S101 - a record was just read from it
         start = record_offset - segment.base_offset
@@ -81,7 +81,12 @@ class LogMark(NamedTuple):
             return False
 
 
-def _opened(log: CommitLog, record_offset: int) -> "Record":
+def opened_record(log: CommitLog, record_offset: int) -> "Record":
+    """Return the record at an offset, its body not checked.
+
+    :raises RecordError: when no record is there, or its segment was deleted.
+    :raises OSError: when its segment cannot be opened now: then nothing is known.
+    """
     try:
         return log.record_at(record_offset, check_crc=False)
     except SegmentLost as error:

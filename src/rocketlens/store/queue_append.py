@@ -58,6 +58,16 @@ class OpenQueues:
             del self._last_seen[oldest]
             oldest.rest()
 
+    def could_not(self, error: OSError) -> None:
+        """Note that a file could not be opened: half of the queues give theirs up, if that helps.
+
+        The next sync closes them.
+        """
+        if error.errno in fs.CANNOT_NOW_ERRORS:
+            for queue in list(self._last_seen)[: len(self._last_seen) // 2]:
+                del self._last_seen[queue]
+                queue.rest()
+
     def forget(self, queue: "QueueWriter") -> None:
         """Note that a queue is gone; who removed it closes it."""
         self._last_seen.pop(queue, None)
@@ -74,6 +84,7 @@ class QueueWriter:
     """
 
     __slots__ = (
+        "_ahead",
         "_base",
         "_disk",
         "_file",
@@ -111,6 +122,8 @@ class QueueWriter:
         self._layout = layout
         self._file: WritableFile | None = None
         self._retired: list[WritableFile] = []
+        self._ahead: dict[int, tuple[WritableFile, int]] = {}
+        """Files that a batch goes on into, and up to where room is reserved in them."""
         self._found: set[Path] = set()
         self._base = -1
         self.directory = Path(f"{layout.consume_queue}/{topic}/{queue_id}")
@@ -136,30 +149,43 @@ class QueueWriter:
         assert self._file is not None  # noqa: S101 - just opened
         place = position - self._base
         limit = min(place + RESERVED_BYTES, self.file_bytes)
-        self._file.reserve(place, limit)
+        _, reserved = self._ahead.get(self._base, (None, 0))
+        if limit > reserved:
+            self._file.reserve(place, limit)
         self.place, self.limit = place, limit
 
     def reserve_ahead(self, entry_count: int) -> None:
-        """Reserve room for more entries than :meth:`make_room` does.
+        """Open the files of more entries than :meth:`make_room` does, with room for them.
 
-        :raises OSError: when the disk is full.
+        So nothing can fail when :meth:`append_entries` writes them. :meth:`drop_ahead` gives up
+        what was opened and is not needed.
+
+        :raises OSError: when the disk is full, or a file cannot be opened now.
         """
         position = self.next_offset * ENTRY_BYTES
         stop = position + entry_count * ENTRY_BYTES
-        while position < stop:
-            base = position - position % self.file_bytes
-            path = self.directory / f"{base:0{_NAME_DIGITS}}"
-            if not fs.file_size(path):
-                self._disk.make_file(path, self.file_bytes, self._layout.scratch)
-                self.has_new_names = True
-            file = self._disk.open_file(path)
-            try:
-                # As far as make_room will ask for again on the way.
+        try:
+            while position < stop:
+                base = position - position % self.file_bytes
+                file = self._file if base == self._base else None
+                if file is None:
+                    file = self._opened(base)
+                    self._ahead[base] = file, 0
+                # As far as make_room will ask for on the way.
                 end = min(stop - base + RESERVED_BYTES, self.file_bytes)
                 file.reserve(position - base, end)
-            finally:
+                self._ahead[base] = file, end
+                position = base + self.file_bytes
+        except OSError:
+            self.drop_ahead()
+            raise
+
+    def drop_ahead(self) -> None:
+        """Close the files that :meth:`reserve_ahead` opened, but for the one that is written."""
+        for file, _ in self._ahead.values():
+            if file is not self._file and file not in self._retired:
                 file.close()
-            position = base + self.file_bytes
+        self._ahead.clear()
 
     def append_entries(self, entries: bytes) -> None:
         """Append whole entries, for which there is room."""
@@ -173,6 +199,7 @@ class QueueWriter:
             self.next_offset += count // ENTRY_BYTES
             written += count
         self.is_dirty = True
+        self.drop_ahead()
 
     def read(self, queue_offset: int, count: int) -> list[QueueEntry]:
         """Give up to ``count`` entries from ``queue_offset`` on, of one file only."""
@@ -278,27 +305,38 @@ class QueueWriter:
         """Open the file that begins at byte ``base`` of the queue, making it if need be."""
         if base == self._base:
             return
-        path = self.directory / f"{base:0{_NAME_DIGITS}}"
-        is_new = not fs.file_size(path)
-        if is_new:
-            self._disk.make_file(path, self.file_bytes, self._layout.scratch)
-            self.has_new_names = self.has_made_files = self._has_files = True
-        file = self._disk.open_file(path)
-        if is_new and self.next_offset * ENTRY_BYTES > base:
-            # A queue that begins inside a file: RocketMQ fills what is before.
-            count = self.next_offset - base // ENTRY_BYTES
-            try:
-                file.reserve(0, count * ENTRY_BYTES)
-            except OSError:
-                file.close()
-                raise
-            file.content[: count * ENTRY_BYTES] = FILLER.encode() * count
+        file = self._ahead[base][0] if base in self._ahead else self._opened(base)
         if self._file is not None:
             self._retired.append(self._file)
         self._file, self._base, self.content = file, base, file.content
         self.place = self.limit = 0
         self.is_dirty = True
         self._open_queues.opened(self)
+
+    def _opened(self, base: int) -> WritableFile:
+        """Open the file that begins at byte ``base``, making it if need be, whole or not at all."""
+        path = self.directory / f"{base:0{_NAME_DIGITS}}"
+        is_new = not fs.file_size(path)
+        if is_new:
+            self._disk.make_file(path, self.file_bytes, self._layout.scratch)
+            self.has_new_names = self.has_made_files = self._has_files = True
+        file: WritableFile | None = None
+        try:
+            file = self._disk.open_file(path)
+            if is_new and self.next_offset * ENTRY_BYTES > base:
+                # A queue that begins inside a file: RocketMQ fills what is before.
+                count = self.next_offset - base // ENTRY_BYTES
+                file.reserve(0, count * ENTRY_BYTES)
+                file.content[: count * ENTRY_BYTES] = FILLER.encode() * count
+        except OSError:
+            if file is not None:
+                file.close()
+            if is_new:
+                # Found there the next time, it would be taken for one that has its fillers.
+                self._disk.remove_file(path)
+                self._has_files = None
+            raise
+        return file
 
     def rest(self) -> None:
         """Give the open file up until the queue is written again; the next sync closes it."""

@@ -27,8 +27,9 @@ now is an error, never damage, and never the end of the log.
 Doing all this twice changes nothing the second time: entries are compared before they are written.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -44,7 +45,7 @@ from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8, string_hash
 from rocketlens.store import fs
 from rocketlens.store.append import Appended, Appender
-from rocketlens.store.commitlog import CommitLog, Segment, SegmentLost
+from rocketlens.store.commitlog import OpenLog, Segment, SegmentLost
 from rocketlens.store.consumequeue import is_topic_name
 from rocketlens.store.disk import Disk
 from rocketlens.store.former_topics import begins_again
@@ -102,28 +103,10 @@ class Recovered:
     """The last record of the log, None when there is none."""
     is_ours: bool = False
     """Whether a broker of this project ran last, and its state goes on being true."""
+    later: list[Callable[[], None]] = field(default_factory=list)
+    """What a full disk has no room for, and what must be done before anything is stored."""
     deleted: dict[str, Appended] = field(default_factory=dict)
     """Topics that another broker deleted, and a record up to which the log is theirs."""
-
-
-class OpenLog(CommitLog):
-    """A log of which each segment can be read, or nothing is done.
-
-    For a reader a segment that cannot be opened is lost. To recovery it would look like damage, or
-    like the end of the log.
-    """
-
-    def map(self, segment: Segment) -> fs.MappedFile:
-        """Return the segment's bytes.
-
-        :raises OSError: when its file cannot be opened now.
-        """
-        try:
-            return super().map(segment)
-        except SegmentLost as error:
-            if isinstance(error.__cause__, OSError):
-                raise error.__cause__ from None
-            raise
 
 
 class Recovery:
@@ -364,24 +347,33 @@ class Recovery:
             last = fs.last_written(segment.path, view, start)
             if last is None:
                 continue
-            self._keep_all(segment, view[: last + 1], start)
-            file = self._disk.open_file(segment.path)
-            try:
-                file.clear(start)
-                file.sync()
-            finally:
-                file.close()
+            self._when_there_is_room(partial(self._cut_segment, segment, start, last + 1))
             stop = segment.base_offset + last + 1
         if stop:
             self._result.cut = Damage(end_offset, stop, "an unfinished write")
 
-    def _keep_all(self, segment: Segment, view: memoryview, start: int) -> None:
-        """Keep aside all that is written in a segment from byte ``start`` on."""
-        while start < len(view):
-            piece = bytes(view[start : start + _MAX_KEPT_BYTES])
-            if piece != bytes(len(piece)):
-                self._keep(f"{segment.base_offset + start:020}", "cut", piece)
-            start += len(piece)
+    def _when_there_is_room(self, step: Callable[[], None]) -> None:
+        """Do something now, or before anything is stored if the disk is full."""
+        try:
+            step()
+        except OSError as error:
+            if error.errno not in fs.DISK_FULL_ERRORS:
+                raise
+            self._result.later.append(step)
+
+    def _cut_segment(self, segment: Segment, start: int, stop: int) -> None:
+        """Keep aside what is written in a segment from byte ``start`` to ``stop``; then zero it."""
+        with fs.MappedFile(segment.path, stop) as mapped:
+            for begin in range(start, stop, _MAX_KEPT_BYTES):
+                piece = bytes(mapped.view[begin : begin + _MAX_KEPT_BYTES])
+                if piece != bytes(len(piece)):
+                    self._keep(f"{segment.base_offset + begin:020}", "cut", piece)
+        file = self._disk.open_file(segment.path)
+        try:
+            file.clear(start)
+            file.sync()
+        finally:
+            file.close()
 
     def _cut_queue(self, queue: QueueWriter, end_offset: int) -> None:
         """End a queue behind its last entry for a record of the log."""
@@ -395,9 +387,13 @@ class Recovery:
             queue.starts() if queue.has_made_files else [(file.base, file.name) for file in listed]
         )
         if queue.has_bytes_behind(starts):
-            self._keep_entries(queue, starts, end_offset)
-            queue.cut(queue.next_offset)
-            starts = queue.starts()
+            keep = partial(self._keep_entries, queue, starts, end_offset, queue.next_offset)
+            self._when_there_is_room(keep)
+            if keep in self._result.later:
+                self._result.later.append(partial(_cut_later, queue, queue.next_offset))
+            else:
+                queue.cut(queue.next_offset)
+                starts = queue.starts()
         queue.turn_to_appending()
         # Messages that the cleaner took with their log: their offsets are not given again.
         if end_offset > self._log.min_offset or self._log.min_offset:
@@ -407,14 +403,14 @@ class Recovery:
         queue.first_offset = first - first % (queue.file_bytes // ENTRY_BYTES)
 
     def _keep_entries(
-        self, queue: QueueWriter, starts: list[tuple[int, str]], end_offset: int
+        self, queue: QueueWriter, starts: list[tuple[int, str]], log_end: int, queue_end: int
     ) -> None:
         """Keep aside entries behind a queue's end that point into the log.
 
         Those that a kill left point behind it, and are worth nothing. Others may be of a queue
         that is not made from records of its own, as RocketMQ 5 has some.
         """
-        end = queue.next_offset * ENTRY_BYTES
+        end = queue_end * ENTRY_BYTES
         for base, name in starts:
             place = max(end - base, 0)
             if place >= queue.file_bytes:
@@ -427,7 +423,7 @@ class Recovery:
                 size > 0
                 and size != FILLER_SIZE
                 and self._log.min_offset <= offset
-                and offset + size <= end_offset
+                and offset + size <= log_end
                 for offset, size, _ in ENTRY.iter_unpack(content)
             ):
                 kept = f"{queue.topic}.{queue.queue_id}.{base + place:020}"
@@ -435,6 +431,16 @@ class Recovery:
 
     def _keep_damage(self) -> None:
         """Keep a copy of damaged bytes, which the log keeps too, for whoever mends them."""
+        try:
+            self._copy_damage()
+        except OSError as error:
+            if error.errno not in fs.DISK_FULL_ERRORS:
+                raise
+            self._result.notes.append(
+                f"there is no room for a copy of what is damaged in the log: {error}"
+            )
+
+    def _copy_damage(self) -> None:
         for damage in self._result.damage:
             segment = self._log.segment_of(damage.start)
             if segment is None:
@@ -454,6 +460,13 @@ class Recovery:
             number += 1
             path = self._layout.aside / f"{name}.{number}.{ending}"
         self._disk.write_durably(path, content)
+
+
+def _cut_later(queue: QueueWriter, end: int) -> None:
+    """Take off what is behind a queue's end; which offset comes next is known already."""
+    next_offset = queue.next_offset
+    queue.cut(end)
+    queue.next_offset = next_offset
 
 
 def _last_offset(queue: QueueWriter) -> int | None:

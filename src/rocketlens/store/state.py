@@ -205,7 +205,11 @@ class SyncedFile:
             content = b""
         self._number = _newest(content)[0]
         self._file: WritableFile = disk.open_file(layout.synced)
-        self._file.reserve(0, _SYNCED_BYTES)
+        try:
+            self._file.reserve(0, _SYNCED_BYTES)
+        except OSError:
+            self._file.close()
+            raise
 
     def write(self, synced: Synced) -> None:
         """Say how far the log is synced. Costs no system call."""

@@ -163,14 +163,28 @@ class Tail:
         self._read(walk)
         if walk.position >= stop:
             return walk.position
-        self._damage.append(Damage(walk.position, stop, "no record could be found here"))
+        if not self._is_unlisted(walk.position, stop):
+            self._damage.append(Damage(walk.position, stop, "no record could be found here"))
         return stop
+
+    def _is_unlisted(self, start: int, stop: int) -> bool:
+        """Note what is in no segment that is known while the segments cannot be listed."""
+        why = self._log.unlisted
+        if why is None or start < self._log.max_offset:
+            return False
+        self._unread.append(Damage(start, stop, why, is_unread=True))
+        return True
 
     def _read_again_unread(self) -> None:
         """Read what could not be opened before, as far as it can be now."""
         for damage in self._unread[:]:
             self._unread.remove(damage)
-            self._read(LogWalk(self._log, damage.start, damage.stop, confirm=self._confirm))
+            if damage.stop > self._log.max_offset:
+                self._log.refresh()
+            walk = LogWalk(self._log, damage.start, damage.stop, confirm=self._confirm)
+            self._read(walk)
+            if walk.position < damage.stop:
+                self._is_unlisted(walk.position, damage.stop)
 
     def go_on_with(self, log: CommitLog, confirm: Confirm, start: int) -> None:
         """Read another view of the same log from now on; what is before ``start`` is dropped."""

@@ -1,9 +1,11 @@
 """Delayed messages come when they are due, each once."""
 
 import asyncio
+import errno
 
 from rocketlens.broker.schedule import Schedule
 from rocketlens.errors import StoreFailed, StoreFull
+from rocketlens.store.commitlog import SegmentLost
 from tests.unit.broker.broker_world import NOW_MS, Clock, in_broker, properties_of, running
 
 
@@ -152,3 +154,26 @@ def test_messages_of_a_level_that_the_configuration_has_no_more_are_delivered(tm
             assert [record.body for record in world.stored("Orders", 1)] == [b"waits"]
 
     asyncio.run(main())
+
+
+def test_a_read_that_failed_has_no_delayed_message_delivered_twice(tmp_path):
+    async def test(world):
+        for number in range(4):
+            await send_delayed(world, b"%d" % number, 1)
+        world.clock.now_ms += 1000
+        schedule, store, whole = Schedule(world.core), world.core.store, world.core.store.record
+        reads = []
+
+        def record(*arguments):
+            reads.append(arguments)
+            if len(reads) == 3:
+                raise SegmentLost(store._log.segments[0], OSError(errno.EMFILE, "Too many files"))
+            return whole(*arguments)
+
+        store.record = record
+        assert schedule.deliver_due() == 2
+        assert schedule.deliver_due() == 2
+        queues = [world.stored("Orders", queue_id) for queue_id in range(4)]
+        assert sorted(one.body for queue in queues for one in queue) == [b"0", b"1", b"2", b"3"]
+
+    in_broker(tmp_path, test)

@@ -10,7 +10,6 @@ import rocketlens
 from rocketlens.errors import StoreLocked
 from rocketlens.formats.index_file import ENTRY, decode_header
 from rocketlens.store import fs
-from rocketlens.store.commitlog import SegmentUnread
 from rocketlens.store.disk import Disk
 from rocketlens.store.index_build import IndexBuilder, index_entry_hashes
 from rocketlens.store.layout import StoreLayout
@@ -185,8 +184,7 @@ def test_only_what_is_synced_is_indexed(tmp_path):
 def test_a_store_closed_before_its_index_is_complete_stays_marked_and_goes_on(tmp_path):
     store = open_small(tmp_path)
     send_many(store, 200)
-    store._builder.made_progress = True
-    store.build_index = lambda: False
+    store._index.build_until = lambda _: None
     store.close(at_most_seconds=0)
     assert (tmp_path / "abort").exists()
     with open_small(tmp_path):
@@ -271,7 +269,7 @@ def test_index_files_of_deleted_log_are_deleted_and_never_the_last(tmp_path):
         while not store.build_index():
             pass
         files = sorted(file.name for file in (tmp_path / "index").iterdir())
-        builder = store._builder
+        builder = store._index._builder
         assert builder.forget_below(builder._headers[3].begin_offset + 1) == files[:3]
         assert builder.forget_below(10**12) == files[3:-1]
         assert [file.name for file in (tmp_path / "index").iterdir()] == files[-1:]
@@ -289,13 +287,14 @@ def test_file_names_ascend_though_the_clock_does_not():
 @pytest.fixture
 def failing_open(monkeypatch):
     """Have one mapping of a log's segment fail: ``failing_open.update(at=n, number=errno)``."""
-    failing = {"at": 0, "number": errno.EMFILE, "opens": 0}
+    failing = {"at": -1, "number": errno.EMFILE, "opens": 0}
     whole = fs.MappedFile.__init__
 
     def refuse(self, path, *arguments, **named):
         if path.parent.name == "commitlog":
             failing["opens"] += 1
-            if failing["opens"] == failing["at"]:
+            # Twice, for what is kept open is given up, and the first try made again.
+            if failing["at"] <= failing["opens"] <= failing["at"] + 1:
                 raise OSError(failing["number"], "refused", str(path))
         whole(self, path, *arguments, **named)
 
@@ -317,14 +316,14 @@ def test_a_segment_that_could_not_be_opened_once_leaves_no_hole_in_the_index(
         shutil.rmtree(path / "rocketlens", ignore_errors=True)
         builder = builder_of(path, end)
         failing_open.update(at=at, number=number, opens=0)
-        try:
-            is_done = builder.build(end)
-        except SegmentUnread:
-            builder.sync()
-            failures += builder.safe_offset < end
-            is_done = builder.build(end)
-        assert is_done
-        builder.sync()
+        is_done = False
+        while not is_done:
+            try:
+                is_done = builder.build(end)
+                builder.sync()
+            except OSError:
+                failures += builder.safe_offset < end
+                is_done = False
         builder.close()
         assert entries_of(path) == expected
         if failing_open["opens"] < at:

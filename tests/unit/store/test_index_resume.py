@@ -450,13 +450,12 @@ def test_a_builder_that_cannot_go_on_is_not_asked_in_a_busy_loop(tmp_path, monke
     with open_small(tmp_path) as store:
         send_many(store, 10)
         store.flush_log()
-        store._index_stop = Stop()
-        store.build_index = lambda: tries.append(1) and False
-        thread = threading.Thread(target=store._build_in_background)
-        thread.start()
+        index = store._index
+        index._stop = Stop()
+        index.build = lambda **_: tries.append(1) and False
+        index.start()
         assert waited.wait(60)
-        store._index_stop.set()
-        thread.join()
-        del store.build_index
+        index.stop()
+        del index.build
     # Each failure but the last was followed by a wait.
     assert 1 <= len(tries) <= 2

@@ -21,6 +21,7 @@ from rocketlens.store.resync import next_record
 from rocketlens.store.scan import LogWalk, exhaust
 from rocketlens.store.starts import RecordStarts
 from tests.crash import made_stores
+from tests.crash.failing_calls import FailingCalls
 from tests.crash.made_stores import flip, make_store, overwrite, some_messages
 from tests.unit.store import written_stores
 
@@ -366,3 +367,29 @@ def test_zeros_behind_the_end_are_read_to_the_end_of_the_file_once(tmp_path, mon
     monkeypatch.setattr(mapping, "content", Watched())
     assert next_record(log, end, Reason.END) is None
     assert max(read) < 4 << 20
+
+
+def test_log_that_could_not_be_listed_is_read_once_it_can_be(tmp_path, monkeypatch):
+    with written_stores.open_small(tmp_path) as store:
+        written_stores.send_many(store, 60)
+        log = CommitLog(tmp_path / "commitlog")
+        memory = tail.Tail(log, knows_nothing)
+        memory.cover([(0, None)])
+        memory.read(0, store.end_offset)
+        read_to = store.end_offset
+        while len(list((tmp_path / "commitlog").iterdir())) < len(log.segments) + 2:
+            written_stores.send(store, 60, body=b"x" * 3000)
+        with monkeypatch.context() as patched:
+            failing = FailingCalls(tmp_path, range(10_000))
+            patched.setattr(fs.os, "scandir", lambda path: failing.count("scandir", path))
+            log.refresh()
+            assert memory.read(read_to, store.end_offset) == store.end_offset
+            assert list(memory.damage)
+            hits = set(memory.find({index_hash("Orders#k60")}))
+            assert list(memory.damage)
+        hits |= set(memory.find({index_hash("Orders#k60")}))
+        assert [one.physical_offset for one in written_stores.records_of(tmp_path)[60:]] == sorted(
+            hits
+        )
+        assert not memory.damage
+        log.close()

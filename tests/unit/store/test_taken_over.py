@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketlens.errors import BadInput
+from rocketlens.errors import BadInput, StoreFull
 from rocketlens.store import fs
 from rocketlens.store.append import Appender
 from rocketlens.store.lock import LOCK_TEXT, OUR_TEXT
@@ -220,10 +220,12 @@ def test_records_behind_many_written_zeros_are_not_destroyed(tmp_path):
     assert left[start:] == sound[start:]
 
 
-def test_nothing_is_zeroed_that_could_not_be_kept_aside(tmp_path):
+def test_nothing_is_zeroed_or_stored_before_there_is_room_to_keep_it_aside(tmp_path):
     class FullDisk(QuickDisk):
+        is_full = True
+
         def write_durably(self, path, content):
-            if path.parent.name == "aside":
+            if path.parent.name == "aside" and self.is_full:
                 raise OSError(errno.ENOSPC, "No space left on device", str(path))
             super().write_durably(path, content)
 
@@ -236,9 +238,18 @@ def test_nothing_is_zeroed_that_could_not_be_kept_aside(tmp_path):
         file.seek(later[5].physical_offset + 100)
         file.write(b"#")
     before = content_of(tmp_path, "commitlog")
-    with pytest.raises(OSError, match="No space left"):
-        open_small(tmp_path, disk=FullDisk())
-    assert content_of(tmp_path, "commitlog") == before
+    disk = FullDisk()
+    with open_small(tmp_path, disk=disk) as store:
+        assert store.end_offset == later[5].physical_offset
+        with pytest.raises(StoreFull, match="aside"):
+            send(store, 25)
+        assert content_of(tmp_path, "commitlog") == before
+        disk.is_full = False
+        assert send(store, 25).physical_offset == later[5].physical_offset
+    assert [r.queue_offset for r in records_of(tmp_path)[24:]] == [8, 8]
+    (kept,) = (tmp_path / "rocketlens/aside").iterdir()
+    assert b"body" not in kept.read_bytes()[:90]
+    assert len(kept.read_bytes()) > 10 * later[5].store_size
 
 
 def test_what_is_kept_aside_is_not_written_over(tmp_path):
@@ -530,7 +541,7 @@ def test_a_builder_of_index_files_waits_after_a_step_that_brought_nothing(tmp_pa
         attempts.append(1)
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("rocketlens.store.message_store.threading.Event", Stop)
+    monkeypatch.setattr("rocketlens.store.index_thread.threading.Event", Stop)
     monkeypatch.setattr("rocketlens.store.index_build.IndexBuilder.build", fail)
     store = open_small(tmp_path, options=replace(QUIET, threads=True))
     try:
