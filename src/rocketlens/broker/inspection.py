@@ -97,8 +97,11 @@ class InspectionProcessor:
         return Response(ResponseCode.SYSTEM_ERROR, remark=words)
 
     def clean(self, _: RemotingCommand, __: Channel) -> Response:
-        """Delete what is expired now, not at the next round; queue files without messages go."""
-        if self.core.store.clean():
+        """Delete what is expired now, not at the next round; queue files without messages go.
+
+        Whoever can connect may ask for it, so nothing goes only because the disk is full.
+        """
+        if self.core.store.clean(may_force=False):
             self.core.search.segments_changed()
         return Response()
 

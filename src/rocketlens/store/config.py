@@ -31,7 +31,10 @@ _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
-    """RocketMQ's keys and defaults, the names as it spells them; sizes in bytes, times in ms."""
+    """RocketMQ's keys and defaults, the names as it spells them; sizes in bytes, times in ms.
+
+    ``minFileReservedTime`` is ours.
+    """
 
     mappedFileSizeCommitLog: int = 1024 * 1024 * 1024  # noqa: N815 - RocketMQ's spelling
     mappedFileSizeConsumeQueue: int = 6_000_000  # noqa: N815
@@ -53,6 +56,8 @@ class StoreConfig:
     diskSpaceCleanForciblyRatio: int = 85  # noqa: N815
     diskSpaceWarningLevelRatio: int = 90  # noqa: N815
     cleanFileForciblyEnable: bool = True  # noqa: N815
+    minFileReservedTime: int = 1  # noqa: N815
+    """Hours for which a segment is kept however full the disk is. Ours; RocketMQ: none, so 0."""
     cleanResourceInterval: int = 10_000  # noqa: N815
 
     def __post_init__(self) -> None:
@@ -71,6 +76,7 @@ class StoreConfig:
             raise BadInput(f"flushDiskType {self.flushDiskType!r}: {ASYNC_FLUSH} or {SYNC_FLUSH}")
         for key in ("flushIntervalCommitLog", "flushIntervalConsumeQueue", "cleanResourceInterval"):
             self._check(key, 1, 86_400_000)
+        self._check("minFileReservedTime", 0, 876_000)
         parse_delay_levels(self.messageDelayLevel)
         for hour in self.delete_hours:
             if not 0 <= hour <= 23:

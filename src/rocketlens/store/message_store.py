@@ -434,10 +434,11 @@ class MessageStore:
         record = self.record(entry.physical_offset, entry.store_size)
         return 0 if record is None else store_timestamp_of(record)
 
-    def clean(self) -> list[Path]:
+    def clean(self, *, may_force: bool = True) -> list[Path]:
         """Delete what is expired, by age and by how full the disk is; gives the segments deleted.
 
-        Sets and lifts the refusal of messages for a disk that is too full.
+        Sets and lifts the refusal of messages for a disk that is too full. Without ``may_force``
+        nothing goes only because the disk is full.
         """
         now_ms = self._clock()
         used_ratio = self._disk.used_ratio(self.layout.root)
@@ -446,15 +447,25 @@ class MessageStore:
             cleaner.SegmentAge(one.path, one.base_offset, int(one.path.stat().st_mtime * 1000))
             for one in self._log.segments
         ]
-        plan = cleaner.plan(self.config, ages, now_ms, used_ratio)
+        plan = cleaner.plan(self.config, ages, now_ms, used_ratio, may_force=may_force)
         if plan.is_full and self.appender.refusal is None:
             self.appender.refusal = StoreFull(f"{DISK_FULL} [{used_ratio:.2f} used]")
         elif not plan.is_full and isinstance(self.appender.refusal, StoreFull):
             self.appender.refusal = None
         if plan.segments:
             end_offset = plan.segments[-1].base_offset + self.config.mappedFileSizeCommitLog
-            if self._durability.saved_offset <= end_offset:
+            if self._durability.state_offset <= end_offset:
                 self.flush()  # for what is durable is known by a record, which must stay
+                if self._durability.state_offset <= end_offset:
+                    _log.warning("nothing is deleted before the checkpoint could be written")
+                    return []
+            if plan.forced_count:
+                topics = cleaner.topics_below(
+                    list(self.appender.queues.values()),
+                    lambda queue: self.min_queue_offset(queue.topic, queue.queue_id),
+                    end_offset,
+                )
+                _log.warning("%s", cleaner.describe_forced(plan, now_ms, used_ratio, topics))
             cleaner.remove(plan, self._disk, self.layout.commit_log)
             self._log.refresh()
         self._clean_queues_and_index()

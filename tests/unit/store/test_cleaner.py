@@ -34,8 +34,11 @@ def ages(now_ms, *hours):
         (NOON, 0.5, (100, 80, 0), 0, False),
         (NOON, 0.76, (100, 80, 0), 2, False),
         (NOON, 0.76, (1, 1, 0), 0, False),
-        (NOON, 0.86, (1, 1, 0), 2, False),
-        (NOON, 0.91, (1, 1, 0), 2, True),
+        (NOON, 0.85, (9, 9, 0), 0, False),
+        (NOON, 0.86, (2, 1, 0), 2, False),
+        (NOON, 0.91, (2, 1, 0), 2, True),
+        (NOON, 0.86, (2, 0.9, 0), 1, False),
+        (NOON, 0.91, (0.9, 0.9, 0), 0, True),
     ],
 )
 def test_segments_expire_by_age_and_by_how_full_the_disk_is(now_ms, used, hours, count, is_full):
@@ -47,6 +50,21 @@ def test_segments_expire_by_age_and_by_how_full_the_disk_is(now_ms, used, hours,
 def test_nothing_is_forced_where_that_is_switched_off():
     config = StoreConfig(cleanFileForciblyEnable=False)
     assert not cleaner.plan(config, ages(NOON, 1, 1, 0), NOON, 0.99).segments
+
+
+def test_only_what_is_expired_goes_where_nothing_may_be_forced():
+    plan = cleaner.plan(StoreConfig(), ages(NOON, 80, 5, 0), NOON, 0.99, may_force=False)
+    assert [segment.base_offset for segment in plan.segments] == [0]
+    assert plan.forced_count == 0
+
+
+def test_how_long_a_file_is_kept_on_a_full_disk_is_configured():
+    for hours, count in ((0, 2), (1, 1), (3, 0)):
+        config, _ = StoreConfig.from_properties({"minFileReservedTime": str(hours)})
+        plan = cleaner.plan(config, ages(NOON, 2, 0, 0), NOON, 0.99)
+        assert (len(plan.segments), plan.forced_count) == (count, count)
+    expired = cleaner.plan(StoreConfig(fileReservedTime=0), ages(NOON, 0.1, 0.1, 0), NOON, 0.99)
+    assert (len(expired.segments), expired.forced_count) == (2, 0)
 
 
 class FullDisk(Disk):
@@ -107,6 +125,34 @@ def test_a_disk_over_its_limit_refuses_messages_until_it_is_below(tmp_path):
         disk.ratio = 0.85
         store.clean()
         assert send(store, 1).queue_offset == 1
+
+
+def test_what_is_deleted_for_want_of_room_is_told_and_what_is_young_is_kept(tmp_path, caplog):
+    disk, clock = FullDisk(), Clock(NOON)
+    config = replace(SMALL, diskSpaceCleanForciblyRatio=85, diskSpaceWarningLevelRatio=90)
+    with open_small(tmp_path, config=config, disk=disk, clock=clock) as store:
+        send_many(store, 300)
+        for number in range(3):
+            send(store, 300 + number, topic="Later")
+        before = sorted((tmp_path / "commitlog").iterdir())
+        for place, path in enumerate(before):
+            os.utime(path, (0, (NOON - (90 if place < 2 else 30) * 60_000) / 1000))
+        disk.ratio = 0.88
+        assert store.clean(may_force=False) == []
+        assert not caplog.records
+        assert store.clean() == before[:2]
+        (told,) = [one.getMessage() for one in caplog.records]
+        for words in ("88% full", "2 of 2", before[0].name, before[1].name, "90 min ago", "Orders"):
+            assert words in told
+        assert "Later" not in told
+        send(store, 303)
+        disk.ratio = 0.95
+        assert store.clean() == []
+        with pytest.raises(StoreFull, match="disk is full"):
+            send(store, 304)
+        disk.ratio = 0.5
+        assert store.clean() == []
+        send(store, 304)
 
 
 def test_offsets_are_found_by_time_as_rocketmq_5_finds_them(tmp_path):
