@@ -1,0 +1,96 @@
+"""A broker that was killed on a full disk starts on it, answers queries, and stores nothing."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+
+RUN = """
+import asyncio, os, sys
+from pathlib import Path
+from tests.unit.broker.broker_world import running, properties_of
+root = Path(sys.argv[1])
+FULL = {"mappedFileSizeCommitLog": 1 << 20, "mappedFileSizeConsumeQueue": 60_000}
+
+def fill():
+    with (root / "ballast").open("ab", buffering=0) as file:
+        for size in (1 << 20, 4096, 1):
+            try:
+                while True:
+                    file.write(b"b" * size)
+            except OSError:
+                pass
+
+async def until_refused(world):
+    for number in range(10**6):
+        fields = properties_of(KEYS=f"k{number}", UNIQ_KEY=f"U{number}")
+        answer = await world.send(body=os.urandom(500), properties=fields, e=number % 4)
+        if answer.code:
+            assert answer.code == 14, answer.remark
+            assert "disk is full" in answer.remark
+            return number
+
+async def check(world, count):
+    for number in range(0, count, 37):
+        assert (await world.query(f"k{number}")).code == 0, number
+        assert (await world.query(f"U{number}")).code == 0, number
+    assert (await world.query("none")).code == 22
+    assert (await world.pull(3)).code == 0
+
+async def main():
+    async with running(root, **FULL) as world:
+        for number in range(100):
+            answer = await world.send(body=b"first", properties=properties_of(KEYS=f"k{number}"))
+            assert answer.code == 0
+    for rounds, end in enumerate(("killed", "closed", "killed")):
+        async with running(root, **FULL) as world:
+            fill()
+            count = await until_refused(world)
+            fill()
+            if end == "killed":
+                await world.service.abandon()
+        if end == "closed":
+            fill()
+        async with running(root, **FULL) as world:
+            await check(world, count)
+            # Room that is reserved may still be there, but none for the file of a new queue.
+            refused = await world.send(f"Fresh{rounds}", properties=properties_of(KEYS="late"))
+            assert refused.code == 14 and "disk is full" in refused.remark, refused
+            (root / "ballast").unlink()
+            answer = await world.send(properties=properties_of(KEYS=f"late{rounds}"))
+            assert answer.code == 0, answer.remark
+            assert (await world.query(f"late{rounds}")).code == 0
+    print("stored", count)
+
+asyncio.run(main())
+"""
+
+
+def test_a_broker_starts_on_a_full_disk_answers_queries_and_stores_once_there_is_room(tmp_path):
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        pytest.skip("no unshare (util-linux): a small disk of its own cannot be made")
+    can = subprocess.run([unshare, "-Urm", "true"], capture_output=True, check=False)
+    if can.returncode:
+        pytest.skip(f"user namespaces are off here: {can.stderr.decode().strip()}")
+    script = 'mount -t tmpfs -o size=48m none "$0" && exec "$PYTHON" -X faulthandler -c "$RUN" "$0"'
+    done = subprocess.run(
+        [unshare, "-Urm", "sh", "-c", script, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=REPOSITORY,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(REPOSITORY),
+            "PYTHON": sys.executable,
+            "RUN": RUN,
+        },
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.startswith("stored")
