@@ -111,7 +111,9 @@ PENDING_REQUESTS: Final = 65_535
 """Requests that one connection waits for. RocketMQ: 65,535 (clientAsyncSemaphoreValue)."""
 
 CONNECTIONS: Final = 10_000
-"""Connections that a server has at once; more are closed as they come. RocketMQ: no limit."""
+"""Connections that a server has at once, at most; fewer where few files may be open. Idle ones are
+closed for new ones. RocketMQ: no limit.
+"""
 
 REQUESTS_IN_FLIGHT: Final = 100_000
 """Requests of all connections that a server works on at once; more are answered with "busy"."""

@@ -29,6 +29,7 @@ from rocketlens.store.topics import GroupTable, TopicTable
 
 if TYPE_CHECKING:
     from rocketlens.broker.index_process import IndexProcess
+    from rocketlens.net.group import ChannelGroup
 
 _PORT: Final = struct.Struct(">i")
 
@@ -85,6 +86,8 @@ class BrokerCore:
         """By whom, and when."""
         self.index_process: IndexProcess | None = None
         """Who builds index files, where the broker does not do that itself."""
+        self.network: ChannelGroup | None = None
+        """The connections, once it listens."""
         self.clients: Final = ClientTable(clock)
         self.figures: Final = Figures(clock)
         self.search: Final = LiveSearch(store, clock)

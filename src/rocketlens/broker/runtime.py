@@ -53,6 +53,7 @@ class RuntimeProcessor:
             **self._name_servers(),
             **self._kept(),
             **self._delays(),
+            **self._network(),
         }
         return Response(body=schema.write(KvTable(table=dict(sorted(table.items())))))
 
@@ -158,6 +159,20 @@ class RuntimeProcessor:
             "clientsClosedForGroups": str(core.clients.ended),
             "heartbeatsRefused": str(core.clients.refused),
             "offsetsRefused": str(core.offsets.refused),
+        }
+
+    def _network(self) -> dict[str, str]:
+        """Give how many connections there are, and what was done so that they harm nobody. Ours."""
+        network = self.core.network
+        if network is None:
+            return {}
+        return {
+            "connections": str(len(network.channels)),
+            "connectionsRefused": str(network.refused),
+            "connectionsClosedIdle": str(network.closed_idle),
+            "connectionsClosedLarge": str(network.closed_large),
+            "connectionsBufferedBytes": str(network.buffered),
+            "requestsInFlight": str(network.in_flight),
         }
 
     def _delays(self) -> dict[str, str]:

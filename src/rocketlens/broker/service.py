@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, Self
 
+from rocketlens import limits
 from rocketlens.broker.client import ClientProcessor
 from rocketlens.broker.config import VIP_DISTANCE, BrokerSettings
 from rocketlens.broker.core import BrokerCore
@@ -40,6 +41,7 @@ from rocketlens.errors import RocketLensError
 from rocketlens.model.message import Host
 from rocketlens.net.channel import Channel, Handler
 from rocketlens.net.event_loop import end_on_signals, within
+from rocketlens.net.group import Bounds
 from rocketlens.net.server import RemotingServer
 from rocketlens.net.tls import ServerTls
 from rocketlens.store.disk import Disk
@@ -67,6 +69,10 @@ MIN_INDEX_S: Final = 1.0
 LOAD_KERNELS_AFTER_S: Final = 1.0
 """In a process of its own a broker does that before it must, but not while its clients connect."""
 PORT_TRIES: Final = 20
+MIN_QUEUE_FILES: Final = 128
+OTHER_FILES: Final = 256
+"""Files of log and index that are mapped, connections to name servers, and the like."""
+MIN_CONNECTIONS: Final = 16
 
 
 class BrokerService:
@@ -83,6 +89,7 @@ class BrokerService:
         build_index: bool = True,
         index_command: Sequence[str] = (),
         load_kernels_after_s: float | None = None,
+        max_connections: int | None = None,
         clock: Callable[[], int] = system_clock,
         chance: random.Random | None = None,
         disk: Disk | None = None,
@@ -92,12 +99,14 @@ class BrokerService:
         ``build_index`` False leaves index files to others; ``index_command`` is a program that
         builds them instead, see :mod:`rocketlens.broker.index_process`. The compiled kernels are
         loaded when there is much log to read, or ``load_kernels_after_s`` seconds after the start.
+        ``max_connections``: None for as many as the open files allow that a process may have.
         ``disk``: what tables are written to.
         """
         self.settings: Final = settings
         self._build_index: Final = build_index and not index_command
         self._index: Final = IndexProcess(index_command) if index_command else None
         self._load_kernels_after_s: Final = load_kernels_after_s
+        self._max_connections: Final = max_connections
         self._clock: Final = clock
         self._chance: Final = chance or random.Random()  # noqa: S311 - chooses queues
         self._handlers: Final[dict[int, Handler]] = {}
@@ -135,8 +144,11 @@ class BrokerService:
         :raises OSError: when a port is taken, or the store cannot be used.
         :raises BadInput: when the store does not fit the configuration.
         """
-        allow_open_files()
-        self._server = RemotingServer(self._handlers, tls=self._tls, on_close=self._closed)
+        open_files = allow_open_files()
+        most = self._max_connections or max_connections(open_files)
+        self._server = RemotingServer(
+            self._handlers, tls=self._tls, on_close=self._closed, bounds=Bounds(connections=most)
+        )
         try:
             host = self._listen(self._server)
             # Nobody is served before the next turn of the loop, by when there are handlers.
@@ -244,6 +256,8 @@ class BrokerService:
             store.abandon()
             raise
         self._core = core
+        if self._server is not None:
+            core.network = self._server.group
         self._schedule = Schedule(core)
         for processor in (
             SendProcessor(core),
@@ -332,6 +346,16 @@ async def run(
             await ending.ended.wait()
     finally:
         await service.stop(ending.hurried)
+
+
+def max_connections(open_files: int) -> int:
+    """Give how many connections there may be so that the store always has files left to open.
+
+    It may have a quarter of all as queues, two descriptors each, and others beside.
+    """
+    queues = max(open_files // 2, MIN_QUEUE_FILES)
+    others = min(OTHER_FILES, open_files // 4)
+    return max(min(open_files - queues - others, limits.CONNECTIONS), MIN_CONNECTIONS)
 
 
 def _free_port(address: str) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketlens.broker.config import VIP_DISTANCE, BrokerSettings, parse_settings
-from rocketlens.broker.service import LOAD_KERNELS_AFTER_S, BrokerService
+from rocketlens.broker.service import LOAD_KERNELS_AFTER_S, BrokerService, max_connections
 from rocketlens.cli.servers import configuration_text, index_command, log_to_stderr
 from rocketlens.errors import BadInput
 from rocketlens.model.escape import printable
@@ -17,8 +17,11 @@ from rocketlens.namesrv.service import DEFAULT_PORT, NameServer, NameServerConfi
 from rocketlens.net.event_loop import end_on_signals, within
 from rocketlens.net.event_loop import run as run_loop
 from rocketlens.net.sync import LoopThread
+from rocketlens.store.fs import allow_open_files
 
 _DONE: Final = 0
+NAME_SERVER_PART: Final = 4
+"""The name server has one of so many parts of the connections that the process may have."""
 _STORE: Final = "store"
 _KV_CONFIG: Final = "namesrv/kvConfig.json"
 
@@ -39,6 +42,7 @@ def run(arguments: Namespace) -> int:
         port=port,
         kv_config_path=home / _KV_CONFIG,
         tls=settings.tls.server,
+        max_connections=max_connections(allow_open_files()) // NAME_SERVER_PART,
     )
     run_loop(_serve(names, settings, index_command(arguments, settings)))
     return _DONE
@@ -58,7 +62,10 @@ async def _serve(
         registered = ";".join(dict.fromkeys((str(bound), *others)))
         settings = settings.with_broker(namesrvAddr=registered)
         service = BrokerService(
-            settings, index_command=index_builder, load_kernels_after_s=LOAD_KERNELS_AFTER_S
+            settings,
+            index_command=index_builder,
+            load_kernels_after_s=LOAD_KERNELS_AFTER_S,
+            max_connections=max_connections(allow_open_files()) - (names.max_connections or 0),
         )
 
         async def stop_name_server() -> None:

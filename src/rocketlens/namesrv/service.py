@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final, Self
 
+from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.model.message import Host
 from rocketlens.namesrv.kv import KvConfig
@@ -17,6 +18,7 @@ from rocketlens.namesrv.processors import Processors
 from rocketlens.namesrv.routes import Reserved, RouteTable
 from rocketlens.net.channel import Channel, logger
 from rocketlens.net.event_loop import end_on_signals, within
+from rocketlens.net.group import Bounds
 from rocketlens.net.server import RemotingServer
 from rocketlens.net.tls import ServerTls
 from rocketlens.store.fs import allow_open_files
@@ -47,6 +49,8 @@ class NameServerConfig:
     return_order_topic_config_to_broker: bool = True
     """[returnOrderTopicConfigToBroker]"""
     tls: ServerTls = NO_TLS
+    max_connections: int | None = None
+    """None: as many as the open files allow that a process may have."""
 
     KEYS: ClassVar[tuple[str, ...]] = (
         "bindAddress",
@@ -113,8 +117,15 @@ class NameServer:
             return_order_topic_config_to_broker=config.return_order_topic_config_to_broker,
             configuration=config.properties(),
         )
+        most = config.max_connections
+        if most is None:
+            most = min(allow_open_files() * 3 // 4, limits.CONNECTIONS)
         self.server: Final = RemotingServer(
-            processors.handlers(), tls=config.tls, clock=clock, on_close=self._closed
+            processors.handlers(),
+            bounds=Bounds(connections=most),
+            tls=config.tls,
+            clock=clock,
+            on_close=self._closed,
         )
         self._timer: asyncio.TimerHandle | None = None
 
@@ -123,7 +134,6 @@ class NameServer:
 
         :raises BadInput: when it cannot be bound.
         """
-        allow_open_files()
         host, port = self.config.host, self.config.port
         try:
             bound = self.server.listen(host, port)

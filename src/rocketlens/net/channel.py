@@ -108,6 +108,8 @@ class Channel(asyncio.Protocol):
         self.swept: tuple[int, float, int] = (-1, 0.0, 0)
         """For the sweep: events received and time when a frame was first seen incomplete; bytes
         unsent."""
+        self.makes_room = False
+        """Whether it was ended so that another can be taken, and does not count any more."""
         self.counted_bytes = 0
         """Its part of `ChannelGroup.buffered`."""
         self._loop = asyncio.get_running_loop()

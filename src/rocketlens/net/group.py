@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rocketlens.net.channel import Channel
 
 SWEEP_INTERVAL_S: Final = 1.0
+FEWEST_OF_ADDRESS: Final = 16
 CLOSE_PATIENCE_S: Final = 1.0
 """Seconds that peers have to take what was sent to them last, when all channels are closed."""
 
@@ -32,6 +33,8 @@ class Bounds:
     """What one server or client allows; see :mod:`rocketlens.limits` for reasons."""
 
     connections: int = limits.CONNECTIONS
+    connections_of_address: int | None = None
+    """None: three quarters of all."""
     requests_in_flight: int = limits.REQUESTS_IN_FLIGHT
     unanswered_requests: int = limits.UNANSWERED_REQUESTS
     """Of one connection."""
@@ -46,6 +49,13 @@ class Bounds:
     first_turn_s: float = limits.MAX_FIRST_TURN_S
     turn_requests: int = limits.MAX_TURN_REQUESTS
     round_s: float = limits.MAX_ROUND_S
+
+    @property
+    def most_of_address(self) -> int:
+        """Connections that one address may have."""
+        if self.connections_of_address is not None:
+            return self.connections_of_address
+        return max(self.connections * 3 // 4, min(self.connections, FEWEST_OF_ADDRESS))
 
 
 class ChannelGroup:
@@ -70,6 +80,9 @@ class ChannelGroup:
         self.clock: Final = clock
         self.now_s = clock()
         """The clock at the last sweep."""
+        self.refused = self.closed_idle = self.closed_large = 0
+        """Connections so far that were refused; ended to make room for others; ended because all
+        together had too much waiting."""
         self.buffered = 0
         """Bytes of all channels, unsent and received and not handled, as far as they were seen."""
         self._waiting: Final[tuple[deque[Channel], deque[Channel]]] = deque(), deque()
@@ -195,6 +208,7 @@ class ChannelGroup:
         for channel in sorted(self.channels, key=lambda each: each.counted_bytes, reverse=True):
             size, channel.counted_bytes = channel.counted_bytes, 0
             channel.abort("too much is waiting on all connections together")
+            self.closed_large += 1
             self.buffered -= size
             excess -= size
             if excess <= 0:

@@ -3,6 +3,8 @@
 Connections are accepted here, not by the event loop's own server, for two reasons. When file
 descriptors run out, asyncio's stops accepting for a second at a time and uvloop's may stop for
 good; this one has a descriptor in reserve, with which it takes such connections and closes them.
+It should not come to that: connections are bounded, for each address and in all, and where there
+are too many the idle ones end first (:mod:`rocketlens.net.crowd`).
 And whether a connection is TLS must be known before its transport is made: the first byte is
 looked at, without taking it.
 """
@@ -13,6 +15,7 @@ import os
 import socket
 import ssl
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
@@ -21,6 +24,7 @@ from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.model.message import Host
 from rocketlens.net.channel import Channel, Handler, Waiting, logger
+from rocketlens.net.crowd import MIN_IDLE_S, host_of, idle_channels
 from rocketlens.net.group import Bounds, ChannelGroup
 from rocketlens.net.tls import ServerTls, TlsMode
 from rocketlens.wire.connection import Connection
@@ -28,6 +32,8 @@ from rocketlens.wire.frame import TLS_HANDSHAKE
 
 BACKLOG: Final = 1024
 ACCEPTS_AT_ONCE: Final = 16
+QUIET_S: Final = 60.0
+"""Seconds from one warning of connections that cannot be taken to the next."""
 OUT_OF_RESOURCES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
@@ -56,11 +62,15 @@ class RemotingServer:
             bounds, clock=clock, on_open=on_open, on_close=self._closed
         )
         self._on_close: Final = on_close
-        self._accepted = 0
-        """Connections that were accepted and have not ended."""
+        self._accepted: Final[Counter[str]] = Counter()
+        """Connections that were accepted and have not ended, by address."""
+        self._idle: Final[dict[str | None, list[Channel]]] = {}
+        """Those that may end for others, of one address or of all; found once for each sweep."""
+        self._quiet_until_s = 0.0
         self._listeners: list[socket.socket] = []
         self._resting: list[socket.socket] = []
-        self._arriving: dict[asyncio.Task[None], float] = {}
+        self._arriving: dict[asyncio.Task[None], tuple[float, str]] = {}
+        """When and from where they came."""
         self._reserve: int | None = None
 
     @property
@@ -90,8 +100,9 @@ class RemotingServer:
 
     def sweep_arrivals(self) -> None:
         """Give up on connections that never said a byte, and accept again after a shortage."""
+        self._idle.clear()
         oldest_s = self.group.now_s - limits.FRAME_DEADLINE_S
-        for task, since_s in self._arriving.items():
+        for task, (since_s, _) in self._arriving.items():
             if since_s <= oldest_s:
                 task.cancel()
         resting, self._resting = self._resting, []
@@ -134,41 +145,87 @@ class RemotingServer:
     def _accept(self, listener: socket.socket) -> None:
         for _ in range(ACCEPTS_AT_ONCE):
             try:
-                accepted, _ = listener.accept()
+                accepted, peer = listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
                 self._turn_away(listener, error)
                 return
-            if self._accepted >= self.group.bounds.connections:
-                logger.warning("more than %d connections", self.group.bounds.connections)
+            host = str(peer[0])
+            if not self._has_room(host):
                 accepted.close()
                 continue
             accepted.settimeout(0)
-            self._accepted += 1
-            task = asyncio.get_running_loop().create_task(self._begin(accepted))
-            self._arriving[task] = self.group.clock()
+            self._accepted[host] += 1
+            task = asyncio.get_running_loop().create_task(self._begin(accepted, host))
+            self._arriving[task] = self.group.clock(), host
             task.add_done_callback(self._arrived)
 
     def _arrived(self, task: asyncio.Task[None]) -> None:
-        self._arriving.pop(task, None)
+        _, host = self._arriving.pop(task)
         if task.cancelled():
-            self._accepted -= 1
+            self._ended(host)
         elif task.exception() is not None:
-            self._accepted -= 1
+            self._ended(host)
             logger.error("a connection could not begin", exc_info=task.exception())
 
     def _closed(self, channel: Channel) -> None:
-        self._accepted -= 1
+        if not channel.makes_room:
+            self._ended(host_of(channel))
         if self._on_close is not None:
             self._on_close(channel)
+
+    def _ended(self, host: str) -> None:
+        self._accepted[host] -= 1
+        if not self._accepted[host]:
+            del self._accepted[host]
+
+    def _has_room(self, host: str) -> bool:
+        """Say whether a connection from ``host`` may be taken; idle ones may end for it."""
+        bounds = self.group.bounds
+        if self._accepted[host] >= bounds.most_of_address and not self._make_room(host):
+            self._refuse(f"{self._accepted[host]} connections of {host}")
+            return False
+        if self._accepted.total() >= bounds.connections and not self._make_room(None):
+            self._refuse(f"{self._accepted.total()} connections")
+            return False
+        return True
+
+    def _make_room(self, host: str | None) -> bool:
+        """End the connection, of one address or of any, that is missed least, if there is one."""
+        idle = self._idle.get(host)
+        if idle is None:
+            channels = self.group.channels
+            some = channels if host is None else {c for c in channels if host_of(c) == host}
+            idle = self._idle[host] = idle_channels(some, self.group.now_s)
+        while idle:
+            channel = idle.pop()
+            is_idle = self.group.now_s - channel.last_active_s >= MIN_IDLE_S
+            if channel.is_open and is_idle and not channel.makes_room:
+                channel.makes_room = True
+                self._ended(host_of(channel))
+                self.group.closed_idle += 1
+                channel.abort("it was idle, and there are too many connections")
+                return True
+        return False
+
+    def _refuse(self, many: str) -> None:
+        self.group.refused += 1
+        self._warn(f"{many} and none of them idle: no more are taken")
+
+    def _warn(self, words: str) -> None:
+        """Log what may happen thousands of times a second, once a minute."""
+        if self.group.now_s >= self._quiet_until_s:
+            self._quiet_until_s = self.group.now_s + QUIET_S
+            logger.warning("%s (%d refused so far)", words, self.group.refused)
 
     def _turn_away(self, listener: socket.socket, error: OSError) -> None:
         """Close the connection that cannot be had, or accept no more until the next sweep.
 
         Left alone, the listener would stay readable and the event loop spin.
         """
-        logger.warning("cannot accept a connection: %s", error)
+        self.group.refused += 1
+        self._warn(f"cannot accept a connection: {error}")
         if error.errno in OUT_OF_RESOURCES and self._reserve is not None:
             os.close(self._reserve)
             try:
@@ -182,7 +239,7 @@ class RemotingServer:
             asyncio.get_running_loop().remove_reader(listener)
             self._resting.append(listener)
 
-    async def _begin(self, accepted: socket.socket) -> None:
+    async def _begin(self, accepted: socket.socket, host: str) -> None:
         """Make a channel of a connection; what goes wrong here concerns only its peer."""
         try:
             context = await self._context_for(accepted)
@@ -195,7 +252,7 @@ class RemotingServer:
         except (OSError, ssl.SSLError, EOFError) as error:
             logger.debug("a connection did not come about: %s", error)
             accepted.close()
-            self._accepted -= 1
+            self._ended(host)
         except asyncio.CancelledError:
             accepted.close()
             raise

@@ -125,6 +125,15 @@ def test_it_runs_until_it_is_told_to_stop(tmp_path):
     assert address.startswith("127.0.0.1:")
 
 
+@pytest.mark.parametrize("open_files", [256, 512, 1024, 4096, 20_000, 65_536])
+def test_connections_leave_the_store_its_files(open_files):
+    most = service_module.max_connections(open_files)
+    queues = max((open_files - 256) // 4, 64)
+    assert 16 <= most <= 10_000
+    assert most + 2 * queues + min(128, open_files // 4) <= open_files
+    assert most >= open_files // 4 or most == 10_000
+
+
 FOR_EVER_S = 86_400.0
 
 

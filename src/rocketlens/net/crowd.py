@@ -1,0 +1,46 @@
+"""Which connections end so that there is room for others, when there are too many.
+
+First those of the address that has the most, and of these first who never said anything, then who
+waits for no answer, and each time the one that was silent for longest. Nobody who was heard of in
+the last two seconds ends for that; if all were, it is the new connection that is refused.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from rocketlens.net.channel import Channel
+
+MIN_IDLE_S: Final = 2.0
+
+
+def host_of(channel: "Channel") -> str:
+    """Give the address of a channel's peer, without the port."""
+    return channel.address.rpartition(":")[0].strip("[]")
+
+
+def idle_channels(channels: Iterable["Channel"], now_s: float) -> "list[Channel]":
+    """Return those that may end for others, the first to end last. O(n log n)."""
+    counts: Counter[str] = Counter()
+    idle: defaultdict[str, list[Channel]] = defaultdict(list)
+    for channel in channels:
+        host = host_of(channel)
+        counts[host] += 1
+        if now_s - channel.last_active_s >= MIN_IDLE_S:
+            idle[host].append(channel)
+    ranked: list[tuple[int, int, Channel]] = []
+    for host, some in idle.items():
+        some.sort(key=_worth)
+        # How many its address has when its turn comes.
+        ranked += [(counts[host] - n, n, channel) for n, channel in enumerate(some)]
+    ranked.sort(key=lambda row: (row[0], -row[1]))
+    return [channel for _, _, channel in ranked]
+
+
+def _worth(channel: "Channel") -> tuple[bool, bool, float]:
+    return (
+        channel.events_received > 0,
+        channel.connection.unanswered > 0,
+        channel.last_active_s,
+    )
