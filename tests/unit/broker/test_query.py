@@ -1,6 +1,7 @@
 """What queries find: at once, everything that was asked for, and nothing else."""
 
 import asyncio
+import zlib
 
 import pytest
 
@@ -361,5 +362,36 @@ def test_look_ups_of_a_connection_that_is_gone_are_dropped(tmp_path, monkeypatch
             answers = await asyncio.gather(*asked, return_exceptions=True)
             assert {type(answer) for answer in answers} == {ConnectionLost}
         assert bodies(await world.query("a", indexType="T")) == [b"body"]
+
+    in_broker(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    ("sys_flag", "body"),
+    [
+        (0x1, b"not compressed"),
+        (0x1 | 0x7 << 8, b"of no type that there is"),
+        (0x1 | 0x3 << 8, zlib.compress(bytes(65 * 1024 * 1024))),
+    ],
+)
+def test_a_message_whose_body_cannot_be_decompressed_is_given_as_it_is_stored(
+    tmp_path, sys_flag, body
+):
+    async def test(world):
+        named = properties_of(UNIQ_KEY=KEY, KEYS="k", TAGS="a")
+        sent = await world.send(body=body, properties=named, f=sys_flag)
+        assert sent.code == 0
+        await world.send(body=b"after")
+        offset = int(sent.ext_fields["msgId"][16:], 16)
+        for answer in (
+            await world.query("k"),
+            await world.query(KEY, _UNIQUE_KEY_QUERY=True),
+            await world.query("a", indexType="T"),
+            await world.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=offset),
+        ):
+            assert (answer.code, "notSearched" in answer.ext_fields) == (0, False)
+            assert bodies(answer) == [body]
+        pulled = await world.pull()
+        assert [record.body for record in records_of(pulled.body)] == [body, b"after"]
 
     in_broker(tmp_path, test)
