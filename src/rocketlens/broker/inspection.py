@@ -7,6 +7,7 @@ Counts by name (315) are kept for none, which RocketMQ answers in the same words
 no message for long. Source: ``AdminBrokerProcessor``.
 """
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Final
@@ -96,13 +97,15 @@ class InspectionProcessor:
         words = f"The stats <{asked.stats_name[:300]}> <{asked.stats_key[:300]}> not exist"
         return Response(ResponseCode.SYSTEM_ERROR, remark=words)
 
-    def clean(self, _: RemotingCommand, __: Channel) -> Response:
+    async def clean(self, _: RemotingCommand, __: Channel) -> Response | None:
         """Delete what is expired now, not at the next round; queue files without messages go.
 
         Whoever can connect may ask for it, so nothing goes only because the disk is full.
         """
         if self.core.store.clean(may_force=False):
             self.core.search.segments_changed()
+        while self.core.store.clean_queues():  # noqa: ASYNC110 - it does the work
+            await asyncio.sleep(0)
         return Response()
 
     async def queue(self, command: RemotingCommand, _: Channel) -> Response | None:

@@ -297,6 +297,14 @@ class BrokerService:
     def _clean(self) -> None:
         if self.core.store.clean():
             self.core.search.segments_changed()
+        self._clean_more()
+
+    def _clean_more(self) -> None:
+        """Look at the files of some queues; others have their turn before the next."""
+        if self.core.store.clean_queues():
+            loop = asyncio.get_running_loop()
+            words = "files of queues could not be deleted"
+            self._timers["queues"] = loop.call_later(0, _tried, words, self._clean_more)
 
     def _every(self, interval_s: float, work: Callable[[], object]) -> None:
         """Do something again and again; what fails is tried again the next time."""

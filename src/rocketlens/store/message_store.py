@@ -38,6 +38,8 @@ from rocketlens.store.state import StoreState, read_state, read_synced
 
 _log: Final = logging.getLogger(__name__)
 
+_CLEANED_AT_ONCE: Final = 50
+"""Queues whose files are looked at in one piece of cleaning: some milliseconds."""
 _CLOSE_SECONDS: Final = 2.0
 """How long closing a store goes on with its index: who stops a broker waits for 5 s in all."""
 
@@ -143,7 +145,8 @@ class MessageStore:
         self._index = IndexThread(
             layout, self._new_builder, lambda: self.group_commit.flushed_offset
         )
-        self._cleaned_below = -1
+        self._cleaned_below = self._cleaning_below = -1
+        self._uncleaned: list[QueueWriter] = []
         self._log = _opened(layout.commit_log)
         self._is_closed = False
         self._durability = Durability(
@@ -438,7 +441,8 @@ class MessageStore:
         """Delete what is expired, by age and by how full the disk is; gives the segments deleted.
 
         Sets and lifts the refusal of messages for a disk that is too full. Without ``may_force``
-        nothing goes only because the disk is full.
+        nothing goes only because the disk is full. Of many queues the files go by and by:
+        :meth:`clean_queues` goes on.
         """
         now_ms = self._clock()
         used_ratio = self._disk.used_ratio(self.layout.root)
@@ -468,20 +472,40 @@ class MessageStore:
                 _log.warning("%s", cleaner.describe_forced(plan, now_ms, used_ratio, topics))
             cleaner.remove(plan, self._disk, self.layout.commit_log)
             self._log.refresh()
-        self._clean_queues_and_index()
+        self.clean_queues()
         return [segment.path for segment in plan.segments]
 
-    def _clean_queues_and_index(self) -> None:
+    def clean_queues(self) -> bool:
+        """Delete files of some queues, and index files, whose messages are gone.
+
+        Says whether there are more queues to look at; so it holds up the caller for milliseconds.
+        """
         min_offset = self.min_offset
         if min_offset == self._cleaned_below:
-            return
-        for queue in list(self.appender.queues.values()):
-            for path in cleaner.expired_queue_files(queue.files(), queue.file_bytes, min_offset):
-                self._disk.remove_file(path)
-                queue.first_offset += queue.file_bytes // ENTRY_BYTES
+            return False
+        if min_offset != self._cleaning_below:
+            self._cleaning_below = min_offset
+            self._uncleaned = list(self.appender.queues.values())
+        some = self._uncleaned[-_CLEANED_AT_ONCE:]
+        del self._uncleaned[-_CLEANED_AT_ONCE:]
+        try:
+            for queue in some:
+                if not queue.is_removed:
+                    self._clean_queue(queue, min_offset)
+        except OSError:
+            self._cleaning_below = -1  # all of them again
+            raise
+        if self._uncleaned:
+            return True
         # The builder may be in the middle of a step: the next round will find it between two.
         if self._index.forget_below(min_offset):
             self._cleaned_below = min_offset
+        return False
+
+    def _clean_queue(self, queue: QueueWriter, min_offset: int) -> None:
+        for path in cleaner.expired_queue_files(queue.files(), queue.file_bytes, min_offset):
+            self._disk.remove_file(path)
+            queue.first_offset += queue.file_bytes // ENTRY_BYTES
 
     def close(self, *, at_most_seconds: float = _CLOSE_SECONDS) -> None:
         """Make everything durable, index the rest, and give the store up.

@@ -71,16 +71,19 @@ def test_entries_of_a_queue_are_given_as_they_are(tmp_path, index, count, given)
     in_broker(tmp_path, test)
 
 
-def test_expired_queue_files_go_when_that_is_asked(tmp_path):
+def test_expired_files_of_all_queues_go_when_that_is_asked(tmp_path, monkeypatch):
+    monkeypatch.setattr("rocketlens.store.message_store._CLEANED_AT_ONCE", 1)
+
     async def test(world):
-        for _ in range(200):
-            await world.send(body=bytes(500))
-        queue = world.core.store.queue("Orders", 0)
-        before = len(queue.files())
+        for number in range(450):
+            await world.send(body=bytes(500), e=number % 3)
+        queues = [world.core.store.queue("Orders", queue_id) for queue_id in range(3)]
+        before = [len(queue.files()) for queue in queues]
         world.clock.now_ms += 1000 * 3_600_000 * 100
-        assert (await world.call(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)).code == 0
-        assert len(queue.files()) < before
-        assert (await world.pull(199)).code == 0
+        for _ in range(2):
+            assert (await world.call(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)).code == 0
+        assert all(len(each.files()) < was for each, was in zip(queues, before, strict=True))
+        assert (await world.pull(149)).code == 0
 
     hours = ";".join(f"{hour:02}" for hour in range(24))
     in_broker(tmp_path, test, mappedFileSizeCommitLog=16_384, deleteWhen=hours)

@@ -9,7 +9,7 @@ import pytest
 
 import rocketlens
 from rocketlens.errors import StoreFull
-from rocketlens.store import cleaner
+from rocketlens.store import cleaner, message_store
 from rocketlens.store.cleaner import SegmentAge
 from rocketlens.store.config import StoreConfig
 from rocketlens.store.disk import Disk
@@ -196,3 +196,28 @@ def test_a_record_is_given_only_where_it_is_whole(tmp_path):
         assert store.record(-1, 0) is None
         assert store.record(store.end_offset, 0) is None
         assert store.record(sent.physical_offset, 10**6) is None
+
+
+def test_files_of_many_queues_go_in_pieces_and_all_again_after_a_failure(tmp_path, monkeypatch):
+    monkeypatch.setattr(message_store, "_CLEANED_AT_ONCE", 5)
+    looked_at = []
+    fails_at = 7
+
+    def look(files, *_):
+        if len(looked_at) == fails_at:
+            raise OSError("the disk is broken")
+        looked_at.append(files[0][1].parent)
+        return []
+
+    monkeypatch.setattr(cleaner, "expired_queue_files", look)
+    with open_small(tmp_path) as store:
+        for queue_id in range(12):
+            send(store, queue_id, queue_id=queue_id)
+        store.clean()
+        assert len(looked_at) == 5
+        with pytest.raises(OSError, match="broken"):
+            store.clean_queues()
+        fails_at = -1
+        looked_at.clear()
+        assert [store.clean_queues() for _ in range(4)] == [True, True, False, False]
+        assert len(set(looked_at)) == 12
