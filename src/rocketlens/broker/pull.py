@@ -203,8 +203,11 @@ class PullProcessor:
     def _budget(self, asked: PullMessageRequest) -> Budget:
         config = self.core.config
         most = min(LARGEST_ANSWER_BYTES, asked.max_message_bytes or LARGEST_ANSWER_BYTES)
+        most_messages = max(
+            config.maxTransferCountOnMessageInMemory, config.maxTransferCountOnMessageInDisk
+        )
         return Budget(
-            max(asked.max_message_nums, 1),
+            max(min(asked.max_message_nums, most_messages), 1),
             min(config.maxTransferBytesOnMessageInMemory, most),
             config.maxTransferCountOnMessageInMemory,
             min(config.maxTransferBytesOnMessageInDisk, most),

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from rocketlens.broker import pull
 from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES
+from rocketlens.store.queue_append import QueueWriter
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from tests.unit.broker.broker_world import in_broker, properties_of, records_of
 
@@ -258,3 +260,28 @@ def test_what_may_not_be_read_is_refused(tmp_path):
         assert (answer.code, answer.remark) == (16, "subscription group no permission, closed")
 
     in_broker(tmp_path, test)
+
+
+@pytest.mark.parametrize("subscription", ["*", "absent"])
+def test_a_pull_looks_at_few_entries_however_many_messages_it_asks_for(
+    tmp_path, monkeypatch, subscription
+):
+    monkeypatch.setattr(pull, "ENTRIES_LOOKED_AT", 50)
+    read = QueueWriter.read
+    counts = []
+
+    def counted(queue, offset, count):
+        counts.append(count)
+        return read(queue, offset, count)
+
+    async def test(world):
+        await world.send_batch([(b"%d" % number, "") for number in range(400)])
+        monkeypatch.setattr(QueueWriter, "read", counted)
+        answer = await world.pull(maxMsgNums=2**31 - 1, subscription=subscription)
+        assert sum(counts) <= 50
+        if subscription == "*":
+            assert len(records_of(answer.body)) == 32
+        else:
+            assert (answer.code, answer.ext_fields["nextBeginOffset"]) == (20, "50")
+
+    in_broker(tmp_path, test, mappedFileSizeConsumeQueue=60_000)
