@@ -295,3 +295,9 @@ MAX_LARGE_ANSWERS_OF_CONNECTION: Final = 8
 
 MAX_LARGE_ANSWERS: Final = 64
 """The same of all connections. RocketMQ: the queue of its admin threads, 100,000."""
+
+MAX_SUBSCRIPTION_CHARACTERS: Final = 32_767
+"""Longest list of tags that a consumer subscribes to: some ms to read, which each pull does.
+
+As long as all properties of a message. RocketMQ: no limit.
+"""

@@ -176,6 +176,11 @@ class PullProcessor:
             return None, (ResponseCode.SYSTEM_ERROR, words)
         if not expression or expression.strip() == ALL_TAGS:
             return None, None
+        if len(expression) > limits.MAX_SUBSCRIPTION_CHARACTERS:
+            words = (
+                f"the consumer's subscription is longer than {limits.MAX_SUBSCRIPTION_CHARACTERS}"
+            )
+            return None, (ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"{words} characters")
         tags = [tag.strip() for tag in expression.split("||") if tag.strip()]
         if not tags:
             words = "parse the consumer's subscription failed"

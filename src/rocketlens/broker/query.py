@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Mapping
 from typing import Final
 
+from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.search import Found, Query
 from rocketlens.errors import RecordError
@@ -49,7 +50,9 @@ class QueryProcessor:
         is_unique = asked.is_unique_key or asked.index_type == UNIQUE_TYPE
         max_num = config.defaultQueryMaxNum if asked.is_unique_key else asked.max_num
         max_num = min(max_num, config.maxMsgsNumBatch)
-        if not asked.topic or not asked.key or max_num <= 0:
+        can_be = 0 < len(asked.key) <= limits.KEY_BYTES
+        can_be = can_be and 0 < len(asked.topic) <= limits.TOPIC_CHARACTERS
+        if not can_be or max_num <= 0:
             return self._answer(Found())
         is_tag = asked.index_type == TAG_TYPE and not is_unique
         wanted = Wanted(

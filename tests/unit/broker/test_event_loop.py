@@ -12,7 +12,7 @@ from rocketlens.namesrv.service import NameServer, NameServerConfig
 from rocketlens.store.topics import TopicConfig
 from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
-from rocketlens.wire.codes import RequestCode
+from rocketlens.wire.codes import RequestCode, ResponseCode
 from tests.unit.broker.broker_world import properties_of, running, send_fields
 from tests.unit.broker.loop_watch import watched_loops
 
@@ -185,3 +185,19 @@ def test_batches_of_very_many_members_are_stored_or_refused_in_small_steps(
         assert world.core.store.max_queue_offset("Orders", 0) == most
 
     watched(tmp_path, test, mappedFileSizeCommitLog=1 << 24, mappedFileSizeConsumeQueue=6_000_000)
+
+
+def test_very_long_keys_topics_and_subscriptions_are_answered(tmp_path):
+    async def test(world, watch):
+        await world.send(properties=properties_of(KEYS="k", TAGS="a"))
+        long = "a||" * 120_000
+        for fields in ({"indexType": "T"}, {"_UNIQUE_KEY_QUERY": True}, {}):
+            assert (await world.query(long, **fields)).code == ResponseCode.QUERY_NOT_FOUND
+            answer = await world.query("k", topic=long, **fields)
+            assert answer.code == ResponseCode.QUERY_NOT_FOUND
+        answer = await world.pull(subscription=long)
+        assert answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+        assert answer.remark == "the consumer's subscription is longer than 32767 characters"
+        assert (await world.pull(subscription="a||b" + " " * 1000)).code == 0
+
+    watched(tmp_path, test)
