@@ -7,6 +7,7 @@ ones. Source: ``AdminBrokerProcessor.prepareRuntimeInfo``.
 from collections.abc import Mapping
 from typing import Final
 
+from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.registry import SCHEDULE_QUEUES
 from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
@@ -18,7 +19,7 @@ from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import OUR_VERSION, RemotingCommand
 
 _QUEUES: Final = ("send", "pull", "litePull", "query", "ack")
-"""RocketMQ has a thread pool for each; here nothing waits in one."""
+"""RocketMQ has a thread pool for each; here only look-ups wait."""
 _NOT_MEASURED: Final = {
     "getMessageEntireTimeMax": "0",
     "putLatency99": "0.00",
@@ -74,6 +75,8 @@ class RuntimeProcessor:
             table[f"{name}ThreadPoolQueueSize"] = "0"
             table[f"{name}ThreadPoolQueueCapacity"] = "10000"
             table[f"{name}ThreadPoolQueueHeadWaitTimeMills"] = "0"
+        table["queryThreadPoolQueueSize"] = str(self.core.search.waiting)
+        table["queryThreadPoolQueueCapacity"] = str(limits.MAX_LOOK_UPS)
         table.update(_NOT_MEASURED)
         table.update(dict.fromkeys(_NONE, "0"))
         table.update(dict.fromkeys(_NO_RATE, "0.0"))

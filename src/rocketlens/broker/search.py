@@ -108,6 +108,11 @@ class LiveSearch:
         self._reader: asyncio.Task[None] | None = None
         self._loads_at: float | None = None
 
+    @property
+    def waiting(self) -> int:
+        """How many look-ups wait, or are worked on in the threads."""
+        return self._turns.waiting + self._tag_turns.waiting
+
     async def open(self, *, load_after_s: float | None = None) -> None:
         """Open the index files, and begin to read the log that they lack.
 

@@ -1,6 +1,7 @@
 """What queries find: at once, everything that was asked for, and nothing else."""
 
 import asyncio
+import json
 import zlib
 
 import pytest
@@ -327,6 +328,9 @@ def test_more_look_ups_by_tag_than_may_wait_are_answered_busy(tmp_path, monkeypa
         assert busy.remark == "2 look-ups of this connection wait already: ask later"
         assert bodies(await world.query("k")) == [b"body"]
         assert (await world.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=0)).code == 0
+        told = json.loads((await world.call(RequestCode.GET_BROKER_RUNTIME_INFO)).body)["table"]
+        assert int(told["queryThreadPoolQueueSize"]) >= 2
+        assert told["queryThreadPoolQueueCapacity"] == "10000"
         turns.end()
         for future in waiting:
             assert bodies(await future) == [b"body"]
