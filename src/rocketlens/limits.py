@@ -278,10 +278,14 @@ MAX_TAG_LOOK_UPS: Final = 1_000
 """The same of all connections together."""
 
 MAX_LOOK_UP_S: Final = 10.0
-"""Seconds that a look-up waits and is worked on; then it is answered with what was found.
+"""Seconds of work, on it and on others, after which a look-up is answered with what was found.
 
-RocketMQ's clients wait 15 s for the answer to a query.
+Seconds of a processor: a busy machine refuses no look-up. RocketMQ's clients wait 15 s for the
+answer to a query.
 """
+
+MAX_LOOK_UP_WAIT_S: Final = 60.0
+"""Seconds after which that is done whatever there was to wait for."""
 
 MAX_BATCH_MEMBERS: Final = 65_536
 """Members of one batch that a broker stores; more are refused with MESSAGE_ILLEGAL (13).

@@ -59,10 +59,13 @@ LARGEST_ANSWER_BYTES: Final = limits.FRAME_BYTES - 64 * 1024
 THREAD_NAME: Final = "rocketlens-search"
 TAG_THREAD_NAME: Final = "rocketlens-search-tags"
 KEY_BOUNDS: Final = Bounds(
-    limits.MAX_LOOK_UPS_OF_CONNECTION, limits.MAX_LOOK_UPS, limits.MAX_LOOK_UP_S
+    limits.MAX_LOOK_UPS_OF_CONNECTION,
+    limits.MAX_LOOK_UPS,
+    limits.MAX_LOOK_UP_S,
+    limits.MAX_LOOK_UP_WAIT_S,
 )
-TAG_BOUNDS: Final = Bounds(
-    limits.MAX_TAG_LOOK_UPS_OF_CONNECTION, limits.MAX_TAG_LOOK_UPS, limits.MAX_LOOK_UP_S
+TAG_BOUNDS: Final = KEY_BOUNDS._replace(
+    of_one=limits.MAX_TAG_LOOK_UPS_OF_CONNECTION, of_all=limits.MAX_TAG_LOOK_UPS
 )
 MAX_CANDIDATES_AT_ONCE: Final = 256
 MAX_BYTES_AT_ONCE: Final = 1024 * 1024
@@ -471,7 +474,7 @@ def _once(work: Callable[[], T]) -> Work[T]:
 
 
 def _late(what: str) -> str:
-    return f"the look-up ended after {limits.MAX_LOOK_UP_S:g} s: {what}"
+    return f"the look-up took too long and was ended: {what}"
 
 
 def _segment_at(log: CommitLog, offset: int) -> tuple[memoryview, int]:

@@ -42,12 +42,15 @@ class Owner(Protocol):
 
 
 class Bounds(NamedTuple):
-    """How many look-ups may wait, and for how long they are worked on or wait."""
+    """How many look-ups may wait, and for how long they wait and are worked on."""
 
     of_one: int
     """Of one connection."""
     of_all: int
-    seconds: float
+    work_s: float
+    """Seconds of the thread's own time, for this look-up and for others since it was asked for."""
+    wait_s: float
+    """Seconds, whatever the thread did."""
 
 
 class Busy(RocketLensError):
@@ -88,15 +91,21 @@ def result_of(work: Work[T]) -> T:
 class _Job:
     """A look-up that waits, or is under way."""
 
-    __slots__ = ("deadline_s", "future", "has_begun", "owner", "work")
+    __slots__ = ("deadline_s", "future", "has_begun", "owner", "work", "worked_until_s")
 
     def __init__(
-        self, owner: Owner | None, work: Work[Any], future: asyncio.Future[Any], deadline_s: float
+        self,
+        owner: Owner | None,
+        work: Work[Any],
+        future: asyncio.Future[Any],
+        deadline_s: float,
+        worked_until_s: float,
     ) -> None:
         self.owner: Final = owner
         self.work: Final = work
         self.future: Final = future
         self.deadline_s: Final = deadline_s
+        self.worked_until_s: Final = worked_until_s
         self.has_begun = False
 
 
@@ -107,10 +116,18 @@ class Turns:
     """
 
     def __init__(
-        self, name: str, bounds: Bounds, clock: Callable[[], float] = time.monotonic
+        self,
+        name: str,
+        bounds: Bounds,
+        clock: Callable[[], float] = time.monotonic,
+        work_clock: Callable[[], float] = time.thread_time,
     ) -> None:
+        """``work_clock`` tells what the calling thread has used of a processor."""
         self.bounds: Final = bounds
         self._clock: Final = clock
+        self._work_clock: Final = work_clock
+        self._worked_s = 0.0
+        """For all look-ups; the broker's own work does not count."""
         self._loop: Final = asyncio.get_running_loop()
         self._working: Final = threading.Lock()
         """Held during each piece, and by the event loop for a look-up that is done at once."""
@@ -150,7 +167,8 @@ class Turns:
         """
         bounds = self.bounds
         future: asyncio.Future[T] = self._loop.create_future()
-        job = _Job(owner, work, future, self._clock() + bounds.seconds)
+        deadline_s = self._clock() + bounds.wait_s
+        job = _Job(owner, work, future, deadline_s, self._worked_s + bounds.work_s)
         with self._changed:
             jobs = self._jobs.get(owner)
             if self._is_closed:
@@ -230,14 +248,17 @@ class Turns:
     def _go_on(self, job: _Job) -> "_Outcome | None":
         """Do a piece of a look-up; gives what came of it if that was the last."""
         owner, work, future = job.owner, job.work, job.future
-        is_late = owner is not None and self._clock() > job.deadline_s
+        is_late = owner is not None and (
+            self._worked_s > job.worked_until_s or self._clock() > job.deadline_s
+        )
+        began_s = self._work_clock()
         try:
             if owner is not None and not owner.is_open:
                 work.close()
                 return _Outcome(future, None, None)
             if not job.has_begun and is_late:
                 work.close()
-                words = f"{self.bounds.seconds:g} s went by before the look-up began: ask later"
+                words = "too many look-ups wait: this one could not begin in time: ask later"
                 return _Outcome(future, None, Busy(words))
             work.send(is_late if job.has_begun else None)
             job.has_begun = True
@@ -245,6 +266,9 @@ class Turns:
             return _Outcome(future, end.value, None)
         except Exception as error:  # noqa: BLE001 - whoever asked is told
             return _Outcome(future, None, error)
+        finally:
+            if owner is not None:
+                self._worked_s += self._work_clock() - began_s
         return None
 
     def _came_back(self, job: _Job, *, is_done: bool) -> None:

@@ -429,7 +429,7 @@ def test_a_look_up_whose_time_is_over_says_what_it_did_not_search(tmp_path, monk
             given = [each.physical_offset for each in records_of(found.body)]
             assert given == sent[-found.count :]
             (failure,) = found.failures
-            assert failure.startswith("the look-up ended after 10 s: the log before ")
+            assert failure.startswith("the look-up took too long and was ended: the log before ")
 
     asyncio.run(test())
 

@@ -6,7 +6,7 @@ import pytest
 
 from rocketlens.broker.turns import FRESH_TURNS, Bounds, Busy, Turns
 
-BOUNDS = Bounds(of_one=5, of_all=8, seconds=10)
+BOUNDS = Bounds(of_one=5, of_all=8, work_s=10, wait_s=60)
 
 
 class Clock:
@@ -21,7 +21,8 @@ class World:
 
     def __init__(self, bounds=BOUNDS):
         self.clock = Clock()
-        self.turns = Turns("test-turns", bounds, self.clock)
+        self.work_clock = Clock()
+        self.turns = Turns("test-turns", bounds, self.clock, self.work_clock)
         self.did = []
         assert self.turns.try_begin(object())
 
@@ -144,25 +145,41 @@ def test_a_connection_that_ended_is_not_worked_for():
     in_world(test)
 
 
-def test_a_look_up_ends_with_what_it_has_when_its_time_is_over():
+def takes(world, seconds):
+    """A look-up that takes so long."""
+    world.work_clock.now_s += seconds
+    return "took"
+    yield
+
+
+@pytest.mark.parametrize("clock", ["clock", "work"])
+def test_a_look_up_ends_with_what_it_has_when_its_time_is_over(clock):
     async def test(world):
         asked = world.put(Peer(), "long", 10**9)
         world.turns.end()
         assert await world.put(Peer(), "short") == "short"
-        world.clock.now_s = 10.5
+        if clock == "clock":
+            world.clock.now_s = 60.5
+        else:
+            # Somebody else's.
+            assert await world.turns.put(Peer(), takes(world, 10.5)) == "took"
         assert await asked == "long late"
 
     in_world(test)
 
 
-def test_a_look_up_that_waited_too_long_to_begin_is_answered_busy():
+@pytest.mark.parametrize("clock", ["clock", "work"])
+def test_a_look_up_that_waited_too_long_to_begin_is_answered_busy(clock):
     async def test(world):
+        before = world.turns.put(Peer(), takes(world, 10.5 if clock == "work" else 0))
         asked, own = world.put(Peer(), "late"), world.put(None, "own")
-        world.clock.now_s = 10.5
+        world.clock.now_s = 60.5 if clock == "clock" else 0
         world.turns.end()
-        with pytest.raises(Busy, match="10 s went by"):
+        with pytest.raises(Busy, match="could not begin in time"):
             await asked
         assert await own == "own"
+        await asyncio.wait((before,))
+        assert (before.exception() is None) == (clock == "work")
         assert world.did == ["own", "own end"]
 
     in_world(test)
@@ -208,5 +225,16 @@ def test_the_thread_is_free_for_the_event_loop_once_an_answer_is_there():
             assert world.turns.try_begin(asker)
             world.turns.end()
             asked = world.put(asker, "a")
+
+    in_world(test)
+
+
+def test_what_the_broker_does_itself_takes_no_look_ups_time():
+    async def test(world):
+        own = world.turns.put(None, takes(world, 1000))
+        asked = world.put(Peer(), "asked", 3)
+        world.turns.end()
+        assert await own == "took"
+        assert await asked == "asked"
 
     in_world(test)
