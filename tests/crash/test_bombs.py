@@ -64,7 +64,7 @@ def most_mib():
 
 how, where, *numbers = sys.argv[1:]
 answers = []
-with (rocketlens.open_store if how == "reader" else SyncMQAdmin)(where) as asked:
+with rocketlens.open_store(where) if how == "reader" else SyncMQAdmin(where, timeout_s=60) as asked:
     asked.query_message("Bombs", "sound")
     before = most_mib()
     for number in numbers:

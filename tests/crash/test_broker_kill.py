@@ -2,6 +2,8 @@
 
 import asyncio
 import random
+import statistics
+from itertools import count, takewhile
 
 import pytest
 
@@ -46,6 +48,12 @@ async def load_and_kill(broker, load, randomness):
         await asyncio.gather(*tasks)
 
 
+def has_rolled(broker, cycles):
+    """Say whether there are three segments and two index files for each cycle."""
+    counts = [len(list((broker.store / name).iterdir())) for name in ("commitlog", "index")]
+    return counts[0] >= 3 * cycles and counts[1] >= 2 * cycles
+
+
 def check_log(broker, load, seed):
     """Nothing is in the log twice, queues have no gap, and what was acknowledged is all there."""
     records = records_of(broker.store)
@@ -80,7 +88,8 @@ def test_a_killed_broker_has_all_it_acknowledged_once_and_every_question_finds_i
     load = Load(SEED)
     starts_s = []
     with BrokerProcess(tmp_path) as broker:
-        for cycle in range(cycles):
+        # A machine that is busy with other work writes less in each: then there are more of them.
+        for cycle in takewhile(lambda n: n < cycles or not has_rolled(broker, cycles), count()):
             starts_s.append(broker.start(flushDiskType=FLUSH_TYPES[cycle % 2]))
             asyncio.run(load_and_kill(broker, load, randomness))
             assert (broker.store / "abort").exists()
@@ -91,8 +100,6 @@ def test_a_killed_broker_has_all_it_acknowledged_once_and_every_question_finds_i
         asyncio.run(check_some(broker, load))
         broker.stop()
         check_index_has_each_entry_once(broker.store)
-        assert len(list((broker.store / "commitlog").iterdir())) >= 3 * cycles
-        assert len(list((broker.store / "index").iterdir())) >= 2 * cycles
         assert not (broker.store / "abort").exists()
         assert "ERROR" not in broker.said()
     with rocketlens.open_store(broker.store) as store:
@@ -101,7 +108,7 @@ def test_a_killed_broker_has_all_it_acknowledged_once_and_every_question_finds_i
             assert sent.is_shown_by(message)
     record_property("acknowledged", len(load.acknowledged))
     record_property("start_seconds_longest", round(max(starts_s), 3))
-    record_property("start_seconds_median", round(sorted(starts_s)[cycles // 2], 3))
+    record_property("start_seconds_median", round(statistics.median(starts_s), 3))
 
 
 def test_a_broker_that_stood_still_goes_on_where_it_was(tmp_path):

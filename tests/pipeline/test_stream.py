@@ -33,6 +33,15 @@ class Stream:
     def run(self):
         """Read what there is now; gives the rows of all micro-batches."""
         before = len(self.batches)
+        while not self._run_once():
+            pass
+        return [row for batch in self.batches[before:] for row in batch]
+
+    def _run_once(self):
+        """Run the query to its end; False when Spark could not start it in time.
+
+        It waits ten seconds for a Python process, which is too short on a busy machine.
+        """
         self.query = (
             self.table.writeStream.foreachBatch(
                 lambda batch, _: self.batches.append(batch.collect())
@@ -41,8 +50,13 @@ class Stream:
             .trigger(availableNow=True)
             .start()
         )
-        self.query.awaitTermination()
-        return [row for batch in self.batches[before:] for row in batch]
+        try:
+            self.query.awaitTermination()
+        except StreamingQueryException as error:
+            if "Python worker failed to connect back" in str(error):
+                return False
+            raise
+        return True
 
 
 @pytest.fixture
