@@ -13,7 +13,7 @@ from typing import Any, Final
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.large_answers import Estimate
-from rocketlens.broker.registry import group_problem
+from rocketlens.broker.registry import SYSTEM_GROUPS, group_problem
 from rocketlens.errors import CommandBodyError
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import Pace, in_thread
@@ -72,6 +72,8 @@ class GroupProcessor:
         for each in wanted:
             members = _checked(_object(each))
             problem = group_problem(members["groupName"])
+            if problem is None and not members["consumeEnable"]:
+                problem = _system_problem(members["groupName"], "consumeEnable stays true")
             if problem is not None:
                 return Response(ResponseCode.INVALID_PARAMETER, remark=problem)
             checked[members["groupName"]] = members
@@ -100,6 +102,9 @@ class GroupProcessor:
     def delete(self, command: RemotingCommand, _: Channel) -> Pending:
         """Forget a group, and how far it came if that is asked."""
         asked = commands.DELETE_SUBSCRIPTIONGROUP.request.decode(command.ext_fields)
+        problem = _system_problem(asked.group_name, "it cannot be deleted")
+        if problem is not None:
+            return Response(ResponseCode.INVALID_PARAMETER, remark=problem)
         old_name = command.ext_fields.get("removeOffset", "")
         if asked.clean_offset or old_name.lower() == "true":
             self.core.offsets.remove(asked.group_name)
@@ -120,6 +125,11 @@ class GroupProcessor:
         wanted = group.subscriptions.get(asked.topic) if group else None
         answer = SubscriptionAnswer(subscription=wanted, group=asked.group, topic=asked.topic)
         return Response(body=schema.write(answer))
+
+
+def _system_problem(group: str, words: str) -> str | None:
+    """Say that something cannot be done to a group that tools need, if it is one."""
+    return f"{group} is a group of RocketMQ's own: {words}" if group in SYSTEM_GROUPS else None
 
 
 def _least_bytes(value: Any) -> int:

@@ -28,6 +28,7 @@ from typing import Final, NamedTuple
 from rocketlens import limits
 from rocketlens.broker.core import FAQ, BrokerCore
 from rocketlens.broker.offset import may_commit
+from rocketlens.broker.registry import SYSTEM_GROUPS
 from rocketlens.errors import BadInput, RecordError
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.consumequeue_entry import QueueEntry
@@ -130,7 +131,7 @@ class PullProcessor:
         if group is None:
             words = f"subscription group [{asked.consumer_group[:300]}] does not exist, {FAQ}"
             return ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, words
-        if not group.get("consumeEnable", True):
+        if not group.get("consumeEnable", True) and asked.consumer_group not in SYSTEM_GROUPS:
             words = f"subscription group no permission, {asked.consumer_group}"
             return ResponseCode.NO_PERMISSION, words
         topic = core.topics.get(asked.topic)

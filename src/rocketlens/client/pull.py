@@ -1,8 +1,10 @@
 """Reads queues of a broker message by message: where look-ups by key cannot see everything."""
 
+import logging
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from rocketlens import limits
 from rocketlens.client.cluster import Cluster, broker_error
@@ -16,6 +18,15 @@ from rocketlens.wire.commands.pull import PULL_MESSAGE, SUBSCRIPTION_FLAG, PullM
 
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
 """A consumer group that every broker knows, and in which nobody commits offsets."""
+
+OWN_TOOLS_GROUP: Final = "ROCKETLENS_TOOLS"
+"""Used at a broker where TOOLS_GROUP may not consume; brokers make it themselves, if they may."""
+_NO_GROUP: Final = "subscription group no permission"
+"""How a broker says that a group's ``consumeEnable`` is false."""
+
+_logger: Final = logging.getLogger("rocketlens.client")
+_at_own_group: Final[WeakKeyDictionary[Cluster, set[str]]] = WeakKeyDictionary()
+"""Addresses of the brokers at which OWN_TOOLS_GROUP is used."""
 
 NOTHING_HERE: Final = frozenset(
     {
@@ -58,10 +69,28 @@ async def pull_answer(
         subscription=tags,
         expression_type="TAG",
     )
-    answer = await cluster.call(address, PULL_MESSAGE, header)
+    own = replace(header, consumer_group=OWN_TOOLS_GROUP)
+    if address in _at_own_group.get(cluster, ()):
+        answer = await cluster.call(address, PULL_MESSAGE, own)
+    else:
+        answer = await cluster.call(address, PULL_MESSAGE, header)
+        if _is_group_refused(answer):
+            _logger.warning("%s: %s; asking as %s instead", address, answer.remark, OWN_TOOLS_GROUP)
+            refused, answer = answer, await cluster.call(address, PULL_MESSAGE, own)
+            if answer.code not in NOTHING_HERE and answer.code != ResponseCode.SUCCESS:
+                words = f"{refused.remark}; nor as {OWN_TOOLS_GROUP}: {answer.remark}"
+                raise broker_error(address, refused._replace(remark=words))
+            _at_own_group.setdefault(cluster, set()).add(address)
     if answer.code not in NOTHING_HERE and answer.code != ResponseCode.SUCCESS:
         raise broker_error(address, answer)
     return answer
+
+
+def _is_group_refused(answer: RemotingCommand) -> bool:
+    """Say whether it is the group that a broker will not give messages to."""
+    if answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+        return True
+    return answer.code == ResponseCode.NO_PERMISSION and _NO_GROUP in (answer.remark or "")
 
 
 async def pull(

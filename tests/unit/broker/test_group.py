@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rocketlens.wire.codes import RequestCode
+from rocketlens.wire.codes import RequestCode, ResponseCode
 from tests.unit.broker.broker_world import in_broker, text_of
 
 
@@ -126,5 +126,25 @@ def test_topics_and_subscriptions_of_a_group_are_told(tmp_path):
         code = RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER
         wanted = await world.call(code, group="g", topic="Orders")
         assert json.loads(wanted.body) == {"group": "g", "topic": "Orders"}
+
+    in_broker(tmp_path, test)
+
+
+def test_groups_that_tools_need_are_neither_disabled_nor_deleted(tmp_path):
+    async def test(world):
+        await world.send()
+        group = "TOOLS_CONSUMER"
+        answer = await update(world, groupName=group, consumeEnable=False)
+        assert answer.code == ResponseCode.INVALID_PARAMETER
+        assert answer.remark == f"{group} is a group of RocketMQ's own: consumeEnable stays true"
+        answer = await world.call(RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName=group)
+        assert answer.code == ResponseCode.INVALID_PARAMETER
+        assert (await update(world, groupName=group, retryMaxTimes=2)).code == 0
+        assert (await world.pull(consumerGroup=group)).code == 0
+        # As a real broker may have left it.
+        world.core.groups.table.put(group, consumeEnable=False)
+        assert (await world.pull(consumerGroup=group)).code == 0
+        world.core.groups.table.put("g", consumeEnable=False)
+        assert (await world.pull(consumerGroup="g")).code == ResponseCode.NO_PERMISSION
 
     in_broker(tmp_path, test)
