@@ -2,11 +2,11 @@
 
 A look-up is a generator. It yields after each piece, is sent whether its time is over, and then
 ends with what it has. So nobody waits for the whole of another's look-up, however long that is:
-only for a piece of each connection that waits, too. One connection has one look-up under way, and
-its others wait behind it.
+only for a piece of each connection that waits, too.
 
 Look-ups that have not begun go first, and have most of the turns: those that need only a piece are
-soon done, however many long ones are under way.
+soon done, however many long ones are under way, also those of their own connection. Of its long
+ones one is gone on with after another.
 """
 
 import asyncio
@@ -91,7 +91,7 @@ def result_of(work: Work[T]) -> T:
 class _Job:
     """A look-up that waits, or is under way."""
 
-    __slots__ = ("deadline_s", "future", "has_begun", "owner", "work", "worked_until_s")
+    __slots__ = ("deadline_s", "future", "owner", "pieces", "work", "worked_until_s")
 
     def __init__(
         self,
@@ -106,7 +106,13 @@ class _Job:
         self.future: Final = future
         self.deadline_s: Final = deadline_s
         self.worked_until_s: Final = worked_until_s
-        self.has_begun = False
+        self.pieces = 0
+        """How many were done."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Say whether a piece was done."""
+        return self.pieces > 0
 
 
 class Turns:
@@ -179,7 +185,7 @@ class Turns:
                 raise Busy(f"{bounds.of_all} look-ups wait already: ask later")
             self._count += 1
             if jobs is not None:
-                jobs.append(job)
+                _add_fresh(jobs, job)
             else:
                 self._jobs[owner] = deque((job,))
                 self._fresh[owner] = None
@@ -197,9 +203,8 @@ class Turns:
             self._fresh.pop(owner, None)
             self._begun.pop(owner, None)
             self._count -= len(jobs)
-            if jobs[0].has_begun and jobs[0] is not self._current:
-                self._left.append(jobs[0])
-                self._changed.notify()
+            self._left.extend(job for job in jobs if job.has_begun and job is not self._current)
+            self._changed.notify()
         for job in jobs:
             job.future.cancel()
 
@@ -255,13 +260,13 @@ class Turns:
         try:
             if owner is not None and not owner.is_open:
                 work.close()
-                return _Outcome(future, None, None)
+                return _Outcome(future, None, Busy("the connection is gone"))
             if not job.has_begun and is_late:
                 work.close()
                 words = "too many look-ups wait: this one could not begin in time: ask later"
                 return _Outcome(future, None, Busy(words))
             work.send(is_late if job.has_begun else None)
-            job.has_begun = True
+            job.pieces += 1
         except StopIteration as end:
             return _Outcome(future, end.value, None)
         except Exception as error:  # noqa: BLE001 - whoever asked is told
@@ -285,6 +290,8 @@ class Turns:
             if is_done:
                 jobs.popleft()
                 self._count -= 1
+            elif len(jobs) > 1 and (job.pieces == 1 or not jobs[1].has_begun):
+                jobs.rotate(-1)
             if jobs:
                 (self._begun if jobs[0].has_begun else self._fresh)[job.owner] = None
             else:
@@ -294,6 +301,14 @@ class Turns:
         # The loop is closed when it did not wait for its broker to stop.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(outcome.give)
+
+
+def _add_fresh(jobs: deque[_Job], job: _Job) -> None:
+    """Put a look-up behind the first, which may be under way, and before all that have begun."""
+    place = len(jobs)
+    while place > 1 and jobs[place - 1].has_begun:
+        place -= 1
+    jobs.insert(place, job)
 
 
 class _Outcome(NamedTuple):

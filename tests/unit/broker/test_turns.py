@@ -84,6 +84,34 @@ def test_what_needs_one_piece_waits_for_no_long_look_up():
     in_world(test)
 
 
+def test_what_needs_one_piece_waits_for_no_long_look_up_of_its_own_connection():
+    async def test(world):
+        asker = Peer()
+        long = [world.put(asker, f"long{number}", 10**9) for number in range(3)]
+        short = [world.put(asker, f"first{number}") for number in range(2)]
+        world.turns.end()
+        assert await asyncio.gather(*short) == ["first0", "first1"]
+        for number in range(20):
+            assert await world.put(asker, f"short{number}") == f"short{number}"
+        assert not any(future.done() for future in long)
+        assert {"long0", "long1", "long2"} <= set(world.did)
+
+    in_world(test)
+
+
+def test_long_look_ups_of_a_connection_are_done_one_after_another():
+    async def test(world):
+        asker = Peer()
+        asked = [world.put(asker, f"long{number}", 50) for number in range(3)]
+        world.turns.end()
+        await asyncio.gather(*asked)
+        ended = [name for name in world.did if name.endswith("end")]
+        assert ended == ["long0 end", "long1 end", "long2 end"]
+        assert world.did.index("long0 end") < 60
+
+    in_world(test)
+
+
 def test_long_look_ups_go_on_though_short_ones_never_end():
     async def test(world):
         long = world.put(Peer(), "long", 3)
@@ -125,8 +153,11 @@ def test_what_a_connection_asked_for_is_dropped_when_it_is_gone():
         assert world.turns.waiting == 0
         assert all(future.cancelled() for future in dropped)
         assert await world.put(other, "later") == "later"
-        assert "gone0 end" in world.did
-        assert "gone1" not in world.did
+        begun = {name for name in world.did if name.startswith("gone") and "end" not in name}
+        assert {f"{name} end" for name in begun} <= set(world.did)
+        count = len(world.did)
+        assert await world.put(other, "last") == "last"
+        assert len(world.did) == count + 2
 
     in_world(test)
 
@@ -139,7 +170,8 @@ def test_a_connection_that_ended_is_not_worked_for():
         kept = world.put(other, "other")
         world.turns.end()
         assert await kept == "other"
-        assert await asked is None
+        with pytest.raises(Busy, match="the connection is gone"):
+            await asked
         assert "gone" not in world.did
 
     in_world(test)
