@@ -58,7 +58,7 @@ def loads(content: bytes | str, *, integer_keys: bool = False) -> Any:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return _read_dialect(text, integer_keys=integer_keys)
-    if _is_too_deep(value):
+    if isinstance(value, dict | list) and _is_too_deep(value):
         message = f"nested deeper than {MAX_DEPTH} levels"
         raise ConfigError(message)
     return value
@@ -92,14 +92,17 @@ def _indented(value: Any, dialect: Dialect, line_start: str) -> str:
 
 def _is_too_deep(value: Any) -> bool:
     layer = [value]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH):
+        # What is no container has no place in the next layer, which is most of all.
         layer = [
             inner
             for outer in layer
-            if isinstance(outer, dict | list)
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            for inner in (outer.values() if type(outer) is dict else outer)
+            if type(inner) is dict or type(inner) is list
         ]
-    return bool(layer)
+        if not layer:
+            return False
+    return any(layer)
 
 
 def _read_dialect(text: str, *, integer_keys: bool) -> Any:

@@ -55,24 +55,27 @@ class TopicConfig:
         """
         if not isinstance(value, dict) or not isinstance(value.get("topicName"), str):
             return None
-        known = {
-            attribute: value[name]
-            for name, attribute in _TOPIC_FIELDS.items()
-            if name in value and _may_be(attribute, value[name])
-        }
-        others = {n: v for n, v in value.items() if n not in _TOPIC_FIELDS}
+        known: dict[str, Any] = {}
+        others: dict[str, Any] = {}
+        for name, given in value.items():
+            attribute = _TOPIC_FIELDS.get(name)
+            if attribute is None:
+                others[name] = given
+            elif _may_be(attribute, given):
+                known[attribute] = given
         return cls(**known, others=others)
 
 
 def _may_be(attribute: str, value: Any) -> bool:
     """Say whether a field of a topic may have a value, so that commands can have it, too."""
-    if attribute in _NUMBERS:
-        return type(value) is int and 0 <= value < 2**31
-    if attribute == "order":
-        return type(value) is bool
-    if attribute == "attributes":
-        return type(value) is dict and all(type(each) is str for each in value.values())
-    return attribute == "topic" or value in _FILTER_TYPES
+    if type(value) is int:
+        return attribute in _NUMBERS and 0 <= value < 2**31
+    if type(value) is str:
+        return attribute == "topic" or (attribute == "filter_type" and value in _FILTER_TYPES)
+    if type(value) is bool:
+        return attribute == "order"
+    is_texts = type(value) is dict and all(type(each) is str for each in value.values())
+    return is_texts and attribute == "attributes"
 
 
 class TopicTable(EntryTable[TopicConfig]):
