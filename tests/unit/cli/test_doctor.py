@@ -1,5 +1,6 @@
 """``rocketlens doctor``."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -8,6 +9,8 @@ import pytest
 
 from rocketlens.cli import doctor
 from tests.conftest import fingerprint
+
+NAME = "broker name"
 
 
 def line_of(done, name):
@@ -158,3 +161,29 @@ def test_a_damaged_table_is_a_warning_that_names_it_and_what_is_used_instead(run
     assert "its .bak is used" in lines[0]
     assert "subscriptionGroup.json: not JSON" in lines[1]
     assert "there is no sound .bak" in lines[1]
+
+
+def test_who_else_has_the_name_of_the_broker_is_a_warning(run, golden, tmp_path):
+    store = tmp_path / "store"
+    shutil.copytree(golden("5.5.0").store, store)
+    assert "broker name" not in run("doctor", "--store", str(store)).out
+    note = {
+        "brokerName": "broker-a",
+        "takenBy": {"10.0.0.5:9876": "10.0.0.9:10911"},
+        "times": 2,
+        "lastBy": "10.0.0.9:10911",
+        "lastTimestampMs": 1_700_000_000_000,
+    }
+    path = store / "rocketlens" / "name_taken.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(note))
+    (line,) = [
+        each for each in run("doctor", "--store", str(store)).out.splitlines() if NAME in each
+    ]
+    assert line.startswith("warn")
+    assert "10.0.0.5:9876 leads to 10.0.0.9:10911" in line
+    for content in ("{", "[]", '{"takenBy":5}', ""):
+        path.write_text(content)
+        done = run("doctor", "--store", str(store))
+        assert done.code == 0
+        assert ("cannot be read" in done.out) == bool(content)
