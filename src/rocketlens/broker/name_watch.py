@@ -26,6 +26,8 @@ from rocketlens.wire.commands.namesrv import GET_ROUTEINFO_BY_TOPIC, GetRouteInf
 
 _log: Final = logging.getLogger("rocketlens.broker")
 
+REMINDER_MS: Final = 600_000
+"""Between two lines of the log about the same trouble with a name server, while it lasts."""
 _SHOWN: Final = 300
 
 
@@ -68,10 +70,11 @@ class NameWatch:
 
     def _taken(self, name_server: str, other: str) -> None:
         core = self.core
-        if core.name_taken.get(name_server) == other:
+        is_known = core.name_taken.get(name_server) == other
+        if is_known and core.clock() - core.name_last_taken[1] < REMINDER_MS:
             return
         core.name_taken[name_server] = other
-        core.name_taken_times += 1
+        core.name_taken_times += not is_known
         core.name_last_taken = other, core.clock()
         self._is_saved = False
         _log.warning(

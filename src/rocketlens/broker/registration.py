@@ -31,7 +31,7 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
-from rocketlens.broker.name_watch import NameWatch
+from rocketlens.broker.name_watch import REMINDER_MS, NameWatch
 from rocketlens.errors import BrokerError, ProtocolError, RocketLensError
 from rocketlens.net.channel import Channel
 from rocketlens.net.pace import in_thread
@@ -163,6 +163,8 @@ class Registrar:
         self._told: Final = {address: _Told() for address in self._namesrvs}
         self._local_addresses: Final[dict[str, str]] = {}
         """By name server: where the connection to it begins."""
+        self._logged_ms: Final[dict[str, int]] = {}
+        """By name server: when it was last logged that it cannot be told."""
         self._watch: Final = NameWatch(core)
         self._wake: Final = asyncio.Event()
         self._next: asyncio.Future[None] | None = None
@@ -349,8 +351,11 @@ class Registrar:
         return answer
 
     def _note(self, address: str, error: RocketLensError) -> None:
-        """Log a failure, the first time only."""
-        if address not in self.core.not_told:
+        """Note a failure; it is logged at first, and again while it lasts."""
+        now_ms = self.core.clock()
+        is_new = address not in self.core.not_told
+        if is_new or now_ms - self._logged_ms.get(address, 0) >= REMINDER_MS:
+            self._logged_ms[address] = now_ms
             _log.warning("name server %s cannot be told: %s", address, _words(address, error))
         self.core.not_told[address] = _words(address, error)
 

@@ -150,10 +150,16 @@ def test_a_name_server_that_is_not_there_or_refuses_stops_nobody(tmp_path, caplo
         addresses = f"127.0.0.1:1;{stub.address}"
         async with running(tmp_path, namesrvAddr=addresses) as world:
             assert (await world.send("Auto")).code == 0
+            assert caplog.text.count("name server 127.0.0.1:1 cannot be told") == 1
+            world.clock.now_ms += 600_000
+            await world.service._registrar.register()
+            assert caplog.text.count("name server 127.0.0.1:1 cannot be told") == 2
+            shown = (await figures(world))["nameServersNotTold"]
+            assert "127.0.0.1:1: no" in shown
+            assert f"{stub.address}: code 1" in shown
         await stub.server.stop()
 
     asyncio.run(main())
-    assert caplog.text.count("name server 127.0.0.1:1 cannot be told") == 1
     assert "code 1" in caplog.text
 
 
@@ -411,6 +417,11 @@ def test_a_name_that_stays_taken_is_told_once_and_shown_as_long_as_it_is(tmp_pat
             shown = (await figures(world))["brokerNameTaken"]
             assert shown == f"{stub.address} leads to 10.9.9.9:1"
             assert caplog.text.count("leads to 10.9.9.9:1") == 1
+            # It is not forgotten while it lasts.
+            world.clock.now_ms += 600_000
+            await world.service._registrar.register()
+            assert caplog.text.count("leads to 10.9.9.9:1") == 2
+            assert (await figures(world))["brokerNameTakenTimes"] == "1"
             assert world.core.store.layout.name_taken.exists()
         # A start begins without it: who has the name then is looked up anew.
         async with running(tmp_path) as world:
