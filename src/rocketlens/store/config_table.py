@@ -126,6 +126,8 @@ class ConfigFile:
                 problems.append(problem)
                 self._keep_aside(path, content)
             if value is not None:
+                if path == self.backup and not problems:
+                    problems.append(_nothing_in(self.path))
                 found = value
                 if path == self.path:
                     self._knows(content)
@@ -133,7 +135,7 @@ class ConfigFile:
                 break
         if problems:
             instead = f"{self.backup.name} is used" if found else "the table begins empty"
-            _log.warning("%s; %s, and what is damaged is kept aside", "; ".join(problems), instead)
+            _log.warning("%s; %s; damaged bytes are kept aside", "; ".join(problems), instead)
         return found
 
     def _keep_aside(self, path: Path, content: bytes) -> None:
@@ -179,6 +181,10 @@ class ConfigFile:
         return content if content and mark_of(content) == self.mark else None
 
 
+def _nothing_in(path: Path) -> str:
+    return f"{path} is missing or empty"
+
+
 def encoded(value: Any) -> bytes:
     """Return the bytes of a table. A lone surrogate, which UTF-8 has not, is written escaped."""
     return dumps(value).encode("utf-8", "backslashreplace")
@@ -205,9 +211,11 @@ def damaged_tables(config: Path) -> Iterator[str]:
     """Return what is wrong with each table of a store's ``config`` directory, a line for each."""
     for name in TABLES:
         path = config / name
-        _, _, problem = _read_object(path)
+        value, _, problem = _read_object(path)
+        backup, _, _ = _read_object(path.with_name(f"{name}.bak"))
+        if value is None and backup is not None and not problem:
+            problem = _nothing_in(path)
         if problem:
-            backup, _, _ = _read_object(path.with_name(f"{name}.bak"))
             instead = "its .bak is used" if backup is not None else "there is no sound .bak"
             yield f"{problem}; {instead}"
         problem = read_changes(path).problem

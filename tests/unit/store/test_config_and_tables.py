@@ -13,7 +13,7 @@ from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.formats import config_json
 from rocketlens.store.config import StoreConfig, parse_delay_levels, parse_properties
-from rocketlens.store.config_table import ConfigFile, DataVersion, dumps
+from rocketlens.store.config_table import ConfigFile, DataVersion, damaged_tables, dumps
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.offsets import ConsumerOffsets, DelayOffsets
@@ -158,6 +158,24 @@ def test_the_content_before_is_the_backup_and_serves_when_the_file_is_damaged(tm
     path.unlink()
     file.backup.unlink()
     assert ConfigFile(path, Disk()).read() == {}
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\n"])
+def test_a_table_that_is_gone_is_told_when_its_backup_is_used(tmp_path, caplog, content):
+    layout = StoreLayout(tmp_path)
+    for name in ("T1", "T2"):
+        topics = TopicTable(layout, Disk(), Clock())
+        topics.put(TopicConfig(name))
+        topics.save()
+    path = layout.config / "topics.json"
+    assert not any(damaged_tables(layout.config))
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    (told,) = damaged_tables(layout.config)
+    assert "topics.json is missing or empty; its .bak is used" in told
+    assert set(TopicTable(layout, Disk(), Clock()).topics) == {"T1"}
+    assert "topics.json is missing or empty; topics.json.bak is used" in caplog.text
 
 
 def test_a_change_of_topics_is_counted_and_on_the_disk_when_saved(tmp_path):
