@@ -85,6 +85,9 @@ class BrokerConfig:
             text = getattr(self, key)
             if text and not _is_address(text):
                 raise BadInput(f"{key} {text!r} is not an IPv4 or IPv6 address")
+        for key in ("storePathRootDir", "storePathCommitLog"):
+            if "\0" in getattr(self, key):
+                raise BadInput(f"{key} has a zero character in it")
         self._check("listenPort", 0, LARGEST_PORT)
         if 0 < self.listenPort <= VIP_DISTANCE:
             raise BadInput(f"listenPort {self.listenPort}: the port two below is needed, too")

@@ -5,6 +5,10 @@ open, and gives the reason on its standard error if it ends before. So it never 
 broker, not even one that was killed. A process that failed is started again after 1 s, then 2 s,
 and so on up to a minute; one that ran for a minute begins at 1 s again. Meanwhile the index falls
 behind, and nothing else: what it lacks is found in the log.
+
+One that hangs does not end, so it is watched: while there is something to index and it has brought
+nothing into the index files for a minute (three until it says ``ready``) it is killed, and started
+again. Each time that this does not help it gets twice as long, for the machine may just be slow.
 """
 
 import asyncio
@@ -23,8 +27,13 @@ FIRST_WAIT_S: Final = 1.0
 LONGEST_WAIT_S: Final = 60.0
 STEADY_S: Final = 60.0
 """Who ran for so long and then failed is started again as quickly as after a first failure."""
-STOP_S: Final = 10.0
+STOP_S: Final = 2.0
 """How long a process may take to end after its input did; whatever it was doing can be cut off."""
+HUNG_S: Final = 60.0
+"""How long a process may bring nothing into the index files though there is something to index."""
+HUNG_STARTING_S: Final = 180.0
+"""The same for one that is not ready yet: Spark starts."""
+LONGEST_HUNG_S: Final = 3600.0
 _LINE_CHARACTERS: Final = 500
 
 
@@ -55,6 +64,12 @@ class IndexProcess:
         """Prepare; nothing runs yet. ``command``: program and arguments."""
         self.state = "stopped"
         self.failures = 0
+        self.was_killed = False
+        """Whether :meth:`stop` had to kill it: what it left is for the next start to mend."""
+        self._safe_offset = -1
+        self._moved_s = 0.0
+        self._hung_count = 0
+        self._is_hung = False
         self._command: Final = tuple(command)
         self._waits_s: Final = waits_s
         self._clock: Final = clock
@@ -65,6 +80,24 @@ class IndexProcess:
     def start(self) -> None:
         """Run it from now on."""
         self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def watch(self, safe_offset: int, log_end: int) -> None:
+        """Kill it if it hangs. To be called every few seconds.
+
+        ``safe_offset``: how far index files are; ``log_end``: how far they could be.
+        """
+        now_s, process = self._clock(), self._process
+        if safe_offset != self._safe_offset or safe_offset >= log_end or process is None:
+            if safe_offset > self._safe_offset >= 0:
+                self._hung_count = 0
+            self._safe_offset, self._moved_s = safe_offset, now_s
+            return
+        allowed_s = HUNG_S if self.state == "running" else HUNG_STARTING_S
+        allowed_s = min(allowed_s * 2**self._hung_count, LONGEST_HUNG_S)
+        if now_s - self._moved_s > allowed_s and process.returncode is None and not self._is_hung:
+            self._hung_count += 1
+            self._is_hung = True
+            _kill(process)
 
     async def stop(self, within_s: float = STOP_S) -> None:
         """End it: by the end of its input, or killed ``within_s`` later. Once is enough."""
@@ -80,8 +113,8 @@ class IndexProcess:
                 await asyncio.shield(task)
         except TimeoutError:
             if process is not None and process.returncode is None:
-                # It leads a group of its own: the JVM and its workers end with it.
-                os.killpg(process.pid, signal.SIGKILL)
+                self.was_killed = True
+                _kill(process)
             await task
         self._task = None
         self.state = "stopped"
@@ -116,16 +149,26 @@ class IndexProcess:
         )
         if self._ending.is_set() and process.stdin is not None:
             process.stdin.close()
+        self._moved_s, self._is_hung = self._clock(), False
         said, _, code = await asyncio.gather(
-            _last_line(process.stderr), self._watch(process), process.wait()
+            _last_line(process.stderr), self._hear(process), process.wait()
         )
+        self._process = None
+        if self._is_hung:
+            return "it hung: nothing came into the index files, though there was something to index"
         return said or f"exit code {code}"
 
-    async def _watch(self, process: Process) -> None:
+    async def _hear(self, process: Process) -> None:
         """Note when it says that it is ready."""
         async for line in _lines(process.stdout):
             if line.startswith("ready"):
                 self.state = "running"
+
+
+def _kill(process: Process) -> None:
+    """Kill it with the JVM and its workers: it leads a group of its own."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 async def _last_line(stream: asyncio.StreamReader | None) -> str:

@@ -8,6 +8,7 @@ delayed messages        every 0.1 s
 consumer offsets        every 5 s, and at the end; so is what could not be written before
 delay offsets           after a delivery, at most every second, and at the end
 expired files           every 10 s
+index builder           looked at every 5 s, where it is another process
 registration            at the start, every 30 s, and when a topic changes
 ======================  =======================================================================
 """
@@ -66,6 +67,7 @@ done for others. What the store needs is done in any case, but for indexing, whi
 with by the next start.
 """
 MIN_INDEX_S: Final = 1.0
+WATCH_INTERVAL_S: Final = 5.0
 LOAD_KERNELS_AFTER_S: Final = 1.0
 """In a process of its own a broker does that before it must, but not while its clients connect."""
 PORT_TRIES: Final = 20
@@ -164,6 +166,7 @@ class BrokerService:
         if self._index is not None:
             core.index_process = self._index
             self._index.start()
+            self._every(WATCH_INTERVAL_S, self._watch_index)
         self._every(SAMPLE_INTERVAL_S, core.figures.sample)
         self._every(SCHEDULE_INTERVAL_S, self._deliver)
         self._every(core.config.flushConsumerOffsetInterval / 1000, self._save)
@@ -213,7 +216,7 @@ class BrokerService:
         if core is not None:
             core.search.close()
             core.saver.close(core.tables)
-            if self._index is not None:
+            if self._index is not None and not self._index.was_killed:
                 core.store.take_index_over()
             core.store.close(at_most_seconds=index_s)
 
@@ -293,6 +296,11 @@ class BrokerService:
 
     def _save(self) -> None:
         self.core.saver.save_changed(self.core.tables)
+
+    def _watch_index(self) -> None:
+        if self._index is not None:
+            store = self.core.store
+            self._index.watch(store.indexed_offset, store.group_commit.flushed_offset)
 
     def _clean(self) -> None:
         if self.core.store.clean():

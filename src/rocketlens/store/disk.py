@@ -125,12 +125,12 @@ class Disk:
 
         It is made in directory ``scratch`` of the same file system. Its name is not synced.
         """
-        scratch.mkdir(parents=True, exist_ok=True)
+        fs.make_directories(scratch)
         beside = scratch / f"{path.name}.{os.getpid()}.new"
         try:
-            with beside.open("wb") as file:
+            with fs.new_file(beside) as file:
                 file.truncate(size)
-            path.parent.mkdir(parents=True, exist_ok=True)
+            fs.make_directories(path.parent)
             beside.rename(path)
         except OSError as error:
             with suppress(OSError):
@@ -150,7 +150,7 @@ class Disk:
             missing.append(directory)
             directory = directory.parent
         for one in reversed(missing):
-            one.mkdir(exist_ok=True)
+            one.mkdir(fs.PRIVATE_DIRECTORY, exist_ok=True)
             self.sync_directory(one.parent)
 
     def write_durably(self, path: Path, content: bytes) -> None:
@@ -162,7 +162,7 @@ class Disk:
         self.make_directory(path.parent)
         beside = path.with_name(f".{path.name}.{os.getpid()}.new")
         try:
-            with beside.open("wb") as file:
+            with fs.new_file(beside, like=path) as file:
                 file.write(content)
             self.sync_file(beside)
             beside.replace(path)
@@ -192,7 +192,7 @@ class Disk:
 
     def move(self, path: Path, target: Path) -> None:
         """Rename a file or directory within a file system, in one step; it is not synced."""
-        target.parent.mkdir(parents=True, exist_ok=True)
+        fs.make_directories(target.parent)
         path.rename(target)
 
     def link_file(self, path: Path, target: Path) -> None:
@@ -202,7 +202,7 @@ class Disk:
 
         :raises OSError: when the file system has no such links, too.
         """
-        target.parent.mkdir(parents=True, exist_ok=True)
+        fs.make_directories(target.parent)
         target.unlink(missing_ok=True)
         target.hardlink_to(path)
 

@@ -7,12 +7,13 @@ import errno
 import mmap
 import os
 import resource
+import stat
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, Self
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,6 +24,10 @@ _LOOK_BYTES: Final = 1 << 16
 _ZEROS: Final = bytes(_LOOK_BYTES)
 _STAMP_STEP_NS: Final = 50_000_000
 _COARSE_STAMP_STEP_NS: Final = 2_000_000_000
+
+PRIVATE_DIRECTORY: Final = 0o700
+PRIVATE_FILE: Final = 0o600
+"""Permissions of what is made in a store: messages are for who runs the broker alone."""
 
 DISK_FULL_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT)
 """Error numbers that say that there is no room."""
@@ -360,7 +365,7 @@ def allocate_file(path: Path, size: int) -> None:
 
     :raises OSError: when the disk is full, with no file left behind.
     """
-    with path.open("wb") as file:
+    with new_file(path) as file:
         try:
             os.posix_fallocate(file.fileno(), 0, size)
         except OSError:
@@ -440,11 +445,37 @@ def check_writable(directory: Path) -> None:
         return
     missing = [one for one in (directory, *directory.parents) if not one.exists()]
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directories(directory)
     except OSError:
         for one in missing:
             with suppress(OSError):
                 one.rmdir()
+        raise
+
+
+def make_directories(directory: Path) -> None:
+    """Make a directory, and those above it, for this user alone; what is there stays as it is."""
+    missing: list[Path] = []
+    while not directory.is_dir():
+        missing.append(directory)
+        directory = directory.parent
+    for one in reversed(missing):
+        one.mkdir(PRIVATE_DIRECTORY, exist_ok=True)
+
+
+def new_file(path: Path, like: Path | None = None) -> BinaryIO:
+    """Open a file to be written from its begin, for this user alone.
+
+    ``like``: a file whose permissions it gets instead, if that is there.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE_FILE)
+    try:
+        if like is not None:
+            with suppress(FileNotFoundError):
+                os.fchmod(descriptor, stat.S_IMODE(like.stat().st_mode))
+        return os.fdopen(descriptor, "wb")
+    except BaseException:
+        os.close(descriptor)
         raise
 
 

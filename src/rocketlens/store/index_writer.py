@@ -23,6 +23,7 @@ from rocketlens.formats.index_file import (
     Geometry,
     IndexHeader,
 )
+from rocketlens.store import fs
 from rocketlens.store.commitlog import OpenLog
 from rocketlens.store.disk import Disk, WritableFile
 from rocketlens.store.index_resume import index_names, resume, slots_crc
@@ -66,7 +67,7 @@ class IndexWriter:
         :raises StoreLocked: when another writer has it.
         :raises OSError: when the index files cannot be read or mended.
         """
-        layout.own.mkdir(parents=True, exist_ok=True)
+        fs.make_directories(layout.own)
         self._lock = StoreLock(layout.own, INDEX_LOCK)
         try:
             self._layout = layout

@@ -52,7 +52,7 @@ class StoreLock:
             found = None
         if found and (found.st_dev, found.st_ino) in _held:
             raise _locked(store)
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             _lock_first_byte(self._descriptor)
         except OSError as error:

@@ -105,8 +105,8 @@ class MessageStore:
 
     def _open(self) -> None:
         layout, disk, config = self.layout, self._disk, self.config
-        layout.commit_log.mkdir(exist_ok=True)
-        layout.own.mkdir(exist_ok=True)
+        fs.make_directories(layout.commit_log)
+        fs.make_directories(layout.own)
         restore_directories(layout.root)
         log = self._existing_log()
         state = read_state(layout)

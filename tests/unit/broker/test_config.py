@@ -117,3 +117,9 @@ def namesrv_arguments(directory, text):
     file = directory / "namesrv.conf"
     file.write_text(text)
     return Namespace(config=str(file), port=0)
+
+
+@pytest.mark.parametrize("key", ["storePathRootDir", "storePathCommitLog"])
+def test_a_path_with_a_zero_character_is_refused(key):
+    with pytest.raises(BadInput, match=f"{key} has a zero character"):
+        parse_settings(f"{key}=/tmp/a\\u0000b\n")

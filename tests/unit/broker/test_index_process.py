@@ -123,6 +123,44 @@ def test_one_whose_end_was_waited_for_in_vain_can_still_be_killed():
         await asyncio.wait([stopping])
         await index.stop(0)
         assert index.state == "stopped"
+        assert index.was_killed
+
+    asyncio.run(main())
+
+
+def test_one_that_hangs_while_there_is_something_to_index_is_killed_and_started_again():
+    now_s = [0.0]
+
+    async def main():
+        index = IndexProcess(
+            program(READY, "import signal", "signal.pause()"),
+            waits_s=lambda *_: 0.01,
+            clock=lambda: now_s[0],
+        )
+
+        def watch(passed_s, safe_offset, log_end):
+            now_s[0] += passed_s
+            index.watch(safe_offset, log_end)
+
+        index.start()
+        await until(lambda: index.state == "running")
+        watch(1, 100, 100)
+        watch(1000, 100, 100)
+        watch(50, 100, 200)
+        watch(20, 150, 200)
+        watch(59, 150, 200)
+        assert index.state == "running"
+        watch(2, 150, 200)
+        await until(lambda: index.failures == 1)
+        await until(lambda: index.state == "running")
+        # It gets twice as long now, for it may just be slow.
+        watch(61, 150, 200)
+        watch(58, 150, 200)
+        assert (index.state, index.failures) == ("running", 1)
+        watch(2, 150, 200)
+        await until(lambda: index.failures == 2)
+        assert "it hung" in index.state or index.state in ("starting", "running")
+        await index.stop()
 
     asyncio.run(main())
 
