@@ -30,6 +30,7 @@ _LARGEST_NOTE_BYTES: Final = 1 << 20
 _LEAST_FREE_BYTES: Final = 1 << 30
 _LONG_TAIL_SECONDS: Final = 2.0
 _LONG_LAG_BYTES: Final = 1 << 30
+_LONG_STILL_SECONDS: Final = 60.0
 
 
 class Check(NamedTuple):
@@ -246,6 +247,11 @@ def _builder(store: Path) -> Iterator[Check]:
         f"{safe}, {size_text(behind)} behind the log"
     )
     is_late = behind > _LONG_LAG_BYTES or (behind > 0 and not runs)
+    changed = layout.index_state if layout.index_state.exists() else layout.own
+    still_seconds = time.time() - changed.stat().st_mtime
+    if runs and behind > 0 and still_seconds > _LONG_STILL_SECONDS:
+        is_late = True
+        detail += f"; it has written nothing for {still_seconds:.0f} s, so it may hang"
     yield Check(_WARN if is_late else _OK, "index builder", detail)
 
 

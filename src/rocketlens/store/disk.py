@@ -44,7 +44,13 @@ class WritableFile:
         # Of a store whose start failed nobody closes the files.
         self._close_descriptor = weakref.finalize(self, os.close, self._descriptor)
         size = os.fstat(self._descriptor).st_size
-        self.content: mmap.mmap | bytearray = mmap.mmap(self._descriptor, size)
+        try:
+            self.content: mmap.mmap | bytearray = mmap.mmap(self._descriptor, size)
+        except (OSError, ValueError) as error:
+            self._close_descriptor()
+            if isinstance(error, OSError):
+                error.filename = str(path)
+            raise
 
     def __len__(self) -> int:
         """Give the size in bytes."""
@@ -71,9 +77,16 @@ class WritableFile:
     def sync(self) -> None:
         """Wait until what was written is on the disk.
 
+        Another thread may close the file meanwhile, which then says elsewhere that it must be
+        synced.
+
         :raises SyncFailed: when it may not be, now or ever.
         """
-        fs.sync_descriptor(self._descriptor, self.path, with_metadata=False)
+        try:
+            fs.sync_descriptor(self._descriptor, self.path, with_metadata=False)
+        except fs.SyncFailed:
+            if self._descriptor >= 0:
+                raise
 
     def touch(self) -> None:
         """Set the modification time to now: writes through a mapping need not."""

@@ -59,10 +59,7 @@ class OpenQueues:
             oldest.rest()
 
     def could_not(self, error: OSError) -> None:
-        """Note that a file could not be opened: half of the queues give theirs up, if that helps.
-
-        The next sync closes them.
-        """
+        """Note that a file could not be opened: half of the queues close theirs."""
         if error.errno in fs.CANNOT_NOW_ERRORS:
             for queue in list(self._last_seen)[: len(self._last_seen) // 2]:
                 del self._last_seen[queue]
@@ -339,12 +336,19 @@ class QueueWriter:
         return file
 
     def rest(self) -> None:
-        """Give the open file up until the queue is written again; the next sync closes it."""
-        if self._file is not None:
-            self._retired.append(self._file)
+        """Close the open file until the queue is written again; the next sync opens it to sync it.
+
+        Otherwise queues that are written in turn would have more files open than they may.
+        """
+        file = self._file
+        if file is not None:
+            # Before it is closed: the syncing thread may be about to sync it.
+            self._found.add(file.path)
+            self.is_dirty = True
         self._file, self._base, self.content = None, -1, bytearray()
         self.place = self.limit = 0
-        self.is_dirty = True
+        if file is not None:
+            file.close()
 
     def sync(self) -> None:
         """Wait until every entry written before this call is on the disk.
@@ -376,12 +380,14 @@ class QueueWriter:
 
     def _sync_found(self) -> None:
         for path in list(self._found):
+            # Before it is synced: what is written meanwhile is put there again.
+            self._found.discard(path)
             try:
                 self._disk.sync_file(path)
-            except FileNotFoundError:
-                if not self.is_removed:
+            except OSError as error:
+                if not self.is_removed or not isinstance(error, FileNotFoundError):
+                    self._found.add(path)
                     raise
-            self._found.discard(path)
 
     def _sync_names(self) -> None:
         try:

@@ -1,14 +1,17 @@
 """``rocketlens doctor``."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+import time
 
 import pytest
 
 from rocketlens.cli import doctor
 from tests.conftest import fingerprint
+from tests.unit.store.written_stores import open_small, send_many
 
 NAME = "broker name"
 
@@ -187,3 +190,20 @@ def test_who_else_has_the_name_of_the_broker_is_a_warning(run, golden, tmp_path)
         done = run("doctor", "--store", str(store))
         assert done.code == 0
         assert ("cannot be read" in done.out) == bool(content)
+
+
+def test_a_builder_of_index_files_that_writes_nothing_is_a_warning(run, tmp_path):
+    with open_small(tmp_path / "store") as store:
+        send_many(store, 20)
+        store.flush_log()
+        assert "so it may hang" not in run("doctor", "--store", tmp_path / "store").out
+        os.utime(store.layout.index_state, (0, time.time() - 90))
+        (line,) = [
+            line
+            for line in run("doctor", "--store", tmp_path / "store").out.splitlines()
+            if "index builder" in line
+        ]
+        assert line.startswith("warn")
+        assert "so it may hang" in line
+        store.build_index()
+        assert "so it may hang" not in run("doctor", "--store", tmp_path / "store").out

@@ -55,11 +55,14 @@ def test_out_leaves_the_store_as_it_was(run, golden, tmp_path, own_session):
     assert contents(tmp_path / "out" / "index") == contents(store / "index")
 
 
-def test_a_store_that_is_in_use_is_not_rebuilt(run, copy, own_session):
+def test_a_store_that_is_in_use_is_refused_before_spark_starts(run, copy, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    before = contents(copy / "index")
     with StoreLock(copy):
         done = run("index", "build", "--store", copy)
-    assert done.code == 2
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert "belongs to a running broker or job" in done.err
+    assert contents(copy / "index") == before
 
 
 def test_a_damaged_place_of_the_log_is_named_and_left_out(run, copy, own_session):

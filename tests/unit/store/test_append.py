@@ -2,6 +2,7 @@
 
 import struct
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from rocketlens.model.message import Host
 from rocketlens.model.message_id import pack_address
 from rocketlens.store.append import TagsCodes
 from rocketlens.store.config import StoreConfig
+from rocketlens.store.disk import Disk
 from rocketlens.store.message_store import MessageStore, StoreOptions
 from tests.unit.store.written_stores import (
     BORN_HOST,
@@ -371,6 +373,29 @@ def test_more_queues_than_may_be_open_are_all_written(tmp_path):
             expected = len(range(queue_id, 200, 17))
             assert queue.next_offset == expected
             assert all(queue.entry(n) for n in range(expected))
+
+
+def test_queues_written_in_turn_have_no_more_files_open_than_they_may_and_are_synced(tmp_path):
+    synced = []
+
+    class Watched(Disk):
+        def sync_file(self, path):
+            synced.append(path)
+            super().sync_file(path)
+
+    with open_small(tmp_path, disk=Watched()) as store:
+        store.appender._open_queues._most = 3
+        send_many(store, 10, queues=1)
+        before = len(list(Path("/proc/self/fd").iterdir()))
+        for number in range(200):
+            send(store, number, topic="Many", queue_id=number % 40)
+        # Three queues of two descriptors each, and perhaps the next segments, not synced yet.
+        segments = len(list((tmp_path / "commitlog").iterdir()))
+        assert len(list(Path("/proc/self/fd").iterdir())) <= before + 6 + 2 * segments
+        store.flush()
+        files = set((tmp_path / "consumequeue/Many").rglob("0*0"))
+        assert len({path for path in synced if "Many" in path.parts} & files) >= 37
+        assert not any(queue.is_dirty for queue in store.appender.queues.values())
 
 
 class Killed(BaseException):
