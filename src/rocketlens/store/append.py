@@ -181,10 +181,7 @@ class Appender:
         removed. An append counts its queue entry last.
         """
         before = self._batch_steps
-        table = {
-            name: (queue.first_offset, queue.next_offset)
-            for name, queue in list(self.queues.items())
-        }
+        table = {name: queue.span for name, queue in list(self.queues.items())}
         last = self.last
         return Snapshot(table, last) if before == self._batch_steps and not before & 1 else None
 

@@ -250,6 +250,21 @@ class QueueWriter:
         self._write(queue_offset, physical_offset, size, tags_code)
         return True
 
+    def fill(self, queue_offset: int) -> None:
+        """Write fillers up to a queue offset.
+
+        :raises OSError: when the disk is full.
+        """
+        while self.next_offset < queue_offset:
+            self._write(self.next_offset, FILLER.physical_offset, FILLER_SIZE, 0)
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Where its first file begins, and the next queue offset: that twice without any file."""
+        return (
+            self.next_offset if self._has_files is False else self.first_offset
+        ), self.next_offset
+
     @property
     def has_files(self) -> bool:
         """Whether anything of the queue is on the disk."""

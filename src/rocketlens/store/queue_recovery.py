@@ -192,6 +192,9 @@ class QueueRecovery:
             queue.next_offset = good_end(files, from_offset, trusted)
             if state is not None:
                 queue.next_offset = self._proven_end(queue, expected)
+            if first == expected and not files:
+                # It had none, for nothing of it was in the log.
+                queue.next_offset = expected
             if state is None and queue.entry(queue.next_offset - 1) is None:
                 found.unseen.add(name)
         else:

@@ -398,9 +398,41 @@ class Recovery:
         # Messages that the cleaner took with their log: their offsets are not given again.
         if end_offset > self._log.min_offset or self._log.min_offset:
             expected = self._queues.at_least.get((queue.topic, queue.queue_id), 0)
-            queue.next_offset = max(queue.next_offset, expected)
+            if expected > queue.next_offset:
+                starts = self._end_at(queue, expected, starts)
+        queue.has_files = bool(starts)
         first = starts[0][0] // ENTRY_BYTES if starts else queue.next_offset
         queue.first_offset = first - first % (queue.file_bytes // ENTRY_BYTES)
+
+    def _end_at(
+        self, queue: QueueWriter, expected: int, starts: list[tuple[int, str]]
+    ) -> list[tuple[int, str]]:
+        """Let a queue end at a queue offset though it lacks entries before; returns its files.
+
+        The log was read for them, so their records are gone. Fillers are put in their place, or
+        each start would read the log for them again. Without files there is no place to fill:
+        then the queue is noted as one that begins where it ends.
+        """
+        if starts and not self._result.later:
+            first = min(queue.next_offset, expected)
+            base = (expected - 1) * ENTRY_BYTES // queue.file_bytes * queue.file_bytes
+            last = queue.entry(queue.next_offset - 1)
+            if last is None or (not last.is_filler and last[0] < self._log.min_offset):
+                # Nothing of it is in the log any more: only the file that it ends in is needed.
+                first = max(first, base // ENTRY_BYTES)
+                for begin, name in starts:
+                    if begin < base:
+                        self._disk.remove_file(Path(name))
+                queue.next_offset = first
+            try:
+                queue.fill(expected)
+            except OSError as error:
+                if error.errno not in fs.DISK_FULL_ERRORS:
+                    raise
+            queue.turn_to_appending()
+            starts = queue.starts()
+        queue.next_offset = expected
+        return starts
 
     def _keep_entries(
         self, queue: QueueWriter, starts: list[tuple[int, str]], log_end: int, queue_end: int

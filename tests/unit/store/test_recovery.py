@@ -1,5 +1,6 @@
 """Whatever state a store is in, opening it loses nothing that can be read, and says the rest."""
 
+import os
 import shutil
 import struct
 import subprocess
@@ -19,6 +20,7 @@ from tests.crash.failing_disks import QuickDisk, RestartedDisk
 from tests.unit.store.written_stores import (
     QUIET,
     SMALL,
+    Clock,
     content_of,
     open_small,
     properties_of,
@@ -434,3 +436,45 @@ def test_a_record_without_its_own_checksum_is_reported_also_when_its_body_is_sou
     assert [each.start for each in store.recovered.damage] == [hit.physical_offset]
     assert store.recovered.record_count == 9
     store.close()
+
+
+@pytest.mark.parametrize("ending", ["closed", "killed"])
+@pytest.mark.parametrize("lost", ["all of its files", "its first entries", "its last entries"])
+def test_a_queue_that_lost_entries_of_messages_that_are_gone_is_looked_for_once(
+    tmp_path, lost, ending
+):
+    clock = Clock()
+    config = replace(SMALL, diskMaxUsedSpaceRatio=1, deleteWhen="00")
+    store = open_small(tmp_path, config, clock=clock)
+    for number in range(40):
+        send(store, number, topic="Old")
+    while len(list((tmp_path / "commitlog").iterdir())) < 4:
+        send(store, 100, topic="New", body=b"x" * 1000)
+    store.flush()
+    for path in sorted((tmp_path / "commitlog").iterdir())[:2]:
+        os.utime(path, (0, clock.now_ms / 1000 - 80 * 3600))
+    assert len(store.clean()) == 2
+    store.close()
+    (file,) = (tmp_path / "consumequeue/Old/0").iterdir()
+    if lost == "all of its files":
+        file.unlink()
+    else:
+        start, stop = (0, 5 * 20) if lost == "its first entries" else (3 * 20, 10 * 20)
+        content = file.read_bytes()
+        file.write_bytes(content[:start] + bytes(stop - start) + content[stop:])
+    with open_small(tmp_path, config, clock=clock) as store:
+        assert store.recovered.record_count > 0
+        assert store.max_queue_offset("Old", 0) == 40
+    for _ in range(2):
+        store = open_small(tmp_path, config, clock=clock)
+        assert store.recovered.record_count == 0
+        assert store.recovered.notes == []
+        assert store.min_queue_offset("Old", 0) == store.max_queue_offset("Old", 0) == 40
+        store.close() if ending == "closed" else store.abandon()
+    with open_small(tmp_path, config, clock=clock) as store:
+        assert send(store, 40, topic="Old").queue_offset == 40
+        assert store.queue("Old", 0).entry(40) is not None
+        assert store.min_queue_offset("Old", 0) == 40
+    with open_small(tmp_path, config, clock=clock) as store:
+        assert store.recovered.record_count == 0
+        assert store.max_queue_offset("Old", 0) == 41
