@@ -326,9 +326,7 @@ class Appender:
         ``born_host``: 4 or 16 address bytes, port as i32. Prepared records get no queue entry.
 
         :raises MessageIllegal: when it is larger than a message may be, or its topic is none.
-        :raises StoreFull: when the disk is full; the next call may succeed.
-        :raises StoreBusy: when a file cannot be opened now, for want of descriptors or memory;
-            likewise.
+        :raises StoreFull, StoreBusy: when there is no room, or no descriptor or memory, now.
         :raises StoreFailed: when an earlier write or sync failed.
         :raises struct.error: when a number does not fit its field; nothing is stored.
         """
