@@ -172,9 +172,9 @@ class SimDisk(Disk):
     def sync_file(self, path: Path) -> None:
         self.sync_inode(path.stat().st_ino, path)
 
-    def sync_descriptor(self, descriptor: int) -> None:
+    def sync_descriptor(self, descriptor: int, path: Path) -> None:
         number = os.fstat(descriptor).st_ino
-        self.sync_inode(number, Path(f"descriptor {descriptor}"))
+        self.sync_inode(number, path)
 
     def sync_directory(self, directory: Path) -> None:
         number = directory.stat().st_ino
