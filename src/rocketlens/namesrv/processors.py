@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from rocketlens import limits
 from rocketlens.namesrv import register_body
@@ -63,6 +64,8 @@ class Processors:
         self._configuration: Final = configuration
         self._registering: Final = asyncio.Lock()
         self._namespace_bodies: Final[dict[str, tuple[Mapping[str, str], bytes]]] = {}
+        self._in_order: Final[WeakKeyDictionary[Channel, asyncio.Lock]] = WeakKeyDictionary()
+        """Connections that sent a large registration: the next waits for the one before it."""
 
     def handlers(self) -> dict[int, Handler]:
         """Give the method for each code."""
@@ -151,7 +154,8 @@ class Processors:
         fields = namesrv.REGISTER_BROKER.request.decode(command.ext_fields)
         if fields.body_crc32 and zlib.crc32(command.body) & CRC_MASK != fields.body_crc32:
             return Response(ResponseCode.SYSTEM_ERROR, remark="crc32 not match")
-        if len(command.body) > LARGE_BODY_BYTES or self._registering.locked():
+        is_large = len(command.body) > LARGE_BODY_BYTES
+        if is_large or channel in self._in_order or self._registering.locked():
             return self._register_aside(command, fields, channel)
         body = _registration_in(command, fields)
         return self._registered(self.routes.register(fields, body, channel, self._clock()))
@@ -159,9 +163,23 @@ class Processors:
     async def _register_aside(
         self, command: RemotingCommand, fields: namesrv.RegisterBrokerRequest, channel: Channel
     ) -> Response | None:
-        """Take a broker with many topics in, while others are served; one after another."""
+        """Take a broker with many topics in, while others are served.
+
+        Those of one connection are taken in in their order. Nobody waits for another's to be
+        parsed, only for it to be taken in.
+        """
+        order = self._in_order.setdefault(channel, asyncio.Lock())
+        async with order:
+            if len(command.body) > LARGE_BODY_BYTES:
+                body = await in_thread(lambda: _registration_in(command, fields))
+            else:
+                body = _registration_in(command, fields)
+            return await self._take_in(fields, body, channel)
+
+    async def _take_in(
+        self, fields: namesrv.RegisterBrokerRequest, body: RegisterBrokerBody, channel: Channel
+    ) -> Response | None:
         async with self._registering:
-            body = await in_thread(lambda: _registration_in(command, fields))
             if not channel.is_open:
                 return None
             steps = self.routes.registering(fields, body, channel, self._clock())
@@ -191,7 +209,8 @@ class Processors:
         """322: say whether a broker's topics changed since it registered."""
         fields = namesrv.QUERY_DATA_VERSION.request.decode(command.ext_fields)
         known = self.routes.data_version(fields.cluster_name, fields.broker_addr)
-        changed = known is None or known != schema.read(DataVersion, command.body)
+        said = schema.read(DataVersion, command.body, LARGE_BODY_BYTES)
+        changed = known is None or known != said
         self.routes.heard_of(fields.cluster_name, fields.broker_addr, self._clock())
         made = namesrv.QueryDataVersionResponse(changed=changed)
         return Response(
@@ -234,11 +253,19 @@ class Processors:
         fields = namesrv.GET_TOPICS_BY_CLUSTER.request.decode(command.ext_fields)
         return _topics(self.routes.topics_of_cluster(fields.cluster))
 
-    def register_topic(self, command: RemotingCommand, _: Channel) -> Response:
+    def register_topic(
+        self, command: RemotingCommand, _: Channel
+    ) -> Response | Awaitable[Response | None]:
         """217: take one topic's queues in."""
         topic = namesrv.REGISTER_TOPIC_IN_NAMESRV.request.decode(command.ext_fields).topic
-        told = schema.read(TopicRouteData, command.body, limits.MAX_TOPIC_BODY_BYTES)
-        self.routes.register_topic(topic, told.queue_datas)
+        if len(command.body) > LARGE_BODY_BYTES:
+            return self._register_topic_aside(topic, command.body)
+        self.routes.register_topic(topic, _route_in(command.body).queue_datas)
+        return SUCCESS
+
+    async def _register_topic_aside(self, topic: str, body: bytes) -> Response | None:
+        route = await in_thread(lambda: _route_in(body))
+        self.routes.register_topic(topic, route.queue_datas)
         return SUCCESS
 
     def delete_topic(self, command: RemotingCommand, _: Channel) -> Response:
@@ -275,6 +302,11 @@ def _registration_in(
 ) -> RegisterBrokerBody:
     """Parse the body of a registration; in any thread."""
     return register_body.decode(command.body, compressed=fields.compressed, version=command.version)
+
+
+def _route_in(body: bytes) -> TopicRouteData:
+    """Parse the route of one topic, as a broker sends it; in any thread."""
+    return schema.read(TopicRouteData, body, limits.MAX_TOPIC_BODY_BYTES)
 
 
 def _listed(body: object) -> Response:

@@ -77,7 +77,7 @@ class WorkThreads(Executor):
             del future, work
 
 
-_THREADS: Final = WorkThreads(4)
+_THREADS: Final = WorkThreads(2)
 
 
 async def in_thread(work: Callable[[], T]) -> T:

@@ -20,6 +20,14 @@ from rocketlens.errors import ProtocolError
 
 SPACE: Final = " \t\r\n"
 
+PIECE_CHARACTERS: Final = 4 * 1024
+"""Of longer texts, values of about so many characters are read at once: some 0.2 ms.
+
+Meanwhile no other thread can run Python, which is why longer ones are read in pieces.
+"""
+MAX_VALUES: Final = 3_000_000
+"""Values in the lists and objects of a text that are too large for a piece. RocketMQ: none."""
+
 LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 ODD_KEY: Final = re.compile(r"[0-9}][ \t\r\n]*:")
@@ -60,12 +68,15 @@ def loads(content: bytes | str, error: type[ProtocolError], *, is_plain: bool = 
     """
     try:
         text = content if isinstance(content, str) else content.decode()
-        try:
-            value = STRICT_DECODER.decode(text)
-        except (ValueError, RecursionError):
-            if is_plain or not ODD_KEY.search(text):
-                raise
-            value = _Reader(text).read()
+        if len(text) > PIECE_CHARACTERS:
+            value = _Reader(text, is_plain=is_plain).read()
+        else:
+            try:
+                value = STRICT_DECODER.decode(text)
+            except (ValueError, RecursionError):
+                if is_plain or not ODD_KEY.search(text):
+                    raise
+                value = _Reader(text).read()
         _check(value, 0)
     except (ValueError, IndexError, RecursionError) as reason:
         raise error(f"not JSON: {str(reason)[:200] or 'nested too deep'}") from None
@@ -103,11 +114,16 @@ def _check(value: Any, depth: int) -> None:
 
 
 class _Reader:
-    """A reader of objects whose keys may be any JSON value; slower than the others."""
+    """A reader of objects whose keys may be any JSON value; slower than the others.
 
-    def __init__(self, text: str) -> None:
+    It reads long texts in pieces, between which other threads have their turn.
+    """
+
+    def __init__(self, text: str, *, is_plain: bool = False) -> None:
         self.text = text
         self.cursor = 0
+        self.is_plain = is_plain
+        self.values = 0
 
     def read(self) -> Any:
         value = self._value(0)
@@ -124,12 +140,28 @@ class _Reader:
             raise ValueError(f"nested deeper than {limits.JSON_DEPTH} levels")
         self._skip_space()
         mark = self.text[self.cursor]
-        if mark == "{":
-            return self._object(depth)
-        if mark == "[":
-            return self._array(depth)
-        value, self.cursor = STRICT_DECODER.raw_decode(self.text, self.cursor)
+        if mark not in "{[":
+            value, self.cursor = STRICT_DECODER.raw_decode(self.text, self.cursor)
+            return value
+        value = self._piece()
+        if value is not None:
+            return value
+        return self._object(depth) if mark == "{" else self._array(depth)
+
+    def _piece(self) -> Any:
+        """Read the object or list here if it is plain JSON and no longer than a piece."""
+        piece = self.text[self.cursor : self.cursor + PIECE_CHARACTERS]
+        try:
+            value, length = STRICT_DECODER.raw_decode(piece)
+        except (ValueError, RecursionError):
+            return None
+        self.cursor += length
         return value
+
+    def _count(self) -> None:
+        self.values += 1
+        if self.values > MAX_VALUES:
+            raise ValueError(f"more than {MAX_VALUES} values")
 
     def _object(self, depth: int) -> dict[str, Any]:
         members: list[tuple[str, Any]] = []
@@ -137,7 +169,8 @@ class _Reader:
         if self._at_end("}"):
             return {}
         while True:
-            name = _key_text(self._value(depth + 1))
+            self._count()
+            name = self._key(depth)
             self._skip_space()
             if self.text[self.cursor] != ":":
                 raise ValueError(f"expected ':' at character {self.cursor}")
@@ -146,12 +179,19 @@ class _Reader:
             if not self._another("}"):
                 return _object_of(members)
 
+    def _key(self, depth: int) -> str:
+        key = self._value(depth + 1)
+        if self.is_plain and not isinstance(key, str):
+            raise ValueError(f"expected a name in quotes before character {self.cursor}")
+        return _key_text(key)
+
     def _array(self, depth: int) -> list[Any]:
         items: list[Any] = []
         self.cursor += 1
         if self._at_end("]"):
             return items
         while True:
+            self._count()
             items.append(self._value(depth + 1))
             if not self._another("]"):
                 return items

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import threading
 import zlib
 from contextlib import asynccontextmanager
 
@@ -330,3 +331,35 @@ def test_it_runs_until_a_signal_and_frees_its_port(number):
         await again.stop()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("count", [1, 1000, 20_000])
+def test_a_topic_is_registered_off_the_loop_where_its_route_is_long_and_refused_over_1_mib(
+    count, monkeypatch
+):
+    queue = '{"brokerName":"b%d","perm":6,"readQueueNums":8,"writeQueueNums":8,"topicSysFlag":0}'
+    body = (
+        f'{{"brokerDatas":[],"queueDatas":[{",".join(queue % n for n in range(count))}]}}'.encode()
+    )
+    threads = set()
+
+    def parse(content):
+        threads.add(threading.current_thread())
+        return route_in(content)
+
+    route_in = processors._route_in
+    monkeypatch.setattr(processors, "_route_in", parse)
+
+    async def main():
+        server = NameServer(NameServerConfig(port=0))
+        address = str(server.start())
+        pool = ClientPool(lambda _: True)
+        try:
+            answer = await pool.call(address, 217, {"topic": "T"}, body)
+            assert (answer.code == 0) == (len(body) <= 1024 * 1024), answer.remark
+        finally:
+            await pool.close()
+            await server.stop()
+
+    asyncio.run(main())
+    assert (threads == {threading.current_thread()}) == (count == 1)
