@@ -6,6 +6,7 @@ The store's keys are in :mod:`rocketlens.store.config`; what becomes of other ke
 
 import logging
 import re
+import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from ipaddress import ip_address
@@ -224,9 +225,18 @@ def take_tls(values: Mapping[str, str]) -> tuple[TlsSettings, dict[str, str]]:
 
 def warn_if_open(address: str, tls: TlsSettings) -> None:
     """Warn of a server that others than this machine reach, and that tells nobody from another."""
-    if not ip_address(address).is_loopback and tls.server.mode is not TlsMode.ENFORCING:
+    if ip_address(address).is_loopback:
+        return
+    server = tls.server
+    if server.mode is not TlsMode.ENFORCING or server.context is None:
         _log.warning(
             "listening on %s without TLS: whoever reaches it can read and write everything", address
+        )
+    elif server.context.verify_mode is not ssl.CERT_REQUIRED:
+        _log.warning(
+            "listening on %s with TLS, and clients need no certificate "
+            "(tls.server.need.client.auth): whoever reaches it can read and write everything",
+            address,
         )
 
 

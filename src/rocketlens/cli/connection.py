@@ -154,7 +154,7 @@ def _tls(context: Context) -> "ssl.SSLContext | None":
     files = [context.ca, context.cert, context.cert_key]
     wanted = context.tls
     if wanted is None:
-        wanted = bool(context.insecure) or any(files)
+        wanted = bool(context.insecure or context.check_hostname) or any(files)
     if not wanted:
         return None
     if context.insecure and context.ca is not None:
@@ -164,4 +164,10 @@ def _tls(context: Context) -> "ssl.SSLContext | None":
     from rocketlens.net.tls import client_context
 
     ca, certificate, key = (None if file is None else Path(file).expanduser() for file in files)
-    return client_context(ca=ca, certificate=certificate, key=key, verify=not context.insecure)
+    return client_context(
+        ca=ca,
+        certificate=certificate,
+        key=key,
+        verify=not context.insecure,
+        check_hostname=context.check_hostname,
+    )

@@ -34,6 +34,7 @@ OPTIONS: Final[Mapping[str, tuple[str, str]]] = {
 """Options with a value: its name and what it is."""
 SWITCHES: Final[Mapping[str, str]] = {
     "tls": "use TLS",
+    "check-hostname": "use TLS, with certificates for the very host (always so without --ca)",
     "insecure": "use TLS with whoever answers, as RocketMQ's own clients do",
 }
 

@@ -9,7 +9,7 @@
     namespace = "shop"
     access_key = "reader"
     secret_key_file = "prod.secret"          # or secret_key_env = "PROD_SECRET", or secret_key
-    ca = "prod-ca.pem"                       # TLS; also tls, insecure, cert, cert_key
+    ca = "prod-ca.pem"        # TLS; also tls, check_hostname, insecure, cert, cert_key
 
     [contexts.backup]
     store = "/backup/rocketmq/store"
@@ -54,6 +54,7 @@ class Context:
     secret_key_env: str | None = None
     """The name of an environment variable."""
     tls: bool | None = None
+    check_hostname: bool | None = None
     insecure: bool | None = None
     """TLS with whoever answers, as RocketMQ's test mode has it."""
     ca: str | None = None
@@ -100,7 +101,8 @@ class Context:
 
 
 _KINDS_OF_KEYS: Final = {
-    each.name: bool if each.name in {"tls", "insecure"} else str for each in fields(Context)
+    each.name: bool if each.name in {"tls", "check_hostname", "insecure"} else str
+    for each in fields(Context)
 }
 
 

@@ -201,16 +201,19 @@ class ClientPool:
                     host.address,
                     host.port,
                     ssl=self.tls,
-                    server_hostname="" if self.tls is not None else None,
+                    server_hostname=self._name_to_check(host),
                 )
         except TimeoutError:
             raise self._failed(
                 address, peer, f"no connection in {self.connect_timeout_s:g} s"
             ) from None
+        except ssl.SSLCertVerificationError as error:
+            reason = f"its certificate is not trusted: {error.verify_message or error}"
+            raise self._failed(address, peer, reason) from None
         except ssl.SSLError as error:
             raise self._failed(address, peer, f"no TLS: {error.reason or error}") from None
         except OSError as error:
-            raise self._failed(address, peer, f"no connection: {error.strerror or error}") from None
+            raise self._failed(address, peer, self._why(error)) from None
         finally:
             peer.dialling = None
         peer.failures = 0
@@ -218,6 +221,19 @@ class ClientPool:
         if not channel.is_open:
             raise ConnectionLost(address, "the connection ended as soon as it was made")
         return channel
+
+    def _name_to_check(self, host: Host) -> str | None:
+        if self.tls is None:
+            return None
+        return host.address if self.tls.check_hostname else ""
+
+    def _why(self, error: OSError) -> str:
+        words = error.strerror or str(error)
+        if self.tls is not None and (not words or isinstance(error, ConnectionError)):
+            if isinstance(error, ConnectionRefusedError):
+                return f"no connection: {words}"
+            return "no TLS: the other end closed the connection; does it take TLS on this port?"
+        return f"no connection: {words or type(error).__name__}"
 
     def _failed(self, address: str, peer: _Peer, reason: str) -> ConnectFailed:
         first_s, last_s = limits.RECONNECT_DELAYS_S

@@ -31,6 +31,8 @@ tls.enable                    a server uses TLS where it is a client, for exampl
 tls.client.certPath           its certificate then, with keyPath and keyPassword
 tls.client.authServer         whether it checks certificates: false (default) or true
 tls.client.trustCertPath      who signed them, PEM; the system's authorities where none is given
+tls.client.checkHostname      whether they must be for the host that was dialled: true where the
+                              system's authorities are trusted, else false. Not of RocketMQ
 tls.test.mode.enable          true is refused: no certificate is made up here
 ============================  ================================================================
 
@@ -70,6 +72,7 @@ class TlsSettings(NamedTuple):
 
 
 CONFIG_FILE_KEY: Final = "tls.config.file"
+CHECK_HOSTNAME_KEY: Final = "tls.client.checkHostname"
 TLS_KEYS: Final = (
     CONFIG_FILE_KEY,
     "tls.server.mode",
@@ -85,6 +88,7 @@ TLS_KEYS: Final = (
     "tls.client.keyPassword",
     "tls.client.authServer",
     "tls.client.trustCertPath",
+    CHECK_HOSTNAME_KEY,
     "tls.test.mode.enable",
 )
 
@@ -111,6 +115,7 @@ def tls_of_properties(values: Mapping[str, str]) -> tuple[TlsSettings, dict[str,
         key=key,
         password=mine.get("tls.client.keyPassword"),
         verify=_flag(mine, "tls.client.authServer"),
+        check_hostname=_flag(mine, CHECK_HOSTNAME_KEY) if CHECK_HOSTNAME_KEY in mine else None,
     )
     return TlsSettings(server, client), others
 
@@ -199,17 +204,23 @@ def client_context(
     key: Path | None = None,
     password: str | None = None,
     verify: bool = True,
+    check_hostname: bool | None = None,
 ) -> ssl.SSLContext:
     """Make a client's context. Without ``ca`` the system's authorities are trusted.
 
-    Host names are not checked, for brokers are known by addresses. ``verify=False`` takes any
-    certificate, as RocketMQ's test mode does: encrypted, but to whom nobody knows.
+    Then a certificate must be for the host or address that was dialled: these authorities sign
+    certificates for anybody. With ``ca`` it need not, unless ``check_hostname`` is True, for
+    brokers are known by addresses, and whoever has a certificate of that authority is one of us.
+    ``verify=False`` takes any certificate, as RocketMQ's test mode does: encrypted, but to whom
+    nobody knows.
 
-    :raises BadInput: when a file cannot be used.
+    :raises BadInput: when a file cannot be used, or names are to be checked and nothing else is.
     """
+    if check_hostname and not verify:
+        raise BadInput("names of hosts cannot be checked where any certificate is taken")
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.check_hostname = False
+    context.check_hostname = verify and (ca is None if check_hostname is None else check_hostname)
     if not verify:
         context.verify_mode = ssl.CERT_NONE
     elif ca is not None:

@@ -50,6 +50,12 @@ def test_a_broker_that_everybody_reaches_is_warned_of(certificate, caplog, text,
         assert ("without TLS" in caplog.text) is is_warned_of
         caplog.clear()
         parse_settings(text + pair)
+        assert ("clients need no certificate" in caplog.text) is is_warned_of
+        caplog.clear()
+        parse_settings(
+            f"{text}{pair}tls.server.need.client.auth=require\ntls.server.authClient=true\n"
+            f"tls.server.trustCertPath={certificate[0]}\n"
+        )
         assert caplog.text == ""
         parse_settings(f"{text}{pair}tls.server.mode=permissive\n")
         assert ("without TLS" in caplog.text) is is_warned_of

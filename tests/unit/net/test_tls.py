@@ -4,8 +4,16 @@ import ssl
 
 import pytest
 
-from rocketlens.errors import BadInput
-from rocketlens.net.tls import ServerTls, TlsMode, TlsSettings, tls_of_properties
+from rocketlens.errors import BadInput, ConnectFailed
+from rocketlens.net.tls import (
+    ServerTls,
+    TlsMode,
+    TlsSettings,
+    client_context,
+    server_context,
+    tls_of_properties,
+)
+from tests.unit.net.loopback import ECHO, LOOPS, calling, run, serving
 
 
 @pytest.fixture
@@ -76,6 +84,53 @@ def test_an_enforcing_server_calls_others_with_tls_too(pair):
 def test_settings_that_make_no_sense_are_refused(values, said):
     with pytest.raises(BadInput, match=said):
         tls_of_properties(values)
+
+
+def test_names_of_hosts_are_checked_where_the_systems_authorities_are_trusted(certificate):
+    authority = certificate[0]
+    assert client_context().check_hostname
+    assert not client_context(ca=authority).check_hostname
+    assert client_context(ca=authority, check_hostname=True).check_hostname
+    assert not client_context(check_hostname=False).check_hostname
+    assert not client_context(verify=False).check_hostname
+    with pytest.raises(BadInput, match="any certificate"):
+        client_context(verify=False, check_hostname=True)
+
+
+def test_a_server_that_calls_others_checks_their_names_likewise(certificate):
+    trusting = {"tls__enable": "true", "tls__client__authServer": "true"}
+    private = trusting | {"tls__client__trustCertPath": str(certificate[0])}
+    assert taken(**trusting).client.check_hostname
+    assert not taken(**private).client.check_hostname
+    assert taken(**private, tls__client__checkHostname="true").client.check_hostname
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_certificate_for_another_host_is_refused_where_names_are_checked(loop, certificate):
+    """The certificate is for 127.0.0.1."""
+
+    async def main():
+        tls = ServerTls(TlsMode.ENFORCING, server_context(*certificate))
+        async with serving(tls=tls) as (server, address):
+            other = str(server.listen("127.0.0.2", 0))
+            async with calling(tls=client_context(ca=certificate[0])) as pool:
+                assert (await pool.call(other, ECHO)).code == 0
+            async with calling(tls=client_context(ca=certificate[0], check_hostname=True)) as pool:
+                assert (await pool.call(address, ECHO)).code == 0
+                with pytest.raises(ConnectFailed, match=r"127\.0\.0\.2:.*not trusted.*mismatch"):
+                    await pool.call(other, ECHO)
+
+    run(main, loop)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_tls_to_a_server_without_it_says_what_may_be_wrong(loop):
+    async def main():
+        async with serving() as (_, address), calling(tls=client_context()) as pool:
+            with pytest.raises(ConnectFailed, match=r"no TLS: .*does it take TLS on this port"):
+                await pool.call(address, ECHO)
+
+    run(main, loop)
 
 
 def test_a_password_is_never_shown(certificate):
