@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import broker, find, kernels, lookup_fairness, rebuild, stream
+from bench import broker, find, hostile, kernels, lookup_fairness, rebuild, stream
 from bench.report import goal, heading, machine_lines, ratio, size_text, table
 from bench.synthetic import SyntheticStore, write_store
 from rocketlens.errors import SparkUnavailable
@@ -24,7 +24,7 @@ from tests.peer.rocketmq_peer import PeerFailed, PeerUnavailable, RocketMQPeer
 VERSION = "5.5.0"
 LOG_BYTES, QUICK_LOG_BYTES = 1100 << 20, 128 << 20
 RUNS, MQADMIN_RUNS, ROUNDS = 7, 3, 2
-SECTIONS = ("kernel", "rebuild", "find", "broker", "stream", "fairness")
+SECTIONS = ("kernel", "rebuild", "find", "broker", "stream", "fairness", "hostile")
 DISK_FACTOR = 6
 
 KERNEL_GOAL, REBUILD_GOAL, FIND_GOAL = 10.0, 5.0, 10.0
@@ -46,6 +46,10 @@ BROKER_GOALS = {
 STREAM_RATE, STREAM_SECONDS, QUICK_STREAM_SECONDS = 20_000, 120, 15
 # A micro-batch begins each second, so between two looks it may be behind by as much.
 STREAM_LAG_SECONDS = 3.0
+HOSTILE_SECONDS, QUICK_HOSTILE_SECONDS = 10, 3
+# What others notice of it at most: a multiple of the quiet server's, and milliseconds.
+HOSTILE_FACTOR, HOSTILE_MS = 10, 250
+STOP_SECONDS, FLOODS = 5.0, 3
 # Medians of microseconds differ by this much from run to run.
 NO_SLOWER = 1.25
 
@@ -232,6 +236,29 @@ class Bench:
     def run_fairness(self) -> Iterator[str]:
         """Look-ups by key at our broker while one connection asks for much."""
         yield from lookup_fairness.report(self.directory / "fairness")
+
+    def run_hostile(self) -> Iterator[str]:
+        """What others notice while one connection does its worst."""
+        seconds = QUICK_HOSTILE_SECONDS if self.is_quick else HOSTILE_SECONDS
+        for loop in hostile.LOOPS:
+            directory = self.directory / "hostile" / loop
+            found = dict(hostile.measure(directory, loop, seconds, list(hostile.ATTACKS)))
+            rows = [
+                (
+                    *(name, f"{len(one.sends):,}", f"{hostile.p99(one.sends):.1f}"),
+                    *(f"{max(one.sends):.1f}", f"{hostile.p99(one.routes):.1f}"),
+                )
+                for name, one in found.items()
+            ]
+            yield from table((loop, "sends", "p99 ms", "largest", "routes p99"), rows)
+            quiet = found.pop("quiet").worst_p99
+            for name, one in found.items():
+                text = f"{name}: {one.worst_p99:.0f} ms, {one.worst_p99 / quiet:.1f}x the quiet p99"
+                is_met = one.worst_p99 <= min(HOSTILE_FACTOR * quiet, HOSTILE_MS)
+                yield goal(is_met=is_met, text=f"{text}, wanted 10x and 250 ms")
+            taken = hostile.seconds_to_stop(self.directory / "stopped" / loop, loop, FLOODS)
+            text = f"SIGTERM under {FLOODS} floods: {taken:.1f} s, wanted under {STOP_SECONDS} s"
+            yield goal(is_met=taken < STOP_SECONDS, text=text)
 
     @staticmethod
     def _starts(directory: Path, first_seconds: float) -> Iterator[str]:
