@@ -28,7 +28,8 @@
     ├── RemotingError         a call to another process that brought no answer (``address``)
     │   ├── ConnectFailed     nobody accepts connections there; nothing was sent
     │   ├── ConnectionLost    the connection ended before the answer came
-    │   └── CallTimeout       the answer did not come in time
+    │   ├── CallTimeout       the answer did not come in time
+    │   └── BadAnswer         what came as an answer cannot be read
     ├── BrokerError           a broker or name server answered that it will not (``address``)
     ├── TopicNotFound         no broker, or nothing in a store, knows the topic
     ├── SendFailed            no attempt to send was acknowledged (``attempts``)
@@ -230,6 +231,22 @@ class ConnectionLost(RemotingError):
 
 class CallTimeout(RemotingError, TimeoutError):
     """The answer did not come in time."""
+
+
+class BadAnswer(RemotingError):
+    """What came as an answer cannot be read: the other end is perhaps no RocketMQ server.
+
+    ``request`` says what it was asked.
+    """
+
+    def __init__(self, address: str, request: str, reason: str) -> None:
+        """Keep what was asked."""
+        super().__init__(
+            address,
+            f"its answer to {request} cannot be read ({reason}): make sure that this is the "
+            "address of a RocketMQ server, 4.x or 5.x",
+        )
+        self.request = request
 
 
 class BrokerError(RocketLensError):

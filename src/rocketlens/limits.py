@@ -35,11 +35,18 @@ TOPIC_CHARACTERS: Final = 255
 DEFAULT_QUERY_MESSAGES: Final = 64
 """Messages returned by ``query_message`` unless asked otherwise. RocketMQ: at most 64."""
 
-ANSWER_BYTES: Final = 1024 * 1024 * 1024
-"""Messages held by one answer, in bytes; the newest ones are kept and the answer says so."""
+ANSWER_BYTES: Final = 512 * 1024 * 1024
+"""Messages held by one answer, in bytes as they are in memory, with properties and keys.
 
-MESSAGE_OVERHEAD_BYTES: Final = 1_600
-"""What a message takes in memory beside its body: 1,663 bytes with one of 20 bytes and a key."""
+The newest are kept, and the answer says so. With what is under way to it, and with one message as
+JSON, a tool so stays below 1 GiB whatever it is given. RocketMQ has no bound.
+"""
+
+MESSAGE_OVERHEAD_BYTES: Final = 1_200
+"""What a message takes in memory beside its body, properties and keys, with its place in order."""
+
+TEXT_OVERHEAD_BYTES: Final = 100
+"""What a property takes in memory beside its two texts: its part of a table."""
 
 INDEX_CHECK_ENTRIES: Final = 400_000
 """Index files of at most so many entries together are checked whole before they are used.
@@ -211,6 +218,15 @@ ROUTE_REFRESH_S: Final = 30.0
 ROUTE_QUEUES: Final = 65_536
 """Queues of one topic on one broker that a client believes; more is an error."""
 
+MAX_ROUTE_QUEUES: Final = 4 * ROUTE_QUEUES
+"""Queues of one topic on all brokers that a client believes; more is an error. RocketMQ: any."""
+
+MAX_ROUTE_BROKERS: Final = 10_000
+"""Brokers of one answer of a name server that a client believes: as many as ours keeps."""
+
+MAX_BROKER_ADDRESSES: Final = 64
+"""Addresses of one broker, master and slaves, that a client believes. RocketMQ: any."""
+
 SEND_TIMEOUT_S: Final = 3.0
 """Seconds that a send may take, all its attempts together. RocketMQ: 3 (sendMsgTimeout)."""
 
@@ -234,6 +250,9 @@ SMALLEST_QUERY_CAP: Final = 16
 
 RocketMQ's own caps are 64, and 32 by unique key, but they can be configured.
 """
+
+MAX_MESSAGE_ANSWERS: Final = 8
+"""Answers with messages that a client waits for at once: each can have 16 MiB. RocketMQ: any."""
 
 PULL_MESSAGES: Final = 32
 """Messages that are pulled at once. RocketMQ gives no more (maxTransferCountOnMessageInMemory)."""

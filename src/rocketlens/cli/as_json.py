@@ -4,11 +4,14 @@ import json
 import sys
 from base64 import b64encode
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.escape import safe_json
 from rocketlens.model.message import MessageExt
+
+_BODY_STEP: Final = 3 << 18
+"""Bytes of a body written at once; a multiple of 3, so that pieces of base64 make one."""
 
 
 def message_fields(message: MessageExt) -> dict[str, Any]:
@@ -16,6 +19,24 @@ def message_fields(message: MessageExt) -> dict[str, Any]:
 
     ``body_error`` says why the body is as it is stored, if it cannot be decompressed.
     """
+    return {**_other_fields(message), "body_base64": b64encode(message.body).decode("ascii")}
+
+
+def write_message(message: MessageExt, end: str = "") -> None:
+    """Write a message on stdout as one line of JSON, and ``end`` behind it.
+
+    A body is written piece by piece: as one text it would take five times its size in memory.
+    """
+    head = json_line(_other_fields(message))
+    sys.stdout.write(f'{head[:-1]},"body_base64":"')
+    for start in range(0, len(message.body), _BODY_STEP):
+        piece = message.body[start : start + _BODY_STEP]
+        sys.stdout.write(b64encode(piece).decode("ascii"))
+    sys.stdout.write(f'"}}{end}')
+
+
+def _other_fields(message: MessageExt) -> dict[str, Any]:
+    """Give all of a message but its body."""
     return {
         "topic": message.topic,
         "tags": message.tags,
@@ -38,7 +59,6 @@ def message_fields(message: MessageExt) -> dict[str, Any]:
         "prepared_transaction_offset": message.prepared_transaction_offset,
         "properties": dict(message.properties),
         "body_error": message.body_error,
-        "body_base64": b64encode(message.body).decode("ascii"),
     }
 
 

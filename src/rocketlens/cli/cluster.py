@@ -17,16 +17,17 @@ from rocketlens.client.dispatch import Dispatch
 from rocketlens.client.key_search import KeyQuestion
 from rocketlens.client.name_servers import name_server_addresses
 from rocketlens.client.namespace import is_in_namespace, without_namespace
-from rocketlens.client.pull import pull, stored_between
-from rocketlens.client.records import Verified
+from rocketlens.client.pull import pull_answer
+from rocketlens.client.queue_read import read_queue
+from rocketlens.client.records import records_in
 from rocketlens.client.route import Broker, MessageQueue
 from rocketlens.client.seen_brokers import SeenBrokers
 from rocketlens.client.view import view_on
 from rocketlens.errors import BadInput, TopicNotFound
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
-from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.net.event_loop import run
+from rocketlens.query.held import Held
 from rocketlens.query.topic_choice import (
     asked_topics,
     is_pattern,
@@ -36,10 +37,9 @@ from rocketlens.query.topic_choice import (
 from rocketlens.query.verify import Wanted
 
 TOPICS_AT_ONCE: Final = 16
-AskQueue = Callable[[MessageQueue, str, Verified], Awaitable[None]]
-"""Asks a broker's address for a queue, and adds what it has."""
+AskQueue = Callable[[MessageQueue, str, list[str]], Awaitable[None]]
+"""Asks a broker's address for a queue, holds what it has, and adds what is damaged to a list."""
 
-_SPARE_MESSAGES: Final = 1_000
 _QUEUE_PLACE: Final = re.compile(
     r"(?P<topic>.+)/(?P<queue_id>\d{1,9})/(?P<queue_offset>\d{1,18})\Z", re.ASCII
 )
@@ -70,7 +70,7 @@ def find_in_cluster(
         async with ClusterFinder(
             connection.name_servers, seen_brokers=seen_brokers_path(), **connection.client_options
         ) as finder:
-            gathered = Gathered(text or ",".join(asked), max_num)
+            gathered = Gathered(text or ",".join(asked), Held(max_num))
             await finder.find(text, asked, kind, Wanted(begin=low, end=high), gathered)
             return gathered.answer()
 
@@ -85,60 +85,35 @@ def forget_broker(connection: Connection, broker_name: str) -> bool:
 
 @dataclass(slots=True)
 class Gathered:
-    """The answers of brokers and topics on their way into one: the newest messages, each once."""
+    """The answers of brokers and topics on their way into one."""
 
     query: str
-    max_num: int | None
-    messages: dict[str, MessageExt] = field(default_factory=dict)
-    """By offset message id: two brokers may use one physical offset."""
+    held: Held
     coverage: dict[tuple[str, SourceState, str | None], Coverage] = field(default_factory=dict)
-    truncated: bool = False
     indexed_to_ms: int = 0
 
-    def take(self, messages: Iterable[MessageExt], coverage: Iterable[Coverage]) -> None:
-        """Add what was found, and where was looked."""
-        for message in messages:
-            self.messages.setdefault(message.offset_msg_id, message)
+    def cover(self, coverage: Iterable[Coverage]) -> None:
+        """Add where was looked."""
         for each in coverage:
             place = (each.source, each.state, each.error)
             known = self.coverage.get(place)
             newest_ms = max(each.indexed_to_ms or 0, (known and known.indexed_to_ms) or 0)
             self.coverage[place] = replace(each, indexed_to_ms=newest_ms or None)
-        self._cut()
 
-    def take_answer(self, answer: Answer) -> None:
-        """Add another answer."""
-        self.truncated = self.truncated or answer.truncated
-        self.indexed_to_ms = max(self.indexed_to_ms, answer.index_last_update_timestamp_ms)
-        self.take(answer.messages, answer.coverage)
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything was searched so far."""
+        return Answer(self.query, (), tuple(self.coverage.values())).complete
 
     def answer(self) -> Answer:
         """Give all of it as one answer."""
-        coverage = tuple(self.coverage.values())
         return Answer(
             self.query,
-            tuple(self._in_order()),
-            coverage,
-            truncated=self.truncated,
+            self.held.in_order(),
+            tuple(self.coverage.values()),
+            truncated=self.held.truncated,
             index_last_update_timestamp_ms=self.indexed_to_ms,
         )
-
-    def _in_order(self) -> list[MessageExt]:
-        return sorted(
-            self.messages.values(), key=lambda each: (each.store_timestamp_ms, each.physical_offset)
-        )
-
-    def _cut(self) -> None:
-        """Drop the oldest of more than was asked for, or than an answer can hold."""
-        most = len(self.messages) if self.max_num is None else self.max_num
-        body_bytes = sum(len(each.body) for each in self.messages.values())
-        if len(self.messages) <= most and body_bytes <= limits.ANSWER_BYTES:
-            return
-        ordered = self._in_order()
-        while len(ordered) > most or body_bytes > limits.ANSWER_BYTES:
-            body_bytes -= len(ordered[0].body)
-            del self.messages[ordered.pop(0).offset_msg_id]
-        self.truncated = True
 
 
 class ClusterFinder(ClusterClient):
@@ -157,7 +132,7 @@ class ClusterFinder(ClusterClient):
                 await self._in_time(each, wanted, gathered)
         else:
             await self._by_text(text, topics, kind, wanted, gathered)
-        is_empty = not gathered.messages and gathered.answer().complete
+        is_empty = not gathered.held and gathered.is_complete
         if len(asked) > 1 or (asked and is_empty):
             await self._check_known(topics, gathered)
 
@@ -166,9 +141,9 @@ class ClusterFinder(ClusterClient):
     ) -> None:
         if kind in {"auto", "offset-id"}:
             await self._by_offset_id(text, topics, kind, wanted, gathered)
-        if not gathered.messages and kind in {"auto", "queue-offset"}:
+        if not gathered.held and kind in {"auto", "queue-offset"}:
             await self._by_queue_offset(text, kind, wanted, gathered)
-        if not gathered.messages and kind in {"auto", "key", "unique-key"}:
+        if not gathered.held and kind in {"auto", "key", "unique-key"}:
             await self._by_key(text, topics, kind, wanted, gathered)
 
     async def _chosen(self, asked: Sequence[str], gathered: Gathered) -> list[str]:
@@ -182,7 +157,7 @@ class ClusterFinder(ClusterClient):
     async def _check_known(self, topics: Iterable[str], gathered: Gathered) -> None:
         """Refuse topics that are not there, unless a broker or name server could not be asked."""
         listed = await self._topics(gathered)
-        if not gathered.answer().complete:
+        if not gathered.is_complete:
             return
         for topic in topics:
             if topic not in listed:
@@ -200,17 +175,17 @@ class ClusterFinder(ClusterClient):
                 return
             raise
         brokers, surveyed = await self._brokers_of_id(asked)
-        gathered.take((), surveyed)
+        gathered.cover(surveyed)
         topic = topics[0] if len(topics) == 1 else None
         for each in await view_on(self._cluster, brokers, asked, topic):
-            there = [
-                message
-                for message in each.value or ()
-                if wanted.is_in_time(message.store_timestamp_ms)
-                and (not topics or message.topic in topics)
-                and is_in_namespace(self.namespace, message.topic)
-            ]
-            gathered.take(there, [each.coverage])
+            for message in each.value or ():
+                if (
+                    wanted.is_in_time(message.store_timestamp_ms)
+                    and (not topics or message.topic in topics)
+                    and is_in_namespace(self.namespace, message.topic)
+                ):
+                    gathered.held.add(message)
+            gathered.cover([each.coverage])
 
     async def _by_queue_offset(
         self, text: str, kind: str, wanted: Wanted, gathered: Gathered
@@ -225,29 +200,23 @@ class ClusterFinder(ClusterClient):
             return
         queue_offset = int(place["queue_offset"])
 
-        async def ask(queue: MessageQueue, address: str, found: Verified) -> None:
-            pulled = await pull(
-                self._cluster, address, queue, queue_offset, damage=found.damage, max_num=1
-            )
-            for record in pulled.records:
-                if (record.queue_id, record.queue_offset) == (queue_id, queue_offset):
-                    found.take(record, wanted)
+        async def ask(queue: MessageQueue, address: str, damage: list[str]) -> None:
+            async with self._cluster.turn(address):
+                answer = await pull_answer(self._cluster, address, queue, queue_offset, max_num=1)
+                for record in records_in(answer.body, damage):
+                    place = (record.topic, record.queue_id, record.queue_offset)
+                    if place == (topic, queue_id, queue_offset) and wanted.matches(record):
+                        gathered.held.take(record)
 
         await self._in_queues(topic, queue_id, ask, gathered)
 
     async def _in_time(self, topic: str, wanted: Wanted, gathered: Gathered) -> None:
-        async def ask(queue: MessageQueue, address: str, found: Verified) -> None:
-            records = stored_between(
-                self._cluster,
-                address,
-                queue,
-                begin=max(wanted.begin, 1),
-                end=wanted.end,
-                damage=found.damage,
+        wanted = replace(wanted, topic=topic)
+
+        async def ask(queue: MessageQueue, address: str, damage: list[str]) -> None:
+            await read_queue(
+                self._cluster, address, queue, wanted=wanted, held=gathered.held, damage=damage
             )
-            async for record in records:
-                found.take(record, wanted)
-                _drop_oldest(found, gathered)
 
         await self._in_queues(topic, None, ask, gathered)
 
@@ -258,31 +227,28 @@ class ClusterFinder(ClusterClient):
         try:
             route, surveyed = await self._survey.route(topic)
         except TopicNotFound as error:
-            gathered.take((), await self._no_topic(error))
+            gathered.cover(await self._no_topic(error))
             return
-        gathered.take((), surveyed)
+        gathered.cover(surveyed)
         queues = [q for q in route.read_queues if queue_id is None or q.queue_id == queue_id]
 
         dispatch = Dispatch(self._cluster)
 
-        async def ask_all(broker: Broker, address: str) -> Verified:
-            found = Verified()
+        async def ask_all(broker: Broker, address: str) -> list[str]:
             behind = await dispatch.wait(address)
-            if behind is not None:
-                found.damage.append(behind)
+            damage = [] if behind is None else [behind]
             for queue in queues:
                 if queue.broker_name == broker.name:
-                    await ask(queue, address, found)
-            return found
+                    await ask(queue, address, damage)
+            return damage
 
         answers = await self._cluster.ask_brokers(route.brokers.values(), ask_all)
-        for broker, found, coverage in answers:
-            damage = found.damage[: limits.DAMAGE_REPORTS] if found else ()
+        for broker, damage, coverage in answers:
             failed = [
                 Coverage(broker.name, SourceKind.BROKER, SourceState.FAILED, None, error)
-                for error in damage
+                for error in damage or ()
             ]
-            gathered.take(found.messages.values() if found else (), [coverage, *failed])
+            gathered.cover([coverage, *failed])
 
     async def _by_key(
         self, text: str, topics: list[str], kind: str, wanted: Wanted, gathered: Gathered
@@ -296,14 +262,14 @@ class ClusterFinder(ClusterClient):
             wanted_here = replace(wanted, topic=one, key=key, unique_key=unique_key)
             async with turn:
                 try:
-                    answer = await self._query(
-                        KeyQuestion(one, text, wanted_here, gathered.max_num), dispatch=dispatch
-                    )
+                    question = KeyQuestion(one, text, wanted_here, gathered.held)
+                    coverage, indexed_to_ms = await self._search(question, dispatch=dispatch)
                 except TopicNotFound as error:
                     # Deleted since the name server listed it, or never there.
-                    gathered.take((), await self._no_topic(error) if topics else ())
+                    gathered.cover(await self._no_topic(error) if topics else ())
                 else:
-                    gathered.take_answer(answer)
+                    gathered.indexed_to_ms = max(gathered.indexed_to_ms, indexed_to_ms)
+                    gathered.cover(coverage)
 
         await asyncio.gather(*map(ask, topics or await self._topics(gathered)))
 
@@ -321,9 +287,9 @@ class ClusterFinder(ClusterClient):
         source = f"{len(topics)} topics"
         listing = Coverage(source, SourceKind.TOPICS, SourceState.SEARCHED)
         brokers, surveyed = await self._survey.brokers()
-        gathered.take((), [listing, *failed, *surveyed])
+        gathered.cover([listing, *failed, *surveyed])
         if brokers and not topics:
-            gathered.take((), [_brokers_coverage(brokers, "they have no topic")])
+            gathered.cover([_brokers_coverage(brokers, "they have no topic")])
         return topics
 
     async def _no_topic(self, error: TopicNotFound) -> tuple[Coverage, ...]:
@@ -338,19 +304,3 @@ def _brokers_coverage(brokers: Collection[str], detail: str) -> Coverage:
     """Return the coverage of what the registration of all brokers answers already."""
     names = f"{len(brokers)} broker{'' if len(brokers) == 1 else 's'}"
     return Coverage(names, SourceKind.BROKER, SourceState.SEARCHED, None, detail)
-
-
-def _drop_oldest(found: Verified, gathered: Gathered) -> None:
-    """Keep no more than an answer can hold; a sort now and then, not for each message."""
-    most = gathered.max_num
-    is_too_long = most is not None and len(found.messages) > 2 * most + _SPARE_MESSAGES
-    if not is_too_long and found.body_bytes <= limits.ANSWER_BYTES:
-        return
-    messages = found.messages
-    keep = len(messages) if most is None else most
-    for each in sorted(messages.values(), key=lambda one: one.store_timestamp_ms):
-        if len(messages) <= keep and found.body_bytes <= limits.ANSWER_BYTES // 2:
-            break
-        del messages[each.physical_offset]
-        found.body_bytes -= len(each.body)
-    gathered.truncated = True

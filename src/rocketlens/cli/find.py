@@ -71,36 +71,38 @@ def exit_code(answer: Answer, count: int | None = None) -> int:
 
 def _print(answer: Answer, output: str) -> None:
     if output == "json":
-        from rocketlens.cli.as_json import answer_fields, json_line, message_fields
+        from rocketlens.cli.as_json import answer_fields, json_line, write_message
 
         head = json_line(answer_fields(answer))
-        # Written piece by piece: all bodies in one text would take the memory of three.
         sys.stdout.write(f'{head[:-1]},"messages":[')
         for number, message in enumerate(answer.messages):
-            sys.stdout.write(("," if number else "") + json_line(message_fields(message)))
+            if number:
+                sys.stdout.write(",")
+            write_message(message)
         sys.stdout.write("]}\n")
-        return
-    if output == "jsonl":
-        from rocketlens.cli.as_json import json_line, message_fields
+    elif output == "jsonl":
+        from rocketlens.cli.as_json import write_message
 
         for message in answer.messages:
-            print(json_line(message_fields(message)))
+            write_message(message, "\n")
     else:
         from rocketlens.cli.table import print_messages
 
         print_messages(answer.messages)
     sys.stdout.flush()
-    print_notes(answer)
+    # JSON has all of the notes in it; but what is missing must be seen by whoever reads no JSON.
+    if output != "json" or not answer.complete or answer.truncated:
+        print_notes(answer)
 
 
 def _stream(store: Store, topic: list[str] | None, begin: int | None, end: int | None) -> int:
     """Print messages as they are read: a time range can hold more than memory does."""
-    from rocketlens.cli.as_json import json_line, message_fields
+    from rocketlens.cli.as_json import write_message
 
     scan = store.scan(topic or None, begin, end)
     count = 0
     for message in scan:
-        print(json_line(message_fields(message)))
+        write_message(message, "\n")
         count += 1
     sys.stdout.flush()
     answer = Answer(",".join(topic or ()), (), scan.coverage)

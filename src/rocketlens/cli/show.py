@@ -1,5 +1,6 @@
 """``rocketlens show``: everything about one message."""
 
+import codecs
 import json
 import sys
 from argparse import Namespace
@@ -21,6 +22,10 @@ _TRANSACTION: Final = {0x4: "prepared", 0x8: "committed", 0xC: "rolled back"}
 _COMPRESSION: Final = {0x000: "zlib", 0x100: "lz4", 0x200: "zstd", 0x300: "zlib"}
 _HEX_BYTES: Final = 1 << 20
 _LISTED: Final = 10
+_STEP: Final = 1 << 16
+_LARGEST_JSON: Final = 4 << 20
+"""Bytes: as values JSON takes up to 50 times its size."""
+_DEEPEST_JSON: Final = 500
 
 
 def run(arguments: Namespace) -> int:
@@ -32,9 +37,12 @@ def run(arguments: Namespace) -> int:
             sys.stdout.flush()
             sys.stdout.buffer.write(message.body)
         else:
-            body = list(body_lines(message.body, arguments.body))
-            for line in (*field_lines(message), "", *body):
+            body = body_pieces(message.body, arguments.body)
+            for line in (*field_lines(message), ""):
                 print(line)
+            for piece in body:
+                sys.stdout.write(piece)
+            print()
         sys.stdout.flush()
         if message.body_error:
             say(body_note(message))
@@ -98,36 +106,77 @@ def _flags(message: MessageExt) -> str:
     return ", ".join(words)
 
 
-def body_lines(body: bytes, form: str | None) -> Iterator[str]:
-    """Give a body as lines, safe to print, in a form: text, json, hex, or None for what fits.
+def body_pieces(body: bytes, form: str | None) -> Iterator[str]:
+    """Give a body in a form, safe to print: text, json, hex, or None for what fits.
 
-    :raises BadInput: when it is to be shown as JSON, and is none.
+    It comes in pieces that make lines together: a body can have 64 MiB, and its escapes more.
+
+    :raises BadInput: when it is to be shown as JSON, and is none, or too much of it.
     """
     if form == "json":
-        try:
-            value = json.loads(body)
-        except (ValueError, RecursionError) as error:
-            raise BadInput(f"the body is no JSON ({str(error)[:100]}): try --body text") from error
-        yield from printable(_pretty(value), keep="\n").split("\n")
-    elif form == "text":
-        yield from _text(body.decode("utf-8", "replace"))
-    elif form == "hex":
-        yield from _hex(body)
-    else:
-        try:
-            text = body.decode("utf-8")
-        except UnicodeDecodeError:
-            yield from _hex(body)
-        else:
-            yield from _hex(body) if "\0" in text else _text(text)
+        return _json(body)
+    if form == "text" or (form is None and b"\0" not in body and _is_text(body)):
+        return _text(body)
+    return _hex(body)
 
 
-def _pretty(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=2)
+def _is_text(body: bytes) -> bool:
+    try:
+        for _ in _decoded(body, "strict"):
+            pass
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
-def _text(text: str) -> list[str]:
-    return printable(text.replace("\r\n", "\n"), keep="\n\t").split("\n")
+def _decoded(body: bytes, errors: str) -> Iterator[str]:
+    decoder = codecs.getincrementaldecoder("utf-8")(errors)
+    for start in range(0, len(body), _STEP):
+        yield decoder.decode(body[start : start + _STEP])
+    yield decoder.decode(b"", final=True)
+
+
+def _text(body: bytes) -> Iterator[str]:
+    ended = ""
+    for piece in _decoded(body, "replace"):
+        # A line's end may be cut in two.
+        text = ended + piece
+        ended = "\r" if text.endswith("\r") else ""
+        text = text.removesuffix("\r").replace("\r\n", "\n")
+        yield printable(text, keep="\n\t")
+    yield printable(ended)
+
+
+def _json(body: bytes) -> Iterator[str]:
+    if len(body) > _LARGEST_JSON:
+        raise BadInput(
+            f"the body has {len(body)} bytes, and {_LARGEST_JSON} can be shown as JSON: try --body "
+            "raw"
+        )
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"the body is no JSON ({str(error)[:100]}): try --body text") from error
+    if _is_deeper(value, _DEEPEST_JSON):
+        raise BadInput(f"the body is nested over {_DEEPEST_JSON} deep: try --body text")
+    encoder = json.JSONEncoder(ensure_ascii=False, indent=2)
+    return (printable(piece, keep="\n") for piece in encoder.iterencode(value))
+
+
+def _is_deeper(value: object, most: int) -> bool:
+    """Return whether lists and objects are nested over ``most`` deep, however deep that is."""
+    level = [value]
+    for _ in range(most + 1):
+        inner: list[object] = []
+        for each in level:
+            if isinstance(each, dict):
+                inner += each.values()
+            elif isinstance(each, list):
+                inner += each
+        if not inner:
+            return False
+        level = inner
+    return True
 
 
 def _hex(body: bytes) -> Iterator[str]:
@@ -135,6 +184,7 @@ def _hex(body: bytes) -> Iterator[str]:
     for start in range(0, min(len(body), _HEX_BYTES), 16):
         row = body[start : start + 16]
         text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)
-        yield f"{start:08x}  {row.hex(' '):<47}  {text}"
+        before = "\n" if start else ""
+        yield f"{before}{start:08x}  {row.hex(' '):<47}  {text}"
     if len(body) > _HEX_BYTES:
-        yield f"... {len(body) - _HEX_BYTES} more bytes: --body raw gives them all"
+        yield f"\n... {len(body) - _HEX_BYTES} more bytes: --body raw gives them all"

@@ -52,13 +52,16 @@ def terminal_lines(messages: Sequence[MessageExt], columns: int) -> Iterable[str
     zones = {zone_text(message.store_timestamp_ms) for message in messages}
     zone = zones.pop() if len(zones) == 1 else ""
     titles = [f"TIME ({zone})" if zone else "TIME", "TOPIC", "TAGS", "KEYS", "POSITION", "SIZE"]
-    rows = [_row(message, with_zone=not zone) for message in messages]
-    widths = [
-        min(_WIDEST.get(title, 1 << 20), max(cells(title), *(cells(row[number]) for row in rows)))
-        for number, title in enumerate(titles)
-    ]
-    ids = [printable(message.msg_id) for message in messages]
-    id_width = max(cells(text) for text in ids)
+    # Rows are made twice: those of a large answer would take as much memory as the answer.
+    widths = [cells(title) for title in titles]
+    id_width = 0
+    for message in messages:
+        row = _row(message, with_zone=not zone)
+        for number, cell in enumerate(row):
+            widths[number] = max(widths[number], cells(cell))
+        id_width = max(id_width, cells(printable(message.msg_id)))
+    for number, title in enumerate(titles):
+        widths[number] = min(_WIDEST.get(title, 1 << 20), widths[number])
     used = sum(widths) + _GAP * len(widths)
     one_line = used + id_width + _GAP + _LEAST_BODY <= columns
     if not one_line:
@@ -69,7 +72,8 @@ def terminal_lines(messages: Sequence[MessageExt], columns: int) -> Iterable[str
     else:
         yield coloured(head, BOLD, sys.stdout)
         yield coloured("  ID, start of the body", BOLD, sys.stdout)
-    for message, row, text in zip(messages, rows, ids, strict=True):
+    for message in messages:
+        row, text = _row(message, with_zone=not zone), printable(message.msg_id)
         body = preview(message.body)
         if one_line:
             room = columns - used - id_width - _GAP

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TypeVar, overload
 
 from rocketlens import limits
-from rocketlens.client.cluster import BrokerAnswer, Cluster, Credentials, failures
+from rocketlens.client.cluster import BrokerAnswer, Cluster, Credentials, failures, fields_of
 from rocketlens.client.dispatch import Dispatch
 from rocketlens.client.key_search import Found, KeyQuestion, KeySearch
 from rocketlens.client.message import check_topic
@@ -27,6 +27,7 @@ from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.arguments import check_int, check_text, epoch_ms
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
+from rocketlens.query.held import Held
 from rocketlens.query.verify import Wanted
 from rocketlens.wire.bodies.topic import TopicFilterType
 from rocketlens.wire.commands.command_table import Command
@@ -140,7 +141,7 @@ class ClusterClient:
             begin=epoch_ms(begin, "begin"),
             end=epoch_ms(end, "end"),
         )
-        return await self._query(KeyQuestion(full_topic, key, wanted, max_num))
+        return await self._query(KeyQuestion(full_topic, key, wanted, Held(max_num)))
 
     async def query_message_by_unique_key(
         self,
@@ -161,7 +162,7 @@ class ClusterClient:
             begin=epoch_ms(begin, "begin"),
             end=epoch_ms(end, "end"),
         )
-        return await self._query(KeyQuestion(full_topic, unique_key, wanted, max_num))
+        return await self._query(KeyQuestion(full_topic, unique_key, wanted, Held(max_num)))
 
     def forget_broker(self, broker_name: str) -> bool:
         """Forget a broker that is gone for good, so that answers can be complete without it.
@@ -280,13 +281,24 @@ class ClusterClient:
         """Give the topic's name on brokers."""
         return with_namespace(self.namespace, topic)
 
-    async def _query(
+    async def _query(self, question: KeyQuestion, cluster_name: str | None = None) -> Answer:
+        """Ask the topic's brokers, or those of one cluster."""
+        coverage, indexed_to_ms = await self._search(question, cluster_name)
+        return Answer(
+            question.key,
+            question.held.in_order(),
+            coverage,
+            truncated=question.held.truncated,
+            index_last_update_timestamp_ms=indexed_to_ms,
+        )
+
+    async def _search(
         self,
         question: KeyQuestion,
         cluster_name: str | None = None,
         dispatch: Dispatch | None = None,
-    ) -> Answer:
-        """Ask the topic's brokers, or those of one cluster.
+    ) -> tuple[tuple[Coverage, ...], int]:
+        """Have a question hold what is found; return the coverage, and how far indexes are.
 
         ``dispatch`` is that of a question of which this is a part.
         """
@@ -306,7 +318,8 @@ class ClusterClient:
             return found if behind is None else replace(found, damage=(*found.damage, behind))
 
         answers = await self._cluster.ask_brokers(brokers, ask)
-        return _merged(question, answers, surveyed)
+        coverage, indexed_to_ms = _merged(answers)
+        return (*coverage, *surveyed), indexed_to_ms
 
     async def _view_by_offset_id(self, msg_id: str) -> MessageExt:
         asked = OffsetMessageId.decode(msg_id)
@@ -344,7 +357,8 @@ class ClusterClient:
                 if each.value:
                     return each.value[0]
         wanted = Wanted(topic=topic, unique_key=msg_id)
-        by_key = await self._query(KeyQuestion(topic, msg_id, wanted, None), cluster_name)
+        oldest = Held(1, oldest=True)
+        by_key = await self._query(KeyQuestion(topic, msg_id, wanted, oldest), cluster_name)
         if by_key.messages:
             return by_key.messages[0]
         return _one_of(msg_id, answers, by_key.coverage)
@@ -359,7 +373,7 @@ class ClusterClient:
         async def ask(address: str) -> A:
             try:
                 answer = await self._cluster.ask(address, command, header)
-                return command.response.decode(answer.ext_fields)
+                return fields_of(address, command, answer)
             except Exception as error:
                 errors.append(error)
                 raise
@@ -388,45 +402,27 @@ def _check_question(question: KeyQuestion) -> None:
         raise BadInput("the key is empty: give the order number or id the message was sent with")
     if size > limits.KEY_BYTES:
         raise BadInput(f"the key has {size} bytes; a message can hold {limits.KEY_BYTES} at most")
-    if question.max_num is not None and check_int(question.max_num, "max_num") < 0:
-        raise BadInput(f"max_num is {question.max_num}; give how many you want, or None for all")
+    max_num = question.held.max_num
+    if max_num is not None and check_int(max_num, "max_num") < 0:
+        raise BadInput(f"max_num is {max_num}; give how many you want, or None for all")
     if question.wanted.begin < 0 or question.wanted.end < 0:
         raise BadInput("begin and end are epoch milliseconds, not negative")
 
 
-def _merged(
-    question: KeyQuestion, answers: list[BrokerAnswer[Found]], surveyed: tuple[Coverage, ...]
-) -> Answer:
-    messages: list[MessageExt] = []
+def _merged(answers: list[BrokerAnswer[Found]]) -> tuple[list[Coverage], int]:
     coverage: list[Coverage] = []
-    truncated = False
     indexed_to_ms = 0
     for broker, found, covered in answers:
         if found is None:
             coverage.append(covered)
             continue
-        messages += found.messages
-        truncated = truncated or found.truncated
         indexed_to_ms = max(indexed_to_ms, found.indexed_to_ms)
         coverage.append(_with_time(covered, found.indexed_to_ms or None))
         coverage += [
             Coverage(broker.name, SourceKind.BROKER, SourceState.FAILED, None, error)
-            for error in found.damage[: limits.DAMAGE_REPORTS]
+            for error in found.damage
         ]
-    # Each broker's are in the order of its log, and stay so within one millisecond.
-    messages.sort(key=lambda message: message.store_timestamp_ms)
-    kept = messages if question.max_num is None else _newest(messages, question.max_num)
-    return Answer(
-        question.key,
-        tuple(kept),
-        (*coverage, *surveyed),
-        truncated=truncated or len(kept) < len(messages),
-        index_last_update_timestamp_ms=indexed_to_ms,
-    )
-
-
-def _newest(messages: list[MessageExt], most: int) -> list[MessageExt]:
-    return messages[max(0, len(messages) - most) :]
+    return coverage, indexed_to_ms
 
 
 def _with_time(coverage: Coverage, indexed_to_ms: int | None) -> Coverage:

@@ -16,16 +16,26 @@ import asyncio
 import logging
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from rocketlens import limits
 from rocketlens.client.name_servers import name_server_addresses
 from rocketlens.client.route import Broker, Route, brokers_of
 from rocketlens.errors import (
+    BadAnswer,
     BrokerError,
     CallTimeout,
+    ProtocolError,
     RemotingError,
     RocketLensError,
     TopicNotFound,
@@ -33,6 +43,7 @@ from rocketlens.errors import (
 )
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.net.channel import Handler
+from rocketlens.net.pace import LARGE_BODY_BYTES, in_thread
 from rocketlens.net.pool import NO_HANDLERS, ClientPool
 from rocketlens.wire.acl import UNSIGNED_FLAG, signed_fields
 from rocketlens.wire.bodies import schema
@@ -48,6 +59,7 @@ from rocketlens.wire.commands.namesrv import (
 
 logger: Final = logging.getLogger("rocketlens.client")
 
+B = TypeVar("B")
 T = TypeVar("T")
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -127,6 +139,7 @@ class Cluster:
         self._first_name_server = 0
         self._routes: dict[str, _Known] = {}
         self._fetching: dict[str, asyncio.Task[Route]] = {}
+        self._turns: Final = asyncio.Semaphore(limits.MAX_MESSAGE_ANSWERS)
 
     # Calls.
 
@@ -174,6 +187,68 @@ class Cluster:
             raise broker_error(address, answer)
         return answer
 
+    @asynccontextmanager
+    async def turn(self, address: str) -> AsyncIterator[None]:
+        """Wait for a turn to ask for messages: an answer can have 16 MiB, which few may at once.
+
+        Whoever is connected waits for nobody who is not.
+
+        :raises RemotingError: when there is no connection.
+        """
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                await self._pool.channel(address)
+        except TimeoutError:
+            raise CallTimeout(address, f"no connection in {self.timeout_s:g} s") from None
+        async with self._turns:
+            yield
+
+    async def ask_for(
+        self,
+        made_of: Callable[[B], T],
+        body: type[B],
+        address: str,
+        command: Command[Q, A],
+        header: Q,
+        *,
+        timeout_s: float | None = None,
+    ) -> T:
+        """Ask, and return what ``made_of`` makes of the JSON body of the answer, all in that time.
+
+        What takes long is done in a thread, which ends when the time does.
+
+        :raises BrokerError: when the answer is no success.
+        :raises BadAnswer: when it cannot be read, or ``made_of`` does not believe it.
+        :raises RemotingError: when there is none.
+        """
+        wait_s = self.timeout_s if timeout_s is None else timeout_s
+        is_over = False
+
+        def check() -> None:
+            if is_over:
+                raise ValueError("nobody waits for it any more")
+
+        try:
+            async with asyncio.timeout(wait_s):
+                answer = await self.ask(address, command, header, timeout_s=wait_s)
+                content = answer.body
+
+                def read() -> T:
+                    return made_of(schema.read(body, content, check=check))
+
+                if len(content) <= LARGE_BODY_BYTES:
+                    return read()
+                return await in_thread(read)
+        except ProtocolError as error:
+            raise BadAnswer(address, request_name(command), str(error)) from None
+        except CallTimeout:
+            raise
+        except TimeoutError:
+            said = f"its answer to {request_name(command)} was not read in {wait_s:g} s"
+            raise CallTimeout(address, said) from None
+        finally:
+            is_over = True
+
     async def tell(
         self, address: str, command: Command[Q, A], header: Q, body: bytes = b""
     ) -> None:
@@ -189,7 +264,8 @@ class Cluster:
     ) -> BrokerAnswer[T]:
         """Ask a broker's master, and if it fails its slaves in turn; never raises for a failure.
 
-        A slave's answer counts, and its coverage says that the master was gone.
+        What a slave has counts, but it is not all: the master may have acknowledged messages that
+        it had not copied yet. So the coverage is that of a failure, and says who answered.
         """
         errors: list[str] = []
         if broker.master is None and broker.addresses:
@@ -203,8 +279,13 @@ class Cluster:
                 text = str(error)
                 errors.append(text if address in text else f"{address}: {text}")
                 continue
-            state = SourceState.DAMAGED if errors else SourceState.SEARCHED
-            said = f"{'; '.join(errors)}; answered by {address}" if errors else None
+            state = SourceState.FAILED if errors else SourceState.SEARCHED
+            said = None
+            if errors:
+                said = (
+                    f"{'; '.join(errors)}; its slave {address} answered, which may lack the newest "
+                    "messages"
+                )
             source = f"{broker.name} ({address})"
             return BrokerAnswer(
                 broker, value, Coverage(source, SourceKind.BROKER, state, None, said)
@@ -224,6 +305,28 @@ class Cluster:
         return await asyncio.gather(*[self.ask_broker(each, asker(each)) for each in brokers])
 
     async def ask_name_servers(self, command: Command[Q, A], header: Q) -> RemotingCommand:
+        """Ask the name servers in turn until one says yes; see `ask_name_servers_for`."""
+
+        async def ask(address: str, timeout_s: float) -> RemotingCommand:
+            return await self.ask(address, command, header, timeout_s=timeout_s)
+
+        return await self._first_of_name_servers(ask)
+
+    async def ask_name_servers_for(
+        self, made_of: Callable[[B], T], body: type[B], command: Command[Q, A], header: Q
+    ) -> T:
+        """Ask the name servers in turn until one gives what can be read, as `ask_for` does.
+
+        :raises BrokerError: when one said no, and none yes.
+        :raises RemotingError: when none answered.
+        """
+
+        async def ask(address: str, timeout_s: float) -> T:
+            return await self.ask_for(made_of, body, address, command, header, timeout_s=timeout_s)
+
+        return await self._first_of_name_servers(ask)
+
+    async def _first_of_name_servers(self, ask: Callable[[str, float], Awaitable[T]]) -> T:
         """Ask the name servers in turn until one says yes; they share the time of one answer.
 
         One that says no may just have started: the next one is asked, too.
@@ -238,7 +341,7 @@ class Cluster:
         for number in range(self._first_name_server, self._first_name_server + count):
             address = self.name_servers[number % count]
             try:
-                answer = await self.ask(address, command, header, timeout_s=timeout_s)
+                answer = await ask(address, timeout_s)
             except BrokerError as error:
                 refused = refused or error
             except RemotingError as error:
@@ -288,9 +391,9 @@ class Cluster:
 
         :raises RemotingError: when no name server answers.
         """
-        answer = await self.ask_name_servers(GET_BROKER_CLUSTER_INFO, NoFields())
-        info = schema.read(ClusterInfo, answer.body)
-        brokers = brokers_of(iter(info.broker_addr_table.values()))
+        info, brokers = await self.ask_name_servers_for(
+            _with_brokers, ClusterInfo, GET_BROKER_CLUSTER_INFO, NoFields()
+        )
         self.allow(brokers)
         if cluster_name is not None:
             names = info.cluster_addr_table.get(cluster_name, ())
@@ -326,7 +429,9 @@ class Cluster:
     async def _fetch_route(self, topic: str) -> Route:
         header = GetRouteInfoRequest(topic=topic, accept_standard_json_only=True)
         try:
-            answer = await self.ask_name_servers(GET_ROUTEINFO_BY_TOPIC, header)
+            route = await self.ask_name_servers_for(
+                partial(Route.of, topic), TopicRouteData, GET_ROUTEINFO_BY_TOPIC, header
+            )
         except BrokerError as error:
             if error.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
@@ -334,7 +439,6 @@ class Cluster:
             raise TopicNotFound(f"topic {topic}: no name server knows a broker that has it") from (
                 error
             )
-        route = Route.of(topic, schema.read(TopicRouteData, answer.body))
         self.allow(route.brokers)
         self._routes[topic] = _Known(route, self._clock())
         return route
@@ -364,10 +468,30 @@ class Cluster:
         return signed_fields(ext_fields, body, *self._credentials)
 
 
+def _with_brokers(info: ClusterInfo) -> tuple[ClusterInfo, dict[str, Broker]]:
+    return info, brokers_of(info.broker_addr_table.values())
+
+
 def broker_error(address: str, answer: RemotingCommand) -> BrokerError:
     """Make the error of an answer that is no success."""
     retriable = answer.code in RETRIABLE_CODES
     return BrokerError(address, answer.code, answer.remark, retriable=retriable)
+
+
+def fields_of(address: str, command: Command[Q, A], answer: RemotingCommand) -> A:
+    """Return the fields of an answer's header.
+
+    :raises BadAnswer: when one is missing or cannot be read.
+    """
+    try:
+        return command.response.decode(answer.ext_fields)
+    except ProtocolError as error:
+        raise BadAnswer(address, request_name(command), str(error)) from None
+
+
+def request_name(command: Command[Q, A]) -> str:
+    """Return how a request is called in an error: its code and RocketMQ's name for it."""
+    return f"request {int(command.code)} ({command.code.name})"
 
 
 def failures(coverage: Sequence[Coverage]) -> str:

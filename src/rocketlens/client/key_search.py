@@ -18,13 +18,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.client.cluster import Cluster, broker_error
-from rocketlens.client.pull import stored_between
-from rocketlens.client.records import Verified, records_in
+from rocketlens.client.cluster import Cluster, broker_error, fields_of
+from rocketlens.client.queue_read import read_queue
+from rocketlens.client.records import Page, add_damage, take_page
 from rocketlens.client.route import MessageQueue
 from rocketlens.errors import ConnectionLost
-from rocketlens.formats.commitlog_record import Record
-from rocketlens.model.message import MessageExt
+from rocketlens.query.held import Held
 from rocketlens.query.verify import Wanted
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
@@ -34,18 +33,23 @@ INDEX_STEP_MS: Final = 1000
 KEYS_INDEX: Final = "K"
 UNIQUE_KEY_INDEX: Final = "U"
 OVER_THE_LIMIT: Final = "over the limit"
+MAX_READ_ANSWERS: Final = 4
+"""How many times what an answer can hold is read from one broker for it, at most."""
 FEWER: Final = 8
 """By how many times fewer messages are asked for after an answer that was too large."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyQuestion:
-    """What is looked for. ``wanted`` decides; ``max_num`` None means all of it."""
+    """What is looked for, and for whom. ``wanted`` decides; ``held`` takes what is found.
+
+    Several questions can share what they hold, to be one answer.
+    """
 
     topic: str
     key: str
     wanted: Wanted
-    max_num: int | None
+    held: Held
 
     @property
     def is_unique_key(self) -> bool:
@@ -55,10 +59,8 @@ class KeyQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one broker has: messages by physical offset, the newest if there were too many."""
+    """What one broker answered, beside the messages: what was damaged, and how far its index is."""
 
-    messages: tuple[MessageExt, ...]
-    truncated: bool
     damage: tuple[str, ...]
     indexed_to_ms: int
 
@@ -71,11 +73,11 @@ class KeySearch:
     address: str
     question: KeyQuestion
     queues: Iterable[MessageQueue]
-    _verified: Verified = field(default_factory=Verified)
+    _damage: list[str] = field(default_factory=list)
     _page_messages: int = limits.QUERY_PAGE_MESSAGES
     _largest_page: int = 0
+    _read_bytes: int = 0
     _indexed_to_ms: int = 0
-    _truncated: bool = False
 
     async def run(self) -> Found:
         """Search.
@@ -86,41 +88,52 @@ class KeySearch:
         page = await self._page(0, limits.MAX_TIMESTAMP_MS)
         if self._may_be_cut(page):
             await self._search_within(self.question.wanted.begin, self.question.wanted.end)
-        return self._found()
+        return Found(tuple(dict.fromkeys(self._damage)), self._indexed_to_ms)
 
     async def _search_within(self, begin: int, end: int) -> None:
         oldest_offset = None
-        while end >= begin and not self._has_enough():
+        while end >= begin and not self.question.held.is_past(end):
+            if self._read_bytes > MAX_READ_ANSWERS * limits.ANSWER_BYTES:
+                said = f"{self.address} gives the same messages again and again: it is not read on"
+                add_damage(self._damage, said)
+                return
             page = await self._page(max(0, begin - INDEX_STEP_MS), end)
             if not self._may_be_cut(page):
                 return
-            oldest = min(page, key=lambda record: record.physical_offset)
-            if oldest_offset is not None and oldest.physical_offset >= oldest_offset:
+            if oldest_offset is not None and page.oldest_offset >= oldest_offset:
                 # Nothing new came: all that was given is of this one step of the index.
-                step_begin = oldest.store_timestamp_ms - INDEX_STEP_MS + 1
-                await self._read_queues(step_begin, oldest.store_timestamp_ms)
+                if page.oldest_ms > end:
+                    # The index has other times than the messages, and leads nowhere.
+                    await self._read_queues(begin, end)
+                    return
+                step_begin = page.oldest_ms - INDEX_STEP_MS + 1
+                await self._read_queues(step_begin, page.oldest_ms)
                 end = step_begin - 1
                 oldest_offset = None
             else:
-                end = min(end, oldest.store_timestamp_ms)
-                oldest_offset = oldest.physical_offset
+                end = min(end, page.oldest_ms)
+                oldest_offset = page.oldest_offset
 
-    async def _page(self, begin: int, end: int) -> list[Record]:
-        """Ask once, and keep what is wanted; give all records that came."""
-        answer = await self._answer(begin, end)
-        while answer is None:
+    async def _page(self, begin: int, end: int) -> Page:
+        """Ask once, and hold what is wanted; return what came."""
+        while True:
+            async with self.cluster.turn(self.address):
+                answer = await self._answer(begin, end)
+                if answer is not None:
+                    return self._taken(answer)
             self._page_messages //= FEWER
             self._largest_page = 0
-            answer = await self._answer(begin, end)
+
+    def _taken(self, answer: RemotingCommand) -> Page:
         if answer.code not in {ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND}:
             raise broker_error(self.address, answer)
-        fields = QUERY_MESSAGE.response.decode(answer.ext_fields)
+        fields = fields_of(self.address, QUERY_MESSAGE, answer)
         self._indexed_to_ms = max(self._indexed_to_ms, fields.index_last_update_timestamp_ms)
         if NOT_SEARCHED in answer.ext_fields:
-            self._verified.damage.append(answer.ext_fields[NOT_SEARCHED])
-        page = list(records_in(answer.body, self._verified.damage))
-        for record in page:
-            self._verified.take(record, self.question.wanted)
+            add_damage(self._damage, answer.ext_fields[NOT_SEARCHED])
+        question = self.question
+        page = take_page(answer.body, question.wanted, question.held, self._damage)
+        self._read_bytes += page.held_bytes
         return page
 
     async def _answer(self, begin: int, end: int) -> RemotingCommand | None:
@@ -144,42 +157,24 @@ class KeySearch:
             raise
         return None if can_be_fewer and _is_too_large(answer) else answer
 
-    def _may_be_cut(self, page: list[Record]) -> bool:
+    def _may_be_cut(self, page: Page) -> bool:
         """Say whether there may be more than came: as much as ever came at once."""
-        count = len(page)
-        self._largest_page = max(self._largest_page, count)
+        self._largest_page = max(self._largest_page, page.records)
         smallest = min(limits.SMALLEST_QUERY_CAP, self._page_messages)
-        return smallest <= count == self._largest_page
+        return smallest <= page.records == self._largest_page
 
     async def _read_queues(self, begin: int, end: int) -> None:
         for queue in self.queues:
-            found = stored_between(
+            await read_queue(
                 self.cluster,
                 self.address,
                 queue,
+                wanted=self.question.wanted,
+                held=self.question.held,
+                damage=self._damage,
                 begin=begin,
                 end=end,
-                damage=self._verified.damage,
             )
-            async for record in found:
-                self._verified.take(record, self.question.wanted)
-
-    def _has_enough(self) -> bool:
-        """Say whether older messages would be cut anyway."""
-        most = self.question.max_num
-        enough = most is not None and len(self._verified.messages) > most
-        enough = enough or self._verified.body_bytes > limits.ANSWER_BYTES
-        self._truncated = self._truncated or enough
-        return enough
-
-    def _found(self) -> Found:
-        messages = self._verified.messages
-        return Found(
-            tuple(messages[offset] for offset in sorted(messages)),
-            self._truncated,
-            tuple(dict.fromkeys(self._verified.damage)),
-            self._indexed_to_ms,
-        )
 
 
 def _is_too_large(answer: RemotingCommand) -> bool:

@@ -25,7 +25,7 @@ from typing import Final, Literal
 
 from rocketlens import limits
 from rocketlens.client.admin import ClusterClient
-from rocketlens.client.cluster import Credentials, broker_error
+from rocketlens.client.cluster import Credentials, broker_error, request_name
 from rocketlens.client.faults import QueueChooser
 from rocketlens.client.message import SHARDING_KEY, Message, check_message
 from rocketlens.client.namespace import without_namespace
@@ -34,9 +34,11 @@ from rocketlens.client.send_request import Compression, Sending, SendRequest, re
 from rocketlens.client.send_result import STATUS_OF_CODE, SendResult, SendStatus
 from rocketlens.client.unique_key import own_address
 from rocketlens.errors import (
+    BadAnswer,
     BadInput,
     BrokerError,
     CallTimeout,
+    ProtocolError,
     RemotingError,
     RocketLensError,
     SendFailed,
@@ -319,7 +321,11 @@ class Producer(ClusterClient):
             )
             if answer.code not in STATUS_OF_CODE:
                 raise broker_error(context.broker_address, answer)
-            context.result = result_of(request, queue, answer, self._short_topic(queue.topic))
+            try:
+                context.result = result_of(request, queue, answer, self._short_topic(queue.topic))
+            except ProtocolError as error:
+                name = request_name(request.command)
+                raise BadAnswer(context.broker_address, name, str(error)) from None
         return context.result
 
     @contextlib.contextmanager

@@ -1,19 +1,18 @@
 """Reads queues of a broker message by message: where look-ups by key cannot see everything."""
 
 import logging
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Final
 from weakref import WeakKeyDictionary
 
 from rocketlens import limits
-from rocketlens.client.cluster import Cluster, broker_error
-from rocketlens.client.records import records_in
+from rocketlens.client.cluster import Cluster, broker_error, fields_of
+from rocketlens.client.records import Page, take_page
 from rocketlens.client.route import MessageQueue
-from rocketlens.formats.commitlog_record import Record
+from rocketlens.query.held import Held
+from rocketlens.query.verify import Wanted
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
-from rocketlens.wire.commands.offset import SEARCH_OFFSET_BY_TIMESTAMP, SearchOffsetRequest
 from rocketlens.wire.commands.pull import PULL_MESSAGE, SUBSCRIPTION_FLAG, PullMessageRequest
 
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
@@ -39,9 +38,10 @@ NOTHING_HERE: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """One answer: its records, and where to go on (the same offset: at the end)."""
+    """One answer: its code, what it had, and where to go on (the same offset: at the end)."""
 
-    records: tuple[Record, ...]
+    code: int
+    page: Page
     next_offset: int
 
 
@@ -99,43 +99,15 @@ async def pull(
     queue: MessageQueue,
     queue_offset: int,
     *,
+    wanted: Wanted,
+    held: Held,
     damage: list[str],
     max_num: int = limits.PULL_MESSAGES,
 ) -> Pulled:
-    """Read a queue from an offset on; errors as `pull_answer`."""
-    answer = await pull_answer(cluster, address, queue, queue_offset, max_num=max_num)
-    next_offset = PULL_MESSAGE.response.decode(answer.ext_fields).next_begin_offset
-    if answer.code == ResponseCode.PULL_NOT_FOUND:
-        next_offset = queue_offset
-    return Pulled(tuple(records_in(answer.body, damage)), next_offset)
-
-
-async def stored_between(
-    cluster: Cluster,
-    address: str,
-    queue: MessageQueue,
-    *,
-    begin: int,
-    end: int,
-    damage: list[str],
-) -> AsyncIterator[Record]:
-    """Give the records of a queue that were stored from ``begin`` to ``end``, epoch milliseconds.
-
-    Some around them may come, too. O(messages between).
-
-    :raises BrokerError: when the broker will not.
-    :raises RemotingError: when there is no answer.
-    """
-    # Of several messages in one millisecond it may give any; of the one before, none is wanted.
-    search = SearchOffsetRequest(topic=queue.topic, queue_id=queue.queue_id, timestamp_ms=begin - 1)
-    found = await cluster.ask(address, SEARCH_OFFSET_BY_TIMESTAMP, search)
-    offset = SEARCH_OFFSET_BY_TIMESTAMP.response.decode(found.ext_fields).queue_offset
-    while True:
-        pulled = await pull(cluster, address, queue, offset, damage=damage)
-        for record in pulled.records:
-            yield record
-        if pulled.records and all(each.store_timestamp_ms > end for each in pulled.records):
-            return
-        if pulled.next_offset <= offset:
-            return
-        offset = pulled.next_offset
+    """Read a queue from an offset on, and hold what is wanted; errors as `pull_answer`."""
+    async with cluster.turn(address):
+        answer = await pull_answer(cluster, address, queue, queue_offset, max_num=max_num)
+        next_offset = fields_of(address, PULL_MESSAGE, answer).next_begin_offset
+        if answer.code == ResponseCode.PULL_NOT_FOUND:
+            next_offset = queue_offset
+        return Pulled(answer.code, take_page(answer.body, wanted, held, damage), next_offset)

@@ -5,38 +5,59 @@ out: a whole record with its checksum, of the topic asked for, that really has t
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from rocketlens import limits
 from rocketlens.errors import RecordError
-from rocketlens.formats.commitlog_record import (
-    SIZE_AND_MAGIC,
-    Reason,
-    Record,
-    decode,
-    message_of,
-)
-from rocketlens.model.message import MessageExt
+from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Reason, Record, decode
+from rocketlens.query.held import Held
 from rocketlens.query.verify import Wanted
 
 
-@dataclass(slots=True)
-class Verified:
-    """What came out of answers so far."""
+class Page(NamedTuple):
+    """What an answer had: the records themselves are not kept."""
 
-    messages: dict[int, MessageExt] = field(default_factory=dict)
-    """By physical offset, so each once; a record with a repeated key comes twice."""
-    damage: list[str] = field(default_factory=list)
-    """What was wanted, and could not be read."""
-    body_bytes: int = 0
+    records: int = 0
+    stored_bytes: int = 0
+    oldest_offset: int = 0
+    """Physical offset of the record that stands first in the log, and its store time."""
+    oldest_ms: int = 0
+    least_ms: int = 0
+    """The smallest store time."""
+    most_ms: int = 0
+    """The greatest store time."""
 
-    def take(self, record: Record, wanted: Wanted) -> None:
-        """Keep the message in a record, if it is wanted."""
-        offset = record.physical_offset
-        if offset in self.messages or not wanted.matches(record):
-            return
-        message = message_of(record)
-        self.messages[offset] = message
-        self.body_bytes += len(message.body)
+    @property
+    def held_bytes(self) -> int:
+        """What its messages take in memory, at least."""
+        return self.stored_bytes + self.records * limits.MESSAGE_OVERHEAD_BYTES
+
+
+def take_page(body: bytes, wanted: Wanted, held: Held, damage: list[str]) -> Page:
+    """Hold what is wanted of an answer's records, the newest first.
+
+    So a body that would be left out for newer ones is never decompressed. Takes the memory of
+    the answer once more while it runs.
+    """
+    records = sorted(records_in(body, damage), key=_age, reverse=True)
+    if not records:
+        return Page()
+    for record in records:
+        if wanted.matches(record):
+            held.take(record)
+    oldest = min(records, key=lambda record: record.physical_offset)
+    return Page(
+        len(records),
+        sum(record.total_size for record in records),
+        oldest.physical_offset,
+        oldest.store_timestamp_ms,
+        records[-1].store_timestamp_ms,
+        records[0].store_timestamp_ms,
+    )
+
+
+def _age(record: Record) -> tuple[int, int]:
+    return record.store_timestamp_ms, record.physical_offset
 
 
 def records_in(body: bytes, damage: list[str]) -> Iterator[Record]:
@@ -49,10 +70,16 @@ def records_in(body: bytes, damage: list[str]) -> Iterator[Record]:
         try:
             record = decode(body, position)
         except RecordError as error:
-            damage.append(str(error))
+            add_damage(damage, str(error))
             if error.reason != Reason.CRC:
                 return
             position += SIZE_AND_MAGIC.unpack_from(body, position)[0]
             continue
         position += record.total_size
         yield record
+
+
+def add_damage(damage: list[str], text: str) -> None:
+    """Add a line, unless there are as many as are shown."""
+    if len(damage) < limits.DAMAGE_REPORTS:
+        damage.append(text)

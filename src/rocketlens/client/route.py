@@ -1,6 +1,6 @@
 """Where a topic is: its brokers and queues, as a client sees them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
@@ -48,8 +48,20 @@ class Broker:
         return tuple(self.addresses[number] for number in sorted(self.addresses))
 
 
-def brokers_of(broker_datas: Iterator[BrokerData]) -> dict[str, Broker]:
-    """Give brokers by name, in the order of their names."""
+def brokers_of(broker_datas: Iterable[BrokerData]) -> dict[str, Broker]:
+    """Give brokers by name, in the order of their names.
+
+    :raises CommandBodyError: when there are more, or more addresses of one, than are believed.
+    """
+    broker_datas = list(broker_datas)
+    if len(broker_datas) > limits.MAX_ROUTE_BROKERS:
+        raise CommandBodyError(f"{len(broker_datas)} brokers, {limits.MAX_ROUTE_BROKERS} believed")
+    for each in broker_datas:
+        if len(each.broker_addrs) > limits.MAX_BROKER_ADDRESSES:
+            raise CommandBodyError(
+                f"{len(each.broker_addrs)} addresses of broker {each.broker_name[:80]}, "
+                f"{limits.MAX_BROKER_ADDRESSES} believed"
+            )
     brokers = [
         Broker(
             each.broker_name,
@@ -81,7 +93,8 @@ class Route:
 
         :raises CommandBodyError: when it has more queues than are believed.
         """
-        brokers = brokers_of(iter(received.broker_datas))
+        _check_count(topic, received.queue_datas)
+        brokers = brokers_of(received.broker_datas)
         queue_datas = sorted(received.queue_datas, key=lambda each: each.broker_name)
         readable = _queues(topic, queue_datas, READABLE)
         if received.order_topic_conf:
@@ -121,16 +134,28 @@ class Route:
 def _queues(topic: str, queue_datas: list[QueueData], permission: int) -> list[MessageQueue]:
     queues: list[MessageQueue] = []
     for each in queue_datas:
-        count = each.read_queue_nums if permission == READABLE else each.write_queue_nums
         if each.perm & permission:
+            count = each.read_queue_nums if permission == READABLE else each.write_queue_nums
             queues += _of_broker(topic, each.broker_name, count)
     return queues
+
+
+def _check_count(topic: str, queue_datas: tuple[QueueData, ...]) -> None:
+    """Look at the sum before a queue is made: each takes 200 bytes."""
+    count = sum(max(0, each.read_queue_nums, each.write_queue_nums) for each in queue_datas)
+    if count > limits.MAX_ROUTE_QUEUES:
+        raise CommandBodyError(
+            f"a route with {count} queues of topic {topic} on {len(queue_datas)} brokers, "
+            f"{limits.MAX_ROUTE_QUEUES} believed"
+        )
 
 
 def _ordered_queues(topic: str, order_topic_conf: str) -> list[MessageQueue]:
     """Read ``broker-a:4;broker-b:4``: which queues an ordered topic has, whatever brokers say."""
     queues: list[MessageQueue] = []
     for part in filter(None, order_topic_conf.split(";")):
+        if len(queues) > limits.MAX_ROUTE_QUEUES:
+            raise CommandBodyError(f"over {limits.MAX_ROUTE_QUEUES} ordered queues of {topic}")
         name, _, count = part.partition(":")
         if not (count.isascii() and count.isdigit() and len(count) < 10):
             raise CommandBodyError(f"order configuration {part[:80]!r} of topic {topic}")

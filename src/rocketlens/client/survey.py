@@ -14,12 +14,15 @@ did not answer
 no broker is registered               failed
 a broker was seen before, and is      failed, with when and where it was seen
 not registered now
+a slave answers for its master        failed, with both: it may lack what the master acknowledged
+                                      last (`rocketlens.client.cluster.Cluster.ask_broker`)
 ====================================  ==========================================================
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from rocketlens import limits
@@ -28,7 +31,6 @@ from rocketlens.client.route import Broker, Route, brokers_of
 from rocketlens.client.seen_brokers import SeenBroker, SeenBrokers
 from rocketlens.errors import BrokerError, RemotingError, RocketLensError, TopicNotFound
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
-from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.route import (
     BrokerData,
     ClusterInfo,
@@ -45,6 +47,7 @@ from rocketlens.wire.commands.namesrv import (
     GetRouteInfoRequest,
 )
 
+B = TypeVar("B")
 T = TypeVar("T")
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -106,8 +109,8 @@ class Survey:
 
         :raises RemotingError: when no name server answers.
         """
-        answers, failed = await self._ask(GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NoFields())
-        listed = {topic for body in answers for topic in schema.read(TopicList, body).topic_list}
+        answers, failed = await self._ask(TopicList, GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NoFields())
+        listed = {topic for body in answers for topic in body.topic_list}
         return Surveyed(sorted(listed), failed)
 
     def missing(self, registered: Mapping[str, Broker]) -> list[SeenBroker]:
@@ -123,8 +126,12 @@ class Survey:
         now_s = self._clock()
         header = GetRouteInfoRequest(topic=topic, accept_standard_json_only=True)
         try:
-            bodies, failed = await self._ask(
-                GET_ROUTEINFO_BY_TOPIC, header, unknown=ResponseCode.TOPIC_NOT_EXIST
+            routes, failed = await self._ask(
+                TopicRouteData,
+                GET_ROUTEINFO_BY_TOPIC,
+                header,
+                unknown=ResponseCode.TOPIC_NOT_EXIST,
+                check=partial(Route.of, topic),
             )
         except RemotingError as error:
             if known is None:
@@ -138,10 +145,9 @@ class Survey:
             )
             # Asked for again by the next question.
             return now_s, Surveyed(known, (stale,))
-        if not bodies:
+        if not routes:
             self._routes.pop(topic, None)
             raise TopicNotFound(f"topic {topic}: no name server knows a broker that has it")
-        routes = [schema.read(TopicRouteData, body) for body in bodies]
         route = Route.of(topic, _united(routes))
         self._cluster.allow(route.brokers)
         queues = {each.broker_name for body in routes for each in body.queue_datas}
@@ -151,12 +157,12 @@ class Survey:
         return self._routes[topic]
 
     async def _fetch_brokers(self) -> Surveyed[dict[str, Broker]]:
-        bodies, failed = await self._ask(GET_BROKER_CLUSTER_INFO, NoFields())
+        infos, failed = await self._ask(ClusterInfo, GET_BROKER_CLUSTER_INFO, NoFields())
         datas: dict[str, BrokerData] = {}
-        for body in bodies:
-            for each in schema.read(ClusterInfo, body).broker_addr_table.values():
+        for info in infos:
+            for each in info.broker_addr_table.values():
                 datas[each.broker_name] = _with_addresses(each, datas.get(each.broker_name))
-        brokers = brokers_of(iter(datas.values()))
+        brokers = brokers_of(datas.values())
         self._cluster.allow(brokers)
         coverage = [*failed, *map(missing_coverage, self.missing(brokers))]
         if not brokers:
@@ -164,23 +170,37 @@ class Survey:
         return Surveyed(brokers, tuple(coverage))
 
     async def _ask(
-        self, command: Command[Q, A], header: Q, *, unknown: int | None = None
-    ) -> tuple[list[bytes], tuple[Coverage, ...]]:
+        self,
+        body: type[B],
+        command: Command[Q, A],
+        header: Q,
+        *,
+        unknown: int | None = None,
+        check: Callable[[B], object] = lambda _: None,
+    ) -> tuple[list[B], tuple[Coverage, ...]]:
         """Ask all name servers at once; return the bodies that came, and who failed.
 
-        One that answers with the code ``unknown`` has nothing, which is an answer.
+        ``check`` raises CommandBodyError for what is not believed. One that answers with the code
+        ``unknown`` has nothing, which is an answer.
 
         :raises RocketLensError: the first failure, when none had something and one failed.
         """
         addresses = self._cluster.name_servers
-        asked = [self._cluster.ask(address, command, header) for address in addresses]
+
+        def checked(read: B) -> B:
+            check(read)
+            return read
+
+        asked = [
+            self._cluster.ask_for(checked, body, address, command, header) for address in addresses
+        ]
         answers = await asyncio.gather(*asked, return_exceptions=True)
-        bodies: list[bytes] = []
+        bodies: list[B] = []
         failed: list[Coverage] = []
         errors: list[RocketLensError] = []
         for address, answer in zip(addresses, answers, strict=True):
             if not isinstance(answer, BaseException):
-                bodies.append(answer.body)
+                bodies.append(answer)
             elif not isinstance(answer, RocketLensError):
                 raise answer
             elif not (isinstance(answer, BrokerError) and answer.code == unknown):

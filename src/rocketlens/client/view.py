@@ -8,7 +8,8 @@ record counts only if it carries the id's address as its store host.
 from typing import Final
 
 from rocketlens.client.cluster import BrokerAnswer, Cluster, broker_error
-from rocketlens.client.pull import pull
+from rocketlens.client.pull import pull_answer
+from rocketlens.client.records import records_in
 from rocketlens.client.route import Broker, MessageQueue
 from rocketlens.errors import BadInput, RecordError, RocketLensError
 from rocketlens.formats.commitlog_record import Reason, Record, decode, message_of
@@ -38,15 +39,21 @@ def brokers_named(asked: OffsetMessageId, brokers: dict[str, Broker]) -> list[Br
 async def view_on(
     cluster: Cluster, brokers: list[Broker], asked: OffsetMessageId, topic: str | None
 ) -> list[BrokerAnswer[list[MessageExt]]]:
-    """Ask brokers for the record; a value is the message in a list, or an empty list."""
+    """Ask brokers for the record; a value is the message in a list, or an empty list.
+
+    An id names one message: the first that comes is given, and no other is held.
+    """
+    found: list[MessageExt] = []
 
     async def ask(broker: Broker, address: str) -> list[MessageExt]:
-        record = await _record_at(cluster, address, asked, topic)
-        if record is None or (topic is not None and record.topic != topic):
-            return []
-        if await _is_forged(cluster, broker, address, record):
-            return []
-        return [message_of(record)]
+        async with cluster.turn(address):
+            record = await _record_at(cluster, address, asked, topic)
+            if found or record is None or (topic is not None and record.topic != topic):
+                return []
+            if await _is_forged(cluster, broker, address, record) or found:
+                return []
+            found.append(message_of(record))
+            return found
 
     return await cluster.ask_brokers(brokers, ask)
 
@@ -83,8 +90,10 @@ async def _is_forged(cluster: Cluster, broker: Broker, address: str, record: Rec
     """
     queue = MessageQueue(record.topic, broker.name, record.queue_id)
     try:
-        pulled = await pull(cluster, address, queue, record.queue_offset, damage=[], max_num=1)
+        answer = await pull_answer(cluster, address, queue, record.queue_offset, max_num=1)
     except RocketLensError:
         return False
-    there = [each for each in pulled.records if each.queue_offset == record.queue_offset]
-    return bool(there) and there[0].physical_offset != record.physical_offset
+    for each in records_in(answer.body, []):
+        if each.queue_offset == record.queue_offset:
+            return each.physical_offset != record.physical_offset
+    return False

@@ -19,13 +19,15 @@ integers and tuples. Source: ``java.lang.String.decodeUTF8_UTF16``, ``StringUTF1
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 REPLACEMENT: Final = 0xFFFD
 NOT_AN_INTEGER: Final = -(2**63)
 """What :func:`utf8_parse_int` returns where Java throws; no ``int`` of Java's is that small."""
 
+_PIECE: Final = 1 << 16
+"""Bytes, or characters where some are malformed, that are decoded at once."""
 _SIGN_BIT: Final = 0x80000000
 _WORD_MASK: Final = 0xFFFFFFFF
 _INT_MAX: Final = 0x7FFFFFFF
@@ -122,12 +124,28 @@ def decode_utf8(encoded: bytes) -> str:
     try:
         return encoded.decode()
     except UnicodeDecodeError:
-        characters = []
-        position = 0
-        while position < len(encoded):
-            code_point, position = utf8_step(encoded, position, len(encoded))
-            characters.append(chr(code_point))
-        return "".join(characters)
+        return "".join(utf8_pieces(encoded))
+
+
+def utf8_pieces(encoded: bytes) -> Iterator[str]:
+    """Decode as `decode_utf8` does, piece by piece: a body can have 64 MiB."""
+    position = 0
+    while position < len(encoded):
+        part = encoded[position : position + _PIECE]
+        try:
+            piece = part.decode()
+        except UnicodeDecodeError as error:
+            yield part[: error.start].decode()
+            position += error.start
+            # Where one byte is malformed the next often are.
+            characters: list[str] = []
+            while position < len(encoded) and len(characters) < _PIECE:
+                code_point, position = utf8_step(encoded, position, len(encoded))
+                characters.append(chr(code_point))
+            yield "".join(characters)
+        else:
+            yield piece
+            position += len(part)
 
 
 def string_hash(text: str) -> int:

@@ -97,9 +97,17 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     _ASKED.clear()
+    results: list[T] = []
+
+    async def keep_result() -> None:
+        results.append(await main)
+
+    # Kept beside the task: asyncio and signal make texts of the task and its result at the end,
+    # and those of an answer of 512 MiB take 4 GiB.
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         try:
-            return runner.run(main)
+            runner.run(keep_result())
         finally:
             if _ASKED.is_set():
                 signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
+    return results[0]

@@ -1,14 +1,16 @@
 """Finds messages by key or unique key: index files and memory first, then the log decides."""
 
-from collections.abc import Collection
+from collections import deque
+from collections.abc import Collection, Iterator
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, IndexFileError, RecordError
-from rocketlens.formats.commitlog_record import Reason, message_of
+from rocketlens.formats.commitlog_record import Reason, Record, message_of
 from rocketlens.model.answer import Answer
 from rocketlens.model.arguments import check_int
 from rocketlens.model.java import index_hash
 from rocketlens.model.message import MessageExt
+from rocketlens.query.held import held_bytes
 from rocketlens.query.source import StoreSource
 from rocketlens.query.verify import Wanted
 from rocketlens.store.index_files import Hit, Rejected, newest_first
@@ -44,12 +46,18 @@ def check_max_num(max_num: int | None) -> None:
 
 
 def query_by_key(
-    source: StoreSource, query: str, wanted: Wanted, max_num: int | None = None
+    source: StoreSource,
+    query: str,
+    wanted: Wanted,
+    max_num: int | None = None,
+    *,
+    oldest: bool = False,
 ) -> Answer:
     """Give the messages that have the wanted key or unique key.
 
     With no topic wanted, every topic that the store knows is searched. With more than ``max_num``
-    of them the newest are given. An index file that turns out to be damaged on the way is left,
+    of them, or more than an answer can hold, the newest are given; with ``oldest`` the oldest one
+    alone. An index file that turns out to be damaged on the way is left,
     and its part of the log read instead.
 
     :raises BadInput: when the key can be none, or ``max_num`` is negative.
@@ -59,14 +67,16 @@ def query_by_key(
     check_max_num(max_num)
     log_end_offset = source.least_end(source.tail_end)
     while True:
-        topics = {wanted.topic} if wanted.topic is not None else source.topics.known()
-        hashes = {index_hash(f"{topic}#{text}") for topic in topics}
+        topics = {wanted.topic} if wanted.topic is not None else wanted.topics
+        named = source.topics.known() if topics is None else topics
+        hashes = {index_hash(f"{topic}#{text}") for topic in named}
+        search = _Search(source, wanted, max_num, log_end_offset, oldest=oldest)
         try:
-            answer = _Search(source, wanted, max_num, log_end_offset).answer(query, hashes)
+            answer = search.answer(query, hashes)
         except Rejected as rejected:
             source.reject_index_file(rejected)
             continue
-        if answer.messages or wanted.topic is not None or not source.topics.may_be_more():
+        if answer.messages or topics is not None or not source.topics.may_be_more():
             return answer
         source.topics.read_log()
 
@@ -75,12 +85,19 @@ class _Search:
     """One attempt: candidates by hash, each verified, newest first, cut once."""
 
     def __init__(
-        self, source: StoreSource, wanted: Wanted, max_num: int | None, log_end_offset: int
+        self,
+        source: StoreSource,
+        wanted: Wanted,
+        max_num: int | None,
+        log_end_offset: int,
+        *,
+        oldest: bool,
     ) -> None:
         self._source = source
         self._wanted = wanted
         self._max_num = max_num
         self._log_end_offset = log_end_offset
+        self._oldest = oldest
         self._failures: list[str] = []
         self._truncated = False
 
@@ -95,7 +112,7 @@ class _Search:
         if not messages:
             self._source.index.count_slots()
         coverage = self._source.key_coverage(tail, self._log_end_offset)
-        if self._wanted.topic is None:
+        if self._wanted.topic is None and self._wanted.topics is None:
             coverage += tuple(self._source.topics.coverage(is_found=bool(messages)))
         coverage += tuple(self._source.log_failures(self._failures))
         return Answer(
@@ -108,24 +125,35 @@ class _Search:
 
     def _messages(self, hashes: Collection[int], tail: Tail) -> list[MessageExt]:
         """Return the wanted messages, newest first, with no look at what is older."""
-        source = self._source
         messages: list[MessageExt] = []
-        held_bytes = 0
-        for offset, evidence in newest_first(source.index.find(hashes), tail.find(hashes)):
-            if offset < source.log.min_offset:
+        if self._oldest:
+            # The last of these; the others are not decompressed.
+            return [message_of(record) for record in deque(self._records(hashes, tail), maxlen=1)]
+        size = 0
+        for record in self._records(hashes, tail):
+            if len(messages) == self._max_num:
+                self._truncated = True
                 break
-            message = self._read(offset, evidence)
-            if message is None:
-                continue
-            held_bytes += limits.MESSAGE_OVERHEAD_BYTES + len(message.body)
-            if len(messages) == self._max_num or held_bytes > limits.ANSWER_BYTES:
+            message = message_of(record)
+            size += held_bytes(message)
+            if size > limits.ANSWER_BYTES:
                 self._truncated = True
                 break
             messages.append(message)
         return messages
 
-    def _read(self, offset: int, evidence: _Evidence) -> MessageExt | None:
-        """Give the message at an offset if it is wanted; account for one that is damaged."""
+    def _records(self, hashes: Collection[int], tail: Tail) -> Iterator[Record]:
+        """Return the wanted records, newest first."""
+        source = self._source
+        for offset, evidence in newest_first(source.index.find(hashes), tail.find(hashes)):
+            if offset < source.log.min_offset:
+                break
+            record = self._read(offset, evidence)
+            if record is not None:
+                yield record
+
+    def _read(self, offset: int, evidence: _Evidence) -> Record | None:
+        """Give the record at an offset if it is wanted; account for one that is damaged."""
         try:
             record = self._source.log.record_at(offset)
         except RecordError as error:
@@ -140,7 +168,7 @@ class _Search:
         if not self._wanted.matches(record):
             self._check(evidence)
             return None
-        return message_of(record)
+        return record
 
     def _check(self, evidence: _Evidence) -> None:
         """Make sure that an entry which led to nothing wanted is that of another key."""

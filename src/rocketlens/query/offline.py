@@ -17,6 +17,7 @@ from rocketlens.query.by_id import view_by_offset_id
 from rocketlens.query.by_key import check_max_num, query_by_key
 from rocketlens.query.by_queue_offset import message_of_answer, query_by_queue_offset
 from rocketlens.query.by_time import Scan
+from rocketlens.query.held import held_bytes
 from rocketlens.query.merge import merge
 from rocketlens.query.source import StoreSource
 from rocketlens.query.topic_choice import asked_topics, is_pattern
@@ -112,7 +113,7 @@ class Store:
         if message is not None:
             return message
         wanted = Wanted(topic=topic, unique_key=msg_id)
-        return message_of_answer(query_by_key(self._source, msg_id, wanted))
+        return message_of_answer(query_by_key(self._source, msg_id, wanted, oldest=True))
 
     def query_message(
         self,
@@ -233,10 +234,10 @@ class Store:
         if not any(answers) and kind in ("auto", "key", "unique-key"):
             key = None if kind == "unique-key" else text
             unique_key = None if kind == "key" else text
-            for topic in topics or (None,):
-                wanted = Wanted(topic, key, unique_key, *times)
-                answers.append(query_by_key(self._source, text, wanted, most))
-            return _newest(merge(text, answers), most)
+            wanted = _of_topics(
+                topics, key=key, unique_key=unique_key, begin=times[0], end=times[1]
+            )
+            answers.append(query_by_key(self._source, text, wanted, most))
         return _within(merge(text, answers), *times)
 
     def _of_known_topics(self, answer: Answer, asked: Sequence[str]) -> Answer:
@@ -262,13 +263,13 @@ class Store:
             newest.append(physical_offset)
             count += 1
         messages: list[MessageExt] = []
-        held_bytes, truncated = 0, count > len(newest)
+        size, truncated = 0, count > len(newest)
         while newest:
             message = scan.message_at(newest.pop())
             if message is None:
                 continue
-            held_bytes += limits.MESSAGE_OVERHEAD_BYTES + len(message.body)
-            if held_bytes > limits.ANSWER_BYTES:
+            size += held_bytes(message)
+            if size > limits.ANSWER_BYTES:
                 truncated = True
                 break
             messages.append(message)
@@ -359,14 +360,6 @@ def _time_range(begin: "int | datetime | None", end: "int | datetime | None") ->
     low = 0 if begin is None else epoch_ms(begin, "begin")
     high = limits.MAX_TIMESTAMP_MS if end is None else epoch_ms(end, "end")
     return low, high
-
-
-def _newest(answer: Answer, most: int | None) -> Answer:
-    """Cut an answer to its newest messages."""
-    if most is None or len(answer.messages) <= most:
-        return answer
-    kept = answer.messages[len(answer.messages) - most :]
-    return replace(answer, messages=kept, truncated=True)
 
 
 def _within(answer: Answer, begin: int, end: int) -> Answer:

@@ -262,3 +262,17 @@ def test_a_directory_that_may_not_be_read_is_named(run, unreadable):
     assert done.code == 2
     assert str(unreadable) in done.err
     assert "Traceback" not in done.err
+
+
+def test_json_of_an_incomplete_answer_says_on_stderr_what_is_missing(run, damaged):
+    done = run("find", "k", "--store", damaged, "-o", "json")
+    assert done.code == 3
+    assert json.loads(done.out)["complete"] is False
+    assert "INCOMPLETE" in done.err
+    assert "failed: " in done.err
+    assert "checksum" in done.err
+
+
+def test_json_of_a_complete_answer_says_nothing_on_stderr(run, write_store):
+    done = run("find", "k", "--store", write_store({"properties": {"KEYS": "k"}}), "-o", "json")
+    assert (done.code, done.err) == (0, "")

@@ -137,16 +137,20 @@ def test_a_failed_broker_makes_the_answer_incomplete_and_is_named(failing):
 
 
 @pytest.mark.parametrize("how", FAILURES)
-def test_a_slave_answers_for_a_master_that_is_gone(how):
+def test_a_slave_answers_for_a_master_that_is_gone_and_the_answer_is_incomplete(how):
     async def scenario(cluster, admin):
         master, slave = cluster.masters[0], cluster.slaves[0]
         slave.store("T", b"copy", keys="k")
         await fail(master, how)
         answer = await admin.query_message("T", "k")
-        assert answer.complete
+        assert not answer.complete
         assert bodies(answer) == [b"copy"]
         (covered,) = answer.coverage
-        assert covered.state is SourceState.DAMAGED
+        assert covered.state is SourceState.FAILED
+        assert "may lack the newest messages" in covered.error
+        assert (await admin.view_message("T", slave.id_at(0))).body == b"copy"
+        with pytest.raises(AnswerIncomplete, match="may lack the newest"):
+            await admin.view_message("T", "7F" * 16)
         assert slave.address in covered.source
         assert master.address in covered.error
         assert await admin.max_offset(MessageQueue("T", "broker-a", 0)) == 1

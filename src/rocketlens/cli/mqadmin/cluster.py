@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from rocketlens.cli.mqadmin.form import NULL, Form, padded, padded_left, rounded
-from rocketlens.cli.mqadmin.tool import Call, incomplete
+from rocketlens.cli.mqadmin.tool import Call, as_it_is, incomplete
 from rocketlens.errors import BadInput, RocketLensError
-from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.key_value import KvTable
 from rocketlens.wire.commands.broker import GET_BROKER_RUNTIME_INFO
 from rocketlens.wire.commands.command_table import NoFields
@@ -70,8 +69,10 @@ async def _print_rows(call: Call) -> None:
 
 
 async def _figures(call: Call, address: str) -> Mapping[str, str]:
-    answer = await call.tool.cluster.ask(address, GET_BROKER_RUNTIME_INFO, NoFields())
-    return schema.read(KvTable, answer.body).table
+    read = await call.tool.cluster.ask_for(
+        as_it_is, KvTable, address, GET_BROKER_RUNTIME_INFO, NoFields()
+    )
+    return read.table
 
 
 def broker_row(

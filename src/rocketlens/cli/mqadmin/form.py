@@ -1,7 +1,8 @@
 """How the tool's values look: Java's text of times, hosts, numbers and maps, in two layouts."""
 
+import codecs
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 from ipaddress import IPv6Address
@@ -9,13 +10,16 @@ from typing import Final
 
 from rocketlens.cli.times import time_text
 from rocketlens.errors import BadInput
-from rocketlens.model.java import decode_utf8
+from rocketlens.model.java import utf8_pieces
 from rocketlens.model.message import Host, MessageExt
 from rocketlens.model.properties import TRANSACTION_PREPARED, java_order
 
 LAYOUTS: Final = ("4.9", "5.5")
 NULL: Final = "null"
 COMPRESSED: Final = 1
+_PIECE: Final = 1 << 16
+_SIGNED: Final = [str(byte - 256 if byte > 127 else byte) for byte in range(256)]
+"""Bytes as Java prints them."""
 
 
 def as_it_is(text: str) -> str:
@@ -85,25 +89,39 @@ def rounded(number: float, places: int) -> str:
     return str(Decimal(repr(number)).quantize(step, rounding=ROUND_HALF_UP))
 
 
-def body_text(body: bytes, charset: str | None) -> str:
-    """Decode a body, what is malformed replaced.
+def body_pieces(body: bytes, charset: str | None) -> Iterator[str]:
+    """Decode a body piece by piece, what is malformed replaced: it can have 64 MiB.
 
     :raises BadInput: when there is no such charset.
     """
     if charset is None or charset.lower() in {"utf-8", "utf8"}:
-        return decode_utf8(body)
+        return utf8_pieces(body)
     try:
-        return body.decode(charset, errors="replace")
+        b"".decode(charset)
+        decoder = codecs.getincrementaldecoder(charset)("replace")
     except (LookupError, ValueError) as error:
-        raise BadInput(f"{charset[:40]!r} is no charset: give UTF-8, GBK or another") from error
+        raise _no_charset(charset) from error
+    return _decoded(body, decoder, charset)
 
 
-def message_text(form: Form, broker_name: str, message: MessageExt) -> str:
-    """Give a message as ``MessageExt.toString`` does, the bytes of its body signed."""
-    numbers = ", ".join(str(byte - 256 if byte > 127 else byte) for byte in message.body)
+def _decoded(body: bytes, decoder: codecs.IncrementalDecoder, charset: str) -> Iterator[str]:
+    try:
+        for start in range(0, len(body), _PIECE):
+            yield decoder.decode(body[start : start + _PIECE])
+        yield decoder.decode(b"", final=True)
+    except ValueError as error:
+        raise _no_charset(charset) from error
+
+
+def _no_charset(charset: str) -> BadInput:
+    return BadInput(f"{charset[:40]!r} is not a charset of bodies: give UTF-8, GBK or another")
+
+
+def message_pieces(form: Form, broker_name: str, message: MessageExt) -> Iterator[str]:
+    """Give a message as ``MessageExt.toString`` does, the bytes of its body signed, in pieces."""
     is_transaction = message.properties.get(TRANSACTION_PREPARED, "").lower() == "true"
     transaction = message.unique_key if is_transaction else None
-    return (
+    yield (
         f"MessageExt [brokerName={broker_name}, queueId={message.queue_id}, "
         f"storeSize={message.store_size}, queueOffset={message.queue_offset}, "
         f"sysFlag={form.sys_flag(message)}, bornTimestamp={message.born_timestamp_ms}, "
@@ -113,7 +131,10 @@ def message_text(form: Form, broker_name: str, message: MessageExt) -> str:
         f"reconsumeTimes={message.reconsume_times}, "
         f"preparedTransactionOffset={message.prepared_transaction_offset}, "
         f"toString()=Message{{topic='{form.shown(message.topic)}', flag={message.flag}, "
-        f"properties={form.properties(message)}, "
-        f"body={f'[{numbers}]' if message.body else NULL}, "
-        f"transactionId='{form.shown(transaction or NULL)}'}}]"
+        f"properties={form.properties(message)}, body={'[' if message.body else NULL}"
     )
+    for start in range(0, len(message.body), _PIECE):
+        numbers = ", ".join(map(_SIGNED.__getitem__, message.body[start : start + _PIECE]))
+        yield f", {numbers}" if start else numbers
+    end = "]" if message.body else ""
+    yield f"{end}, transactionId='{form.shown(transaction or NULL)}'}}]"

@@ -14,6 +14,16 @@ _HOUR_MS: Final = 3_600_000
 _ROUTE_COLUMNS: Final = (45, 32, 50, 10, 11, 5)
 
 
+class KeyRow(NamedTuple):
+    """What queryMsgByKey shows of a message."""
+
+    msg_id: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    store_timestamp_ms: int
+
+
 class Track(NamedTuple):
     """How far one consumer group is with a message."""
 
@@ -36,9 +46,8 @@ def message_block(
     body_path: str,
     *,
     with_offset_id: bool = True,
-    body: str | None = None,
 ) -> str:
-    """Give everything about a message, a line for each field."""
+    """Give everything about a message but its body, a line for each field."""
     rows: list[tuple[str, str | int]] = [
         ("Topic:", form.shown(message.topic)),
         ("Tags:", f"[{form.shown(message.properties.get('TAGS', NULL))}]"),
@@ -57,8 +66,6 @@ def message_block(
     ]
     if with_offset_id:
         rows.insert(0, ("OffsetID:", message.offset_msg_id))
-    if body is not None:
-        rows.append(("Message Body:", form.shown(body)))
     return "".join(f"{label:<20} {value}\n" for label, value in rows)
 
 
@@ -74,7 +81,7 @@ def track_block(form: Form, tracks: Sequence[Track], *, with_line_ends: bool) ->
 
 
 def key_table(
-    form: Form, messages: Iterable[MessageExt], topic: str, key: str, index_type: str
+    form: Form, messages: Iterable[KeyRow | MessageExt], topic: str, key: str, index_type: str
 ) -> str:
     """Give the rows of queryMsgByKey, the last column (for ``-l``) since RocketMQ 5.5."""
     head = f"{'#Message ID':<50} {'#QID':>4} {'#Offset':>40}"

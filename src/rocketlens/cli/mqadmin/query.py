@@ -4,7 +4,7 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.cli.mqadmin.bodies import bodies_directory, write_body
-from rocketlens.cli.mqadmin.form import body_text, message_text
+from rocketlens.cli.mqadmin.form import body_pieces, message_pieces
 from rocketlens.cli.mqadmin.layout import key_table, message_block, track_block
 from rocketlens.cli.mqadmin.send import resend
 from rocketlens.cli.mqadmin.tool import Call, KeyRequest, incomplete, set_order
@@ -17,11 +17,13 @@ from rocketlens.client.route import MessageQueue, Route
 from rocketlens.client.view import offset_id_of
 from rocketlens.errors import BadInput, MessageNotFound, RocketLensError
 from rocketlens.model.message import MessageExt
+from rocketlens.query.verify import Wanted
 
 SHOWN_OF_UNIQUE_KEY: Final = 32
 LIGHT_PREFIX: Final = "%LMQ%"
 DASHES: Final = "-" * 56
 _PULLED_AT_ONCE: Final = 32
+_NO_BODY: Final = ("NOT PRINT BODY",)
 _MOST_MESSAGES: Final = 2**31 - 1
 
 
@@ -72,15 +74,15 @@ async def by_key(call: Call) -> None:
         last_key=given.text("l"),
         cluster_name=_cluster_name(call, given.required("t")),
     )
-    messages, failed = await call.tool.messages_of_key(request)
-    if messages:
-        call.print(key_table(call.form, messages, request.topic, request.key, index_type))
+    rows, failed = await call.tool.rows_of_key(request)
+    if rows:
+        call.print(key_table(call.form, rows, request.topic, request.key, index_type))
     if failed:
         raise incomplete(failed)
-    if not messages:
+    if not rows:
         raise MessageNotFound(f"no message of topic {request.topic} has the key {request.key}")
-    if len(messages) >= min(max_num, limits.SMALLEST_QUERY_CAP):
-        note(f"{len(messages)} rows, and there may be more: see -m, and `rocketlens find`")
+    if len(rows) >= min(max_num, limits.SMALLEST_QUERY_CAP):
+        note(f"{len(rows)} rows, and there may be more: see -m, and `rocketlens find`")
 
 
 async def by_unique_key(call: Call) -> None:
@@ -98,11 +100,13 @@ async def by_unique_key(call: Call) -> None:
     begin = given.number("s", 0, 0)
     end = given.number("e", limits.MAX_TIMESTAMP_MS, 0)
     tool = call.tool
-    answer = await tool.messages_of_unique_key(topic, msg_id, begin, end, cluster_name)
-    messages = list(answer.messages)[:SHOWN_OF_UNIQUE_KEY]
+    max_num = SHOWN_OF_UNIQUE_KEY if "a" in given else 1
+    wanted = Wanted(topic=topic, unique_key=msg_id, begin=begin, end=end)
+    answer = await tool.messages_of_unique_key(wanted, cluster_name, max_num)
+    messages = list(answer.messages)
     if not messages and offset_id_of(msg_id) is not None:
         messages = [await tool.view_message(topic, msg_id)]
-    for number, message in enumerate(messages if "a" in given else messages[:1]):
+    for number, message in enumerate(messages):
         _say_as_stored(message)
         path = write_body(bodies_directory(), message.msg_id, message.body, number)
         call.print(message_block(call.form, message, str(path), with_offset_id=False))
@@ -125,9 +129,10 @@ async def by_offset(call: Call) -> None:
     offset = given.number("o", 0, 0)
     route = await call.tool.cluster.route(given.text("r") or topic)
     pulled = await call.tool.pull(route, queue, offset, 1)
-    if not pulled.messages:
+    message = next(pulled.messages(), None)
+    if message is None:
         raise MessageNotFound(f"{queue} has nothing at offset {offset}")
-    await _print_with_offset_id(call, pulled.messages[0])
+    await _print_with_offset_id(call, message)
 
 
 async def print_messages(call: Call) -> None:
@@ -173,21 +178,29 @@ async def _print_queue(call: Call, route: Route, queue: MessageQueue) -> None:
         elif pulled.status != "FOUND":
             call.print(f"{name} print msg finished. status={pulled.status}, offset={offset}\n")
             return
-        for message in pulled.messages:
+        for message in pulled.messages():
             _say_as_stored(message)
-            text = body_text(message.body, given.text("c")) if with_body else "NOT PRINT BODY"
-            detail = message_text(form, queue.broker_name, message)
-            call.print(f"MSGID: {form.shown(message.msg_id)} {detail} BODY: {form.shown(text)}\n")
+            text = body_pieces(message.body, given.text("c")) if with_body else _NO_BODY
+            call.print(f"MSGID: {form.shown(message.msg_id)} ")
+            for piece in message_pieces(form, queue.broker_name, message):
+                call.print(piece)
+            call.print(" BODY: ")
+            call.print_shown(text)
+            call.print("\n")
         if is_stuck:
             raise BadInput(f"{queue}: the broker goes on at {offset}, where it was")
 
 
 async def _print_with_offset_id(call: Call, message: MessageExt) -> None:
     charset = call.given.text("f")
-    body = None if charset is None else body_text(message.body, charset)
+    body = None if charset is None else body_pieces(message.body, charset)
     _say_as_stored(message)
     path = write_body(bodies_directory(), message.msg_id, message.body)
-    call.print(message_block(call.form, message, str(path), body=body))
+    call.print(message_block(call.form, message, str(path)))
+    if body is not None:
+        call.print(f"{'Message Body:':<20} ")
+        call.print_shown(body)
+        call.print("\n")
     await _print_tracks(call, message, with_line_ends=call.form.is_5)
 
 

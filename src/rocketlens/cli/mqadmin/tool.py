@@ -1,16 +1,17 @@
 """What the commands ask a cluster: requests as RocketMQ's tool sends them, verified answers."""
 
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from rocketlens import limits
 from rocketlens.cli.connection import Connection
 from rocketlens.cli.mqadmin.form import Form
+from rocketlens.cli.mqadmin.layout import KeyRow
 from rocketlens.cli.mqadmin.options import Given
 from rocketlens.client.admin import MQAdmin
-from rocketlens.client.cluster import Cluster, broker_error, failures
+from rocketlens.client.cluster import Cluster, broker_error, failures, fields_of
 from rocketlens.client.key_search import KeyQuestion
 from rocketlens.client.pull import pull_answer
 from rocketlens.client.records import records_in
@@ -18,10 +19,11 @@ from rocketlens.client.route import Broker, MessageQueue, Route
 from rocketlens.errors import AnswerIncomplete, BodyError, BrokerError, TopicNotFound
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Answer
-from rocketlens.model.java import string_hash
+from rocketlens.model.java import decode_utf8, string_hash
 from rocketlens.model.message import MessageExt
+from rocketlens.model.properties import UNIQUE_KEY, parse
+from rocketlens.query.held import Held
 from rocketlens.query.verify import Wanted
-from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.route import ClusterInfo, TopicRouteData
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.command_table import NoFields
@@ -34,6 +36,7 @@ from rocketlens.wire.commands.pull import PULL_MESSAGE
 from rocketlens.wire.commands.query import QUERY_MESSAGE, QueryMessageRequest
 
 A = TypeVar("A")
+B = TypeVar("B")
 
 PULL_STATUS: Final = {
     ResponseCode.SUCCESS: "FOUND",
@@ -43,13 +46,29 @@ PULL_STATUS: Final = {
 }
 
 
+def as_it_is(read: B) -> B:
+    """Make nothing else of the body of an answer."""
+    return read
+
+
 @dataclass(frozen=True, slots=True)
 class PulledMessages:
-    """An answer to a pull: its status, its messages, and where to go on."""
+    """An answer to a pull: its status, its records, and where to go on."""
 
     status: str
-    messages: tuple[MessageExt, ...]
+    records: tuple[Record, ...]
     next_offset: int
+    tags: frozenset[str]
+    """Those that are wanted; none for all."""
+    bounds: Mapping[str, str]
+    """Properties that a consumer adds to each message."""
+
+    def messages(self) -> Iterator[MessageExt]:
+        """Give the messages one after another: together they can be of 2 GiB."""
+        for record in self.records:
+            message = message_of(record)
+            if not self.tags or message.tags in self.tags:
+                yield replace(message, properties={**message.properties, **self.bounds})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +100,9 @@ class Tool(MQAdmin):
         """
         await self.cluster.route(topic)
         header = GetRouteInfoRequest(topic=topic, accept_standard_json_only=True)
-        answer = await self.cluster.ask_name_servers(GET_ROUTEINFO_BY_TOPIC, header)
-        return schema.read(TopicRouteData, answer.body)
+        return await self.cluster.ask_name_servers_for(
+            as_it_is, TopicRouteData, GET_ROUTEINFO_BY_TOPIC, header
+        )
 
     async def surveyed_route(self, topic: str) -> tuple[Route, str]:
         """Return a route, and in one line which brokers may have had the topic and are gone.
@@ -95,8 +115,9 @@ class Tool(MQAdmin):
     async def cluster_info(self) -> ClusterInfo:
         """Give which brokers there are; they may be asked from now on."""
         await self.cluster.all_brokers()
-        answer = await self.cluster.ask_name_servers(GET_BROKER_CLUSTER_INFO, NoFields())
-        return schema.read(ClusterInfo, answer.body)
+        return await self.cluster.ask_name_servers_for(
+            as_it_is, ClusterInfo, GET_BROKER_CLUSTER_INFO, NoFields()
+        )
 
     async def ask_all(
         self, brokers: Sequence[Broker], ask: Callable[[Broker, str], Awaitable[A]]
@@ -111,20 +132,21 @@ class Tool(MQAdmin):
         return await self._view_in_topic(topic, msg_id, cluster_name)
 
     async def messages_of_unique_key(
-        self, topic: str, unique_key: str, begin: int, end: int, cluster_name: str | None
+        self, wanted: Wanted, cluster_name: str | None, max_num: int
     ) -> Answer:
-        """Give all messages of a unique key, or those in one cluster.
+        """Give the oldest messages of a topic's unique key, or those in one cluster.
 
         :raises TopicNotFound: when no broker has the topic, or none of the cluster.
         """
-        wanted = Wanted(topic=topic, unique_key=unique_key, begin=begin, end=end)
-        return await self._query(KeyQuestion(topic, unique_key, wanted, None), cluster_name)
+        held = Held(max_num, oldest=True)
+        question = KeyQuestion(wanted.topic or "", wanted.unique_key or "", wanted, held)
+        return await self._query(question, cluster_name)
 
-    async def messages_of_key(self, request: KeyRequest) -> tuple[list[MessageExt], str]:
+    async def rows_of_key(self, request: KeyRequest) -> tuple[list[KeyRow], str]:
         """Give what brokers give at once for a key, and in one line what failed.
 
-        A message that the index has several times under one hash comes as often, as the real
-        tool prints it; one that has not the key asked for does not come.
+        Bodies are not looked at. A message that the index has several times under one hash comes
+        as often, as the real tool prints it; one that has not the key asked for does not come.
 
         :raises TopicNotFound: when no broker has the topic, or none of the cluster.
         """
@@ -145,17 +167,18 @@ class Tool(MQAdmin):
             last_key=request.last_key,
         )
 
-        async def ask(_: Broker, address: str) -> list[MessageExt]:
-            answer = await self.cluster.call(
-                address, QUERY_MESSAGE, header, timeout_s=limits.ADMIN_TIMEOUT_S
-            )
-            if answer.code not in {ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND}:
-                raise broker_error(address, answer)
-            return _messages(answer.body, wanted.matches)
+        async def ask(_: Broker, address: str) -> list[KeyRow]:
+            async with self.cluster.turn(address):
+                answer = await self.cluster.call(
+                    address, QUERY_MESSAGE, header, timeout_s=limits.ADMIN_TIMEOUT_S
+                )
+                if answer.code not in {ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND}:
+                    raise broker_error(address, answer)
+                return list(map(_row_of, filter(wanted.matches, _records(answer.body))))
 
         found, failed = await self.ask_all(route.brokers_in(request.cluster_name), ask)
         failed = "; ".join(filter(None, [failed, failures(surveyed)]))
-        return [message for part in found for message in part], failed
+        return [row for part in found for row in part], failed
 
     async def pull(
         self, route: Route, queue: MessageQueue, offset: int, max_num: int, tags: str = "*"
@@ -172,18 +195,12 @@ class Tool(MQAdmin):
         answer = await pull_answer(
             self.cluster, broker.in_order[0], queue, offset, max_num=max_num, tags=tags
         )
-        fields = PULL_MESSAGE.response.decode(answer.ext_fields)
-        accepted = {tag.strip() for tag in tags.split("||")} - {""}
-        if tags == "*":
-            accepted = set()
+        fields = fields_of(broker.in_order[0], PULL_MESSAGE, answer)
+        accepted = frozenset(tag.strip() for tag in tags.split("||") if tags != "*") - {""}
         bounds = {"MIN_OFFSET": str(fields.min_offset), "MAX_OFFSET": str(fields.max_offset)}
-        messages = [
-            _with_properties(message, bounds)
-            for message in _messages(answer.body, lambda _: True)
-            if not accepted or message.tags in accepted
-        ]
         status = PULL_STATUS[ResponseCode(answer.code)]
-        return PulledMessages(status, tuple(messages), fields.next_begin_offset)
+        records = tuple(_records(answer.body))
+        return PulledMessages(status, records, fields.next_begin_offset, accepted, bounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +215,11 @@ class Call:
     def print(self, text: str) -> None:
         """Print what the real tool prints, and nothing else."""
         sys.stdout.write(text)
+
+    def print_shown(self, pieces: Iterable[str]) -> None:
+        """Print text of a message, made safe for a terminal piece by piece."""
+        for piece in pieces:
+            self.print(self.form.shown(piece))
 
 
 def incomplete(text: str) -> AnswerIncomplete:
@@ -226,17 +248,24 @@ def set_order(queues: Sequence[MessageQueue]) -> list[MessageQueue]:
     return sorted(queues, key=bucket)
 
 
-def _messages(body: bytes, matches: Callable[[Record], bool]) -> list[MessageExt]:
-    """Give the messages in an answer.
+def _records(body: bytes) -> list[Record]:
+    """Give the records in an answer.
 
-    :raises BodyError: when a record is damaged: it must not look as if it were not there.
+    :raises BodyError: when one is damaged: it must not look as if it were not there.
     """
     damage: list[str] = []
-    messages = [message_of(record) for record in records_in(body, damage) if matches(record)]
+    records = list(records_in(body, damage))
     if damage:
         raise BodyError(damage[0])
-    return messages
+    return records
 
 
-def _with_properties(message: MessageExt, more: dict[str, str]) -> MessageExt:
-    return replace(message, properties={**message.properties, **more})
+def _row_of(record: Record) -> KeyRow:
+    unique_key = parse(decode_utf8(record.properties)).get(UNIQUE_KEY)
+    return KeyRow(
+        unique_key or record.offset_msg_id,
+        record.queue_id,
+        record.queue_offset,
+        record.physical_offset,
+        record.store_timestamp_ms,
+    )

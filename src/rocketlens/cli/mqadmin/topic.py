@@ -4,12 +4,11 @@ from typing import Final
 
 from rocketlens.cli.mqadmin.form import NULL, map_text, padded
 from rocketlens.cli.mqadmin.layout import route_json, route_table, status_table
-from rocketlens.cli.mqadmin.tool import Call, incomplete
+from rocketlens.cli.mqadmin.tool import Call, as_it_is, incomplete
 from rocketlens.cli.mqadmin.track import groups_of
 from rocketlens.client.message import DEAD_LETTER_PREFIX, RETRY_PREFIX, check_topic
 from rocketlens.client.route import Broker
 from rocketlens.errors import BadInput, BrokerError, MessageNotFound, RocketLensError
-from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.route import TopicList
 from rocketlens.wire.bodies.stats import MessageQueue, TopicOffset, TopicStatsTable
 from rocketlens.wire.codes import ResponseCode
@@ -40,10 +39,10 @@ _MOST_QUEUES: Final = 2**31 - 1
 
 async def topic_list(call: Call) -> None:
     """Print all topics, or with ``-c`` their clusters and consumer groups, too."""
-    answer = await call.tool.cluster.ask_name_servers(
-        GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NoFields()
+    listed = await call.tool.cluster.ask_name_servers_for(
+        as_it_is, TopicList, GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NoFields()
     )
-    topics = schema.read(TopicList, answer.body).topic_list
+    topics = listed.topic_list
     shown = call.form.shown
     if "c" not in call.given:
         call.print("".join(f"{shown(topic)}\n" for topic in topics))
@@ -86,8 +85,10 @@ async def topic_status(call: Call) -> None:
 
     async def ask(_: Broker, address: str) -> TopicStatsTable:
         header = GetTopicStatsRequest(topic=topic)
-        answer = await call.tool.cluster.ask(address, GET_TOPIC_STATS_INFO, header)
-        return schema.read(TopicStatsTable, answer.body)
+        cluster = call.tool.cluster
+        return await cluster.ask_for(
+            as_it_is, TopicStatsTable, address, GET_TOPIC_STATS_INFO, header
+        )
 
     tables, failed = await call.tool.ask_all(list(route.brokers.values()), ask)
     offsets: dict[MessageQueue, TopicOffset] = {}

@@ -5,12 +5,11 @@ from typing import Final
 
 from rocketlens.cli.mqadmin.form import host_of
 from rocketlens.cli.mqadmin.layout import Track
-from rocketlens.cli.mqadmin.tool import Tool, remark_of
+from rocketlens.cli.mqadmin.tool import Tool, as_it_is, remark_of
 from rocketlens.client.message import RETRY_PREFIX
 from rocketlens.client.route import Broker
 from rocketlens.errors import BrokerError, RocketLensError
 from rocketlens.model.message import MessageExt
-from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.consumer import ConsumerConnection, GroupList
 from rocketlens.wire.bodies.heartbeat import ConsumeType, MessageModel
 from rocketlens.wire.bodies.stats import ConsumeStats
@@ -39,8 +38,10 @@ async def groups_of(tool: Tool, topic: str) -> tuple[str, ...]:
     for broker in route.brokers.values():
         header = QueryTopicConsumeByWhoRequest(topic=topic)
         address = broker.in_order[0]
-        answer = await tool.cluster.ask(address, QUERY_TOPIC_CONSUME_BY_WHO, header)
-        return schema.read(GroupList, answer.body).groups
+        read = await tool.cluster.ask_for(
+            as_it_is, GroupList, address, QUERY_TOPIC_CONSUME_BY_WHO, header
+        )
+        return read.groups
     return ()
 
 
@@ -70,8 +71,9 @@ async def _asked(tool: Tool, message: MessageExt, group: str) -> Track:
     # As RocketMQ: each broker knows all consumers, so that any will do.
     broker = random.choice(list(route.brokers.values()))  # noqa: S311 - nothing secret
     header = GetConsumerConnectionListRequest(consumer_group=group)
-    answer = await tool.cluster.ask(broker.in_order[0], GET_CONSUMER_CONNECTION_LIST, header)
-    consumers = schema.read(ConsumerConnection, answer.body)
+    consumers = await tool.cluster.ask_for(
+        as_it_is, ConsumerConnection, broker.in_order[0], GET_CONSUMER_CONNECTION_LIST, header
+    )
     if consumers.consume_type is ConsumeType.CONSUME_ACTIVELY:
         return Track(group, "PULL")
     if consumers.consume_type is not ConsumeType.CONSUME_PASSIVELY:
@@ -97,8 +99,10 @@ async def _is_consumed(
     is_known = False
     for broker in brokers:
         header = GetConsumeStatsRequest(consumer_group=group)
-        answer = await tool.cluster.ask(broker.in_order[0], GET_CONSUME_STATS, header)
-        for queue, offset in schema.read(ConsumeStats, answer.body).offset_table.items():
+        stats = await tool.cluster.ask_for(
+            as_it_is, ConsumeStats, broker.in_order[0], GET_CONSUME_STATS, header
+        )
+        for queue, offset in stats.offset_table.items():
             is_known = True
             named = masters.get(queue.broker_name)
             if (queue.topic, queue.queue_id) != (message.topic, message.queue_id):

@@ -109,15 +109,18 @@ def read(
     max_bytes: int = limits.JSON_BODY_BYTES,
     *,
     is_plain: bool = False,
+    check: Callable[[], None] | None = None,
 ) -> B:
     """Read a body; in plain JSON only if ``is_plain``, as heartbeats and lists of locks are.
+
+    ``check`` is called now and then, and ends the reading with a ValueError.
 
     :raises CommandBodyError: when it is too large, no JSON, or not of this shape; nothing else
         is raised, whatever the bytes.
     """
     if len(content) > max_bytes:
         raise CommandBodyError(f"a body of {len(content)} bytes, {max_bytes} allowed")
-    value = loads(content, CommandBodyError, is_plain=is_plain)
+    value = loads(content, CommandBodyError, is_plain=is_plain, check=check)
     try:
         return read_object(cls, value)
     except (TypeError, ValueError, RecursionError) as error:

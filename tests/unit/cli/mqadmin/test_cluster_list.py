@@ -14,8 +14,6 @@ from rocketlens.cli.mqadmin.tool import Call
 from rocketlens.cli.mqadmin.topic import update_topic
 from rocketlens.client.route import Broker
 from rocketlens.errors import AnswerIncomplete, CallTimeout
-from rocketlens.wire.bodies import schema
-from rocketlens.wire.bodies.key_value import KvTable
 from rocketlens.wire.bodies.route import BrokerData, ClusterInfo
 
 NOWHERE = Connection("127.0.0.1:9876")
@@ -78,11 +76,15 @@ class FakeCluster:
     def __init__(self):
         self.asked = []
 
-    async def ask(self, address, command, header):
+    async def ask_for(self, made_of, body, address, command, header):
         self.asked.append((address, command, header))
         if address == DEAD:
             raise CallTimeout(address, "no answer in 5 s")
-        return SimpleNamespace(body=schema.write(KvTable(table=FIGURES)))
+        return made_of(body(table=FIGURES))
+
+    async def ask(self, address, command, header):
+        self.asked.append((address, command, header))
+        return SimpleNamespace(body=b"")
 
     async def all_brokers(self, _=None):
         return {"broker-a": Broker("broker-a", {0: "10.0.0.1:10911"})}

@@ -8,7 +8,7 @@ import pytest
 
 from rocketlens import open_store
 from rocketlens.cli.mqadmin.commands import COMMANDS
-from rocketlens.cli.mqadmin.form import Form, message_text
+from rocketlens.cli.mqadmin.form import Form, message_pieces
 from rocketlens.cli.mqadmin.layout import (
     Track,
     key_table,
@@ -121,7 +121,7 @@ def test_a_message_in_print_msg_is_what_the_real_tool_prints(golden):
     with open_store(golden("5.5.0").store) as store:
         message = store.query_by_queue_offset("T22", 1, 0)
     message = replace(message, properties={**message.properties, **bounds(expected)})
-    detail = message_text(form_of("5.5.0"), "broker-a", message)
+    detail = "".join(message_pieces(form_of("5.5.0"), "broker-a", message))
     assert f"MSGID: {message.msg_id} {detail} BODY: hello" == expected
 
 
