@@ -134,7 +134,7 @@ def _of_environment(*, takes_store: bool) -> Context:
 
 def _namespace(text: str) -> str:
     if text and not re.fullmatch(r"[\w-]{1,127}", text, re.ASCII):
-        raise BadInput(f"namespace {text[:60]!r}: letters, digits, _ and - only")
+        raise BadInput("the namespace may have letters, digits, _ and - only, 127 at most")
     return text
 
 

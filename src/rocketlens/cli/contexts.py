@@ -15,14 +15,18 @@
     store = "/backup/rocketmq/store"
 
 The file is ``$ROCKETLENS_CONFIG``, else ``rocketlens/config.toml`` in ``$XDG_CONFIG_HOME``, else in
-``~/.config``. A path in it counts from the file's own directory. No value of it is ever printed:
-what was meant to be a name may be a secret.
+``~/.config``. A path in it counts from the file's own directory. Neither a name that the file gives
+(of a context, a key, a variable) nor a secret nor the path of its file is ever printed: what was
+meant to be a name may be a secret. Only a regular file is read, of the user's own or root's, that
+not everybody may write.
 """
 
 import os
+import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -36,6 +40,7 @@ LARGEST_SECRET_BYTES: Final = 4096
 
 _PATHS: Final = ("store", "secret_key_file", "ca", "cert", "cert_key")
 _SECRETS: Final = ("secret_key", "secret_key_file", "secret_key_env")
+_PLACE: Final = re.compile(r"at line \d+, column \d+")
 _KINDS: Final = {str: "text in quotation marks", bool: "true or false", dict: "a table"}
 
 
@@ -95,7 +100,7 @@ class Context:
         if self.secret_key_env is not None:
             secret = os.environ.get(self.secret_key_env)
             if not secret:
-                raise BadInput(f"secret_key_env: {self.secret_key_env} is not set")
+                raise BadInput("secret_key_env: the variable that it names is not set")
             return secret
         return self.secret_key
 
@@ -124,7 +129,7 @@ def named_context(name: str) -> Context:
     path = config_path()
     config = _load(path)
     if config is None:
-        raise BadInput(f"context {name[:60]!r}: there is no file {path}")
+        raise BadInput(f"a context is asked for, and there is no file {path}")
     return _chosen(path, config, name)
 
 
@@ -149,28 +154,57 @@ def default_context() -> Context:
 def read_secret(path: Path) -> str:
     """Read a file that holds a secret and nothing else; line ends after it don't count.
 
-    :raises BadInput: when there is none in it.
-    :raises OSError: when it cannot be read.
+    :raises BadInput: when there is none in it, or it cannot be read.
     """
-    with _opened(path) as file:
-        warn_of_readers(os.fstat(file.fileno()).st_mode, path)
-        content = file.read(LARGEST_SECRET_BYTES + 1)
+    where = "the file of the secret key (secret_key_file)"
+    try:
+        with opened_regular(path, where) as file:
+            warn_of_readers(os.fstat(file.fileno()).st_mode, path)
+            content = file.read(LARGEST_SECRET_BYTES + 1)
+    except OSError as error:
+        # Without its name: it may be the secret itself.
+        raise BadInput(f"{where} cannot be read: {error.strerror or error}") from None
     if len(content) > LARGEST_SECRET_BYTES:
-        raise BadInput(f"{path} has over {LARGEST_SECRET_BYTES} bytes: that is no secret key")
+        raise BadInput(f"{where} has over {LARGEST_SECRET_BYTES} bytes: that is no secret key")
     try:
         secret = content.decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError:
         # Without the cause, which holds the content.
-        raise BadInput(f"{path} holds no text: that is no secret key") from None
+        raise BadInput(f"{where} holds no text: that is no secret key") from None
     if not secret:
-        raise BadInput(f"{path} is empty: it should hold the secret key")
+        raise BadInput(f"{where} is empty: it should hold the secret key")
     return secret
 
 
-def _opened(path: Path) -> BinaryIO:
+def opened_regular(path: Path, where: str) -> BinaryIO:
+    """Open a file that is a regular one (or the null device), so that reading it never waits.
+
+    :raises BadInput: when it is something else, saying ``where``.
+    :raises OSError: when it cannot be opened.
+    """
     if "\0" in str(path):
         raise BadInput("a path has a zero character in it")
-    return path.expanduser().open("rb")
+    # A pipe without a writer would hold up opening it.
+    opened = os.open(path.expanduser(), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(opened).st_mode
+    if not stat.S_ISREG(mode) and not os.path.samestat(os.fstat(opened), Path(os.devnull).stat()):
+        os.close(opened)
+        raise BadInput(f"{where} is not a regular file")
+    return os.fdopen(opened, "rb")
+
+
+def check_owner(file: BinaryIO, path: Path) -> None:
+    """Refuse a file that somebody else may have written: it says whom to trust.
+
+    :raises BadInput: when it is another user's, or everybody may write it.
+    """
+    found = os.fstat(file.fileno())
+    if not stat.S_ISREG(found.st_mode):
+        return
+    if found.st_uid not in {0, os.geteuid()}:
+        raise BadInput(f"{path} belongs to another user (id {found.st_uid}): it is not used")
+    if found.st_mode & stat.S_IWOTH:
+        raise BadInput(f"everybody may write {path}: it is not used (chmod o-w {path})")
 
 
 def warn_of_readers(mode: int, path: Path) -> None:
@@ -187,7 +221,8 @@ def _load(path: Path) -> dict[str, Any] | None:
     import tomllib
 
     try:
-        with _opened(path) as file:
+        with opened_regular(path, f"{path}") as file:
+            check_owner(file, path)
             content = file.read(LARGEST_FILE_BYTES + 1)
             mode = os.fstat(file.fileno()).st_mode
     except FileNotFoundError:
@@ -197,14 +232,18 @@ def _load(path: Path) -> dict[str, Any] | None:
     try:
         config = tomllib.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        # The text of other errors than the parser's may hold what it met.
-        said = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "it is no UTF-8 text"
+        # Without the rest of their texts, which may hold what they met.
+        is_toml = isinstance(error, tomllib.TOMLDecodeError)
+        place = _PLACE.search(str(error)) if is_toml else None
+        said = f"it is not TOML{f' ({place[0]})' if place else ''}" if is_toml else "it is no UTF-8"
         raise BadInput(f"{path}: {said}") from None
     _check_names(f"{path}", config, {"default_context": str, "contexts": dict})
     contexts = config.setdefault("contexts", {})
-    for name, values in contexts.items():
+    for number, values in enumerate(contexts.values(), 1):
         if not isinstance(values, dict):
-            raise BadInput(f"{path}: contexts.{name} must be a table: [contexts.{name}]")
+            raise BadInput(
+                f"{path}: number {number} of its contexts must be a table: [contexts.NAME]"
+            )
     if any("secret_key" in values for values in contexts.values()):
         warn_of_readers(mode, path)
     return config
@@ -217,10 +256,9 @@ def _chosen(path: Path, config: Mapping[str, Any], name: str) -> Context:
     """
     contexts = config["contexts"]
     if name not in contexts:
-        known = f"it has {', '.join(map(repr, contexts))}" if contexts else "it has none"
-        raise BadInput(f"{path} has no context {name[:60]!r}: {known[:300]}")
+        raise BadInput(f"{path} has {len(contexts)} contexts, and none of that name")
     values = contexts[name]
-    where = f"{path}: contexts.{name}"
+    where = f"{path}: number {list(contexts).index(name) + 1} of its contexts"
     _check_names(where, values, _KINDS_OF_KEYS)
     if len([key for key in _SECRETS if key in values]) > 1:
         raise BadInput(f"{where}: give one of {', '.join(_SECRETS)}")
@@ -234,9 +272,13 @@ def _chosen(path: Path, config: Mapping[str, Any], name: str) -> Context:
 
 
 def _check_names(where: str, values: Mapping[str, Any], kinds: Mapping[str, type]) -> None:
-    for key, value in values.items():
+    for number, (key, value) in enumerate(values.items(), 1):
         if key not in kinds:
-            raise BadInput(f"{where}: unknown key {key[:60]!r}; there are {', '.join(kinds)}")
+            near = get_close_matches(key[:100], kinds, 1, 0.75)
+            meant = f" (did you mean {near[0]}?)" if near else ""
+            raise BadInput(
+                f"{where}: key number {number} is unknown{meant}; there are {', '.join(kinds)}"
+            )
         if not isinstance(value, kinds[key]):
             raise BadInput(f"{where}: {key} must be {_KINDS[kinds[key]]}")
         if value == "":

@@ -14,7 +14,13 @@ import re
 from pathlib import Path
 from typing import Final
 
-from rocketlens.cli.contexts import LARGEST_FILE_BYTES, Context, warn_of_readers
+from rocketlens.cli.contexts import (
+    LARGEST_FILE_BYTES,
+    Context,
+    check_owner,
+    opened_regular,
+    warn_of_readers,
+)
 from rocketlens.errors import BadInput
 
 HOME_VARIABLE: Final = "ROCKETMQ_HOME"
@@ -38,7 +44,8 @@ def tools_file_context() -> Context:
         return Context()
     path = Path(home, "conf", "tools.yml")
     try:
-        with path.open("rb") as file:
+        with opened_regular(path, f"{path}") as file:
+            check_owner(file, path)
             mode = os.fstat(file.fileno()).st_mode
             text = file.read(LARGEST_FILE_BYTES).decode("utf-8", "replace")
     except (FileNotFoundError, NotADirectoryError):
