@@ -468,8 +468,8 @@ class Cluster:
         return signed_fields(ext_fields, body, *self._credentials)
 
 
-def _with_brokers(info: ClusterInfo) -> tuple[ClusterInfo, dict[str, Broker]]:
-    return info, brokers_of(info.broker_addr_table.values())
+def _with_brokers(listed: ClusterInfo) -> tuple[ClusterInfo, dict[str, Broker]]:
+    return listed, brokers_of(listed.broker_addr_table.values())
 
 
 def broker_error(address: str, answer: RemotingCommand) -> BrokerError:
