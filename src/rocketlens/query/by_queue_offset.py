@@ -1,5 +1,6 @@
 """Finds the message at one place of one queue: by its consume queue, or by reading the log."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import zip_longest
@@ -13,8 +14,6 @@ from rocketlens.errors import (
 )
 from rocketlens.formats.commitlog_record import (
     SYS_FLAG_PREPARED,
-    SYS_FLAG_ROLLBACK,
-    SYS_FLAG_TRANSACTION_MASK,
     Record,
     message_of,
 )
@@ -27,6 +26,7 @@ from rocketlens.query.by_time import QueuePlace, Scan
 from rocketlens.query.source import CONSUME_QUEUE, StoreSource
 from rocketlens.query.verify import Wanted
 from rocketlens.store.consumequeue import ConsumeQueue, is_topic_name
+from rocketlens.store.former_topics import ends_of_former, runs_of
 
 LITE_TOPIC_PREFIX: Final = "%LMQ%"
 """Lite queues hold entries of other topics' messages."""
@@ -181,21 +181,68 @@ def _read_log(
     place: QueuePlace,
     stretch: tuple[int, int | None],
 ) -> Answer:
+    """Look for the message of a place in the stretch of log, and if need be behind it."""
     topic = query.rsplit("/", 2)[0]
     start, stop = stretch
     if topic.startswith(LITE_TOPIC_PREFIX):
         scan = Scan(source, Wanted(), start=start, stop=stop)
         claimed = str(place.queue_offset)
         messages = [m for m in scan if _lite_places(m.properties).get(topic) == claimed]
-    else:
-        scan = Scan(source, Wanted(topic=topic), place, start=start, stop=stop)
-        messages = [
-            message
-            for message in scan
-            if message.sys_flag & SYS_FLAG_TRANSACTION_MASK
-            not in (SYS_FLAG_PREPARED, SYS_FLAG_ROLLBACK)
-        ]
-    coverage = scan.coverage
+        return _answer_of_scan(query, queue, scan, messages)
+    scan = Scan(source, Wanted(topic=topic), place, start=start, stop=stop)
+    messages = _of_queue(scan)
+    if messages and stop is not None:
+        return _answer_of_scan(query, queue, scan, messages)
+    before: tuple[Coverage, ...] = ()
+    if stop is not None:
+        # The entry that bounds the stretch may be of a topic that was made again since.
+        before = scan.coverage
+        scan = Scan(source, Wanted(topic=topic), place, start=stop)
+        messages = _of_queue(scan)
+    current = messages
+    if messages:
+        begin = _begin_of_queue(source, topic, place.queue_id)
+        current = [message for message in messages if message.physical_offset >= begin]
+        if not current:
+            detail = (
+                f"physical offset {messages[-1].physical_offset} has one of topic {topic} before "
+                "it was deleted and made again"
+            )
+            queue = replace(queue, error=queue.error or detail)
+    return _answer_of_scan(query, queue, scan, current[-1:], before)
+
+
+def _of_queue(scan: Scan) -> list[MessageExt]:
+    """Return the messages of a scan that a consume queue has entries for."""
+    return [message for message in scan if not message.sys_flag & SYS_FLAG_PREPARED]
+
+
+def _begin_of_queue(source: StoreSource, topic: str, queue_id: int) -> int:
+    """Return the physical offset below which a queue's messages are of a former topic.
+
+    That is one of the same name, deleted since: its messages stay in the log until they expire.
+    O(log).
+    """
+    queue_offsets: defaultdict[int, list[int]] = defaultdict(list)
+    offsets: defaultdict[int, list[int]] = defaultdict(list)
+    for place, physical_offset in Scan(source, Wanted(topic=topic)).places():
+        queue_offsets[place.queue_id].append(place.queue_offset)
+        offsets[place.queue_id].append(physical_offset)
+    runs = {
+        each: list(runs_of([n for n, offset in enumerate(own) if not offset], own, offsets[each]))
+        for each, own in queue_offsets.items()
+    }
+    return ends_of_former(runs).get(queue_id, 0)
+
+
+def _answer_of_scan(
+    query: str,
+    queue: Coverage,
+    scan: Scan,
+    messages: list[MessageExt],
+    before: tuple[Coverage, ...] = (),
+) -> Answer:
+    coverage = (*before, *scan.coverage)
     if messages:
         # One place of a queue has one message: what else is damaged was not asked for.
         coverage = tuple(

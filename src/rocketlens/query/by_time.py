@@ -4,11 +4,11 @@ The log is in the order of arrival, and store times nearly follow it; a clock th
 breaks that order, so time never cuts a scan short.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from rocketlens.errors import RecordError
-from rocketlens.formats.commitlog_record import Record, message_of
+from rocketlens.formats.commitlog_record import SYS_FLAG_PREPARED, Record, message_of
 from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.message import MessageExt
 from rocketlens.query.source import StoreSource, torn_coverage, unfinished
@@ -130,6 +130,37 @@ class Scan:
 
         Their bodies are not looked at. For the messages use :meth:`message_at`.
         """
+        for piece in self._pieces():
+            if isinstance(piece, Chunk):
+                yield from self._in_chunk(piece)
+            elif self._is_there(piece) and self._wanted.matches(piece):
+                yield piece.physical_offset
+
+    def places(self) -> Iterator[tuple[QueuePlace, int]]:
+        """Iterate over where the wanted topic's messages are: in a queue, and in the log.
+
+        In the order of the log. Messages of transactions that no queue has are left out.
+        """
+        for piece in self._pieces():
+            found: Iterable[tuple[int, int, int, int]]
+            if isinstance(piece, Chunk):
+                rows = piece.rows[piece.topics().are(self._wanted.takes_topic)]
+                columns = (
+                    rows[name].tolist()
+                    for name in ("sys_flag", "queue_id", "queue_offset", "physical_offset")
+                )
+                found = zip(*columns, strict=True)
+            elif self._wanted.takes_topic(piece.topic):
+                where = (piece.queue_id, piece.queue_offset, piece.physical_offset)
+                found = [(piece.sys_flag, *where)]
+            else:
+                continue
+            for sys_flag, queue_id, queue_offset, physical_offset in found:
+                if not sys_flag & SYS_FLAG_PREPARED:
+                    yield QueuePlace(queue_id, queue_offset), physical_offset
+
+    def _pieces(self) -> Iterator[Record | Chunk]:
+        """Read the log: record by record, and from where that is slower by chunks."""
         self._source.check_open()
         self._source.refresh()
         if self._stop is None:
@@ -138,11 +169,9 @@ class Scan:
         switch_at = self._walk.position + interpreted_bytes()
         for record in self._walk.records():
             self.last_timestamp_ms = max(self.last_timestamp_ms, record.store_timestamp_ms)
-            if self._is_there(record) and self._wanted.matches(record):
-                yield record.physical_offset
+            yield record
             if self._walk.position > switch_at:
-                for chunk in self._walk.chunks():
-                    yield from self._in_chunk(chunk)
+                yield from self._walk.chunks()
         self._is_at_end = True
 
     def _is_there(self, record: Record) -> bool:
