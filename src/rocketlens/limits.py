@@ -182,9 +182,6 @@ MAX_FILTER_SERVERS: Final = 10_000
 MAX_STATE_VERSION: Final = 2**31 - 1
 """Largest state version of a broker's topics: a controller's count of masters, 32 bits there."""
 
-MAX_TOPIC_BODY_BYTES: Final = 64 * 1024
-"""Largest body that registers one topic alone (217), with a queue data of each broker."""
-
 KV_BYTES: Final = 4 * 1024 * 1024
 """Names and values that a name server keeps, in UTF-8 bytes together. RocketMQ: no limit."""
 

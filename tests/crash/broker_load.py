@@ -21,6 +21,7 @@ from rocketlens.errors import (
     TopicNotFound,
 )
 from rocketlens.model.message_id import OffsetMessageId
+from rocketlens.query.held import Held
 from rocketlens.query.verify import Wanted
 
 TOPIC = "Orders"
@@ -154,15 +155,23 @@ async def found_by_key(admin, sent):
 
 
 async def found_by_queue_offset(admin, sent):
-    """Pull it, as tools do; gives records instead of messages."""
+    """Pull it, as tools do."""
     damage: list[str] = []
+    held = Held(1)
     route = await admin._cluster.route(TOPIC)
     address = route.brokers[sent.queue.broker_name].master
-    pulled = await pull(
-        admin._cluster, address, sent.queue, sent.queue_offset, damage=damage, max_num=1
+    await pull(
+        admin._cluster,
+        address,
+        sent.queue,
+        sent.queue_offset,
+        wanted=Wanted(topic=TOPIC),
+        held=held,
+        damage=damage,
+        max_num=1,
     )
     assert not damage
-    return [record for record in pulled.records if Wanted(topic=TOPIC).matches(record)]
+    return held.in_order()
 
 
 WAYS = (found_by_offset_id, found_by_unique_key, found_by_key, found_by_queue_offset)

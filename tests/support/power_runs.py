@@ -3,6 +3,7 @@
 Each run is told by its writer and its seed alone.
 """
 
+import asyncio
 import random
 import shutil
 from collections.abc import Callable
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 STEPS = 70
 TOPICS = ("Orders", "Payments", "Gone")
 SEED = "POWER_CUT_SEED"
+CLEANED_WHEN_FULL = replace(SMALL, minFileReservedTime=0)
+"""However young a segment is, it goes when there is no room."""
 
 
 class PowerRun:
@@ -146,7 +149,7 @@ class StoreRun(PowerRun):
             self.randomness.choices(list(steps), list(steps.values()))[0]()
 
     def open(self) -> None:
-        self.store = open_small(self.root, disk=self.disk)
+        self.store = open_small(self.root, CLEANED_WHEN_FULL, disk=self.disk)
         self.store.deleted.make_durable = self.flush_log
 
     def send(self) -> None:
@@ -475,7 +478,7 @@ class TablesRun(PowerRun):
                 delays.put(1, number)
                 delays.save()
             else:
-                values.put("ns", "key", str(number))
+                asyncio.run(values.put("ns", "key", str(number)))
             del self.saved[name][:-1]
 
     def read(self, root: Path) -> dict[str, int]:

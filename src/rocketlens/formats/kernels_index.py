@@ -30,7 +30,7 @@ from rocketlens.formats.kernels_device import (
 )
 from rocketlens.formats.kernels_scan import READ_ONLY_ROWS, RowArray
 
-INLINED: Final = "5bcaaf625a0b3d7e"
+INLINED: Final = "8cdb81f98c42947a"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 

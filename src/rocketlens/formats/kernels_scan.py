@@ -40,7 +40,7 @@ from rocketlens.formats.kernels_device import (
 )
 from rocketlens.model import java
 
-INLINED: Final = "1f05114140e7376c"
+INLINED: Final = "83ef891a66f9a875"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 

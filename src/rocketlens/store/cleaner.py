@@ -68,6 +68,7 @@ def plan(
         and used_ratio > config.diskSpaceCleanForciblyRatio / 100
     )
     is_due = config.is_time_to_delete(now_ms) or used_ratio > config.diskMaxUsedSpaceRatio / 100
+    kept_ms = config.minFileReservedTime * _HOUR_MS
     chosen: list[SegmentAge] = []
     expired_count = 0
     if is_due or is_forced:
@@ -75,7 +76,8 @@ def plan(
             age_ms = now_ms - segment.modified_ms
             if age_ms > config.fileReservedTime * _HOUR_MS:
                 expired_count += 1
-            elif not is_forced or age_ms < config.minFileReservedTime * _HOUR_MS:
+            # Of a clock that was set back, files are younger than new; without a floor they go.
+            elif not is_forced or (kept_ms and age_ms < kept_ms):
                 break
             chosen.append(segment)
     return CleanPlan(tuple(chosen), is_full, len(chosen) - expired_count)

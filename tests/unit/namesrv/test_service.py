@@ -219,15 +219,6 @@ async def test_many_topics_are_listed_whole_and_too_many_for_an_answer_are_refus
         assert "have over 10 bytes" in refused.remark
 
 
-@on_a_name_server()
-async def test_a_topic_that_is_told_alone_has_a_small_body(name_server):
-    await name_server.register()
-    queue = {"brokerName": "broker-a", "readQueueNums": 1, "writeQueueNums": 1}
-    body = json.dumps({"queueDatas": [queue] * 2_000, "brokerDatas": []}).encode()
-    assert (await name_server.ask(217, body, topic="New")).code == 1
-    assert (await name_server.ask(105, topic="New")).code == 17
-
-
 @on_a_name_server(kv_config_path="kv.json", order_message_enable=True)
 async def test_values_are_kept_and_the_order_of_topics_reaches_brokers_and_routes(name_server):
     answer = await name_server.ask(101, namespace="ns", key="k")
