@@ -7,6 +7,7 @@ of ``golden``, ``spark`` and ``peer`` sets the marker of the same name, so that
 
 import hashlib
 import json
+import signal
 import subprocess
 import tarfile
 from collections.abc import Callable, Iterator
@@ -94,6 +95,14 @@ def nothing_is_remembered_of_other_tests(monkeypatch, tmp_path_factory):
     """Keep the brokers that a test sees from the next one, and from the user's own state."""
     directory = tmp_path_factory.getbasetemp() / f"state-{next(_state_directories)}"
     monkeypatch.setenv("XDG_STATE_HOME", str(directory))
+
+
+@pytest.fixture
+def takes_hangups() -> Iterator[None]:
+    """Let SIGHUP end this process and those it starts, as it does unless nohup started it."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.fixture(scope="session")

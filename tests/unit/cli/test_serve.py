@@ -117,6 +117,7 @@ def test_a_configuration_file_is_read_and_unknown_keys_are_named(run, tmp_path):
         assert err.count("\n") == 1
 
 
+@pytest.mark.usefixtures("takes_hangups")
 @pytest.mark.parametrize(
     "signals",
     [(signal.SIGHUP,), (signal.SIGTERM, signal.SIGTERM), (signal.SIGTERM, signal.SIGHUP) * 3],

@@ -306,6 +306,7 @@ def test_rocketmqs_keys_are_taken_and_unknown_ones_given_back():
             NameServerConfig.from_properties(wrong)
 
 
+@pytest.mark.usefixtures("takes_hangups")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_runs_until_a_signal_and_frees_its_port(number):
     async def main():
