@@ -35,6 +35,8 @@ REPOSITORY = Path(__file__).parents[2]
 KEY = "bombed"
 BOMBS = 64
 BOMB = zlib.compress(bytes(63 << 20), 9)
+DISPATCHED = b'{"table":{"commitLogMaxOffset":"1","dispatchBehindBytes":"0"}}'
+"""The figures of a broker that has indexed all it has stored."""
 
 
 # The system's figure for a child would count what its parent had when it was forked.
@@ -239,6 +241,7 @@ class EndlessBroker:
 
     def answers(self):
         return {
+            RequestCode.GET_BROKER_RUNTIME_INFO: lambda *_: Response(body=DISPATCHED),
             RequestCode.PULL_MESSAGE: self.pull,
             RequestCode.GET_MAX_OFFSET: lambda *_: Response(
                 ext_fields={"offset": str(self.max_offset)}
