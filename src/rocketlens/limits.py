@@ -146,6 +146,12 @@ A server reads no more requests of a peer that is far behind, so only answers th
 already come to this. RocketMQ: no limit.
 """
 
+MAX_WORKED_ON_BYTES: Final = 8 * 1024 * 1024
+"""Bodies of one connection's requests that are worked on at once; with more, no more are read.
+
+One may be larger, up to a frame. RocketMQ: 10,000 requests of any size.
+"""
+
 UNSENT_PAUSE_BYTES: Final = 256 * 1024
 """Bytes waiting for one peer from which on no more of its requests are read."""
 

@@ -128,6 +128,8 @@ class Channel(asyncio.Protocol):
         self.is_new = True
         """Whether it has had no turn yet."""
         self._waits_turn = False
+        self._worked_on_bytes = 0
+        """Of the bodies of requests whose handlers have not come to an end."""
         self._is_stopped = False
         self._writable: asyncio.Event | None = None
 
@@ -150,7 +152,7 @@ class Channel(asyncio.Protocol):
     def data_received(self, chunk: bytes) -> None:
         """Take what came, and answer what can be answered in one turn."""
         self.last_active_s = self.group.now_s
-        if self._waits_turn or self._writable is not None or self._is_stopped:
+        if self._waits_turn or self._must_wait:
             self.connection.receive(chunk, 0)
         elif self.is_light or self.group.has_time():
             self._take(chunk)
@@ -180,7 +182,7 @@ class Channel(asyncio.Protocol):
             return
         if self._done_later:
             self._answer_done()
-        if self._writable is None and not self._waits_turn and not self._is_stopped:
+        if not self._waits_turn and not self._must_wait:
             self._take(b"")
         self._read_or_not()
 
@@ -223,7 +225,16 @@ class Channel(asyncio.Protocol):
     @property
     def is_held_up(self) -> bool:
         """Say whether what it sent waits here, rather than that it is slow to send."""
-        return self._waits_turn or self._writable is not None or self.connection.has_more
+        return self._waits_turn or self._must_wait or self.connection.has_more
+
+    @property
+    def _must_wait(self) -> bool:
+        """Whether nothing more of it is to be handled now."""
+        return (
+            self._writable is not None
+            or self._is_stopped
+            or self._worked_on_bytes > self.group.bounds.worked_on_bytes
+        )
 
     @property
     def local_address(self) -> str:
@@ -336,8 +347,9 @@ class Channel(asyncio.Protocol):
                         self._take_other(event)
                     if self._unsent_bytes > LARGEST_JOIN:
                         self._flush()
-                        if self._writable is not None:
-                            return
+                    if self._must_wait:
+                        self._read_or_not()
+                        return
                     left -= 1
                     if left <= 0 or perf_counter() >= ends_at:
                         self.is_light = not backlog and not connection.has_more
@@ -367,7 +379,7 @@ class Channel(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if self._waits_turn or self._writable is not None or self._is_stopped:
+        if self._waits_turn or self._must_wait:
             transport.pause_reading()
         else:
             transport.resume_reading()
@@ -405,9 +417,11 @@ class Channel(asyncio.Protocol):
             if command.flag & ONE_WAY_FLAG:
                 self._done(command)
         elif asyncio.isfuture(answer):
+            self._worked_on_bytes += len(command.body)
             self.group.awaited.add(answer)
             answer.add_done_callback(lambda done: self._answer_later(command, done))
         else:
+            self._worked_on_bytes += len(command.body)
             task = self._loop.create_task(_result_of(cast("Awaitable[Response | None]", answer)))
             self.group.tasks.add(task)
             task.add_done_callback(lambda done: self._answer_later(command, done))
@@ -418,6 +432,10 @@ class Channel(asyncio.Protocol):
         """Answer a request whose handler has come to an end; in a turn of this connection's."""
         self.group.tasks.discard(done)
         self.group.awaited.discard(done)
+        had_to_wait = self._must_wait
+        self._worked_on_bytes -= len(command.body)
+        if had_to_wait and not self._must_wait:
+            self._wait_turn()
         if not self._done_later and self.group.has_time():
             self._answer_one(command, done)
         else:

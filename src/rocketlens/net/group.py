@@ -40,6 +40,7 @@ class Bounds:
     """Of one connection."""
     unsent_bytes: int = limits.UNSENT_BYTES
     unsent_pause_bytes: int = limits.UNSENT_PAUSE_BYTES
+    worked_on_bytes: int = limits.MAX_WORKED_ON_BYTES
     buffered_bytes: int = limits.BUFFERED_BYTES
     slowest_frame_bytes_per_s: int = limits.SLOWEST_FRAME_BYTES_PER_S
     frame_deadline_s: float = limits.FRAME_DEADLINE_S

@@ -240,6 +240,29 @@ async def test_a_peer_that_goes_on_being_behind_is_resumed_piece_by_piece():
 
 
 @on_loop
+async def test_bodies_that_are_worked_on_at_once_are_bounded_and_the_rest_waits_its_turn():
+    loop = asyncio.get_running_loop()
+    waiting = []
+
+    def later(*_):
+        waiting.append(loop.create_future())
+        return waiting[-1]
+
+    bench = Bench({ECHO: later}, worked_on_bytes=1000)
+    bench.ask(*[ECHO] * 10, body=bytes(400))
+    assert len(waiting) == 3
+    assert bench.transport.is_paused
+    for count in range(4, 11):
+        waiting[count - 4].set_result(Response())
+        await until(lambda expected=count: len(waiting) == expected)
+    for each in waiting[7:]:
+        each.set_result(Response())
+    await until(lambda: len(bench.transport.commands()) == 10)
+    assert not bench.transport.is_paused
+    assert bench.group.in_flight == 0
+
+
+@on_loop
 async def test_requests_that_waited_when_their_connection_ended_do_not_lift_the_bound_of_all():
     def large(command, channel):
         return Response(body=bytes(100_000))
