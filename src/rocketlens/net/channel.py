@@ -198,6 +198,9 @@ class Channel(asyncio.Protocol):
         uncounted = sum(type(event) is RequestReceived for event in self._backlog)
         self.group.in_flight -= self.connection.unanswered - uncounted
         self._backlog.clear()
+        for _, done in self._done_later:
+            if not done.cancelled():
+                done.exception()  # nobody is left to be told of it
         self._done_later.clear()
         self._unsent.clear()
         self._unsent_bytes = 0
@@ -432,6 +435,10 @@ class Channel(asyncio.Protocol):
         """Answer a request whose handler has come to an end; in a turn of this connection's."""
         self.group.tasks.discard(done)
         self.group.awaited.discard(done)
+        if not self.is_open:
+            if not done.cancelled():
+                done.exception()  # nobody is left to be told, and the loop need not log it
+            return
         had_to_wait = self._must_wait
         self._worked_on_bytes -= len(command.body)
         if had_to_wait and not self._must_wait:
