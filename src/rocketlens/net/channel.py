@@ -193,6 +193,8 @@ class Channel(asyncio.Protocol):
             self._reason = "the connection was closed by the other end"
             if error is not None:
                 self._reason = f"the connection broke: {error}"
+        if self._waits_turn and not self._is_stopped:
+            self._serve_one_way()
         waiting = self.connection.close()
         # Those of the backlog were never counted.
         uncounted = sum(type(event) is RequestReceived for event in self._backlog)
@@ -210,6 +212,19 @@ class Channel(asyncio.Protocol):
         for each in waiting:
             each.fail(ConnectionLost(self.address, self._reason))
         self.group.closed(self)
+
+    def _serve_one_way(self) -> None:
+        """Handle what came before the end and needs no answer, as the last commit of a consumer."""
+        while True:
+            while self._backlog:
+                event = self._backlog.popleft()
+                if type(event) is RequestReceived:
+                    self.group.in_flight += 1
+                    if event.command.flag & ONE_WAY_FLAG:
+                        self._serve(event.command)
+            if not self.connection.has_more:
+                return
+            self._backlog.extend(self.connection.receive(b"", REQUESTS_AT_ONCE))
 
     # What handlers and callers use.
 

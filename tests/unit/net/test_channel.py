@@ -263,6 +263,16 @@ async def test_bodies_that_are_worked_on_at_once_are_bounded_and_the_rest_waits_
 
 
 @on_loop
+async def test_one_way_requests_that_wait_their_turn_when_the_connection_ends_are_handled():
+    handled = []
+    bench = Bench({ECHO: lambda *_: handled.append(1) or Response()}, turn_requests=3)
+    bench.ask(*[ECHO] * 500, flag=ONE_WAY)
+    bench.channel.connection_lost(None)
+    assert len(handled) == 500
+    assert bench.group.in_flight == 0
+
+
+@on_loop
 async def test_requests_that_waited_when_their_connection_ended_do_not_lift_the_bound_of_all():
     def large(command, channel):
         return Response(body=bytes(100_000))
