@@ -201,8 +201,7 @@ class Channel(asyncio.Protocol):
         self.group.in_flight -= self.connection.unanswered - uncounted
         self._backlog.clear()
         for _, done in self._done_later:
-            if not done.cancelled():
-                done.exception()  # nobody is left to be told of it
+            _leave(done)
         self._done_later.clear()
         self._unsent.clear()
         self._unsent_bytes = 0
@@ -451,8 +450,7 @@ class Channel(asyncio.Protocol):
         self.group.tasks.discard(done)
         self.group.awaited.discard(done)
         if not self.is_open:
-            if not done.cancelled():
-                done.exception()  # nobody is left to be told, and the loop need not log it
+            _leave(done)
             return
         had_to_wait = self._must_wait
         self._worked_on_bytes -= len(command.body)
@@ -551,6 +549,12 @@ def _unsupported(code: int) -> Response:
     return Response(
         ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f" request type {code} not supported"
     )
+
+
+def _leave(done: asyncio.Future[Response | None]) -> None:
+    """Take note of how a handler ended, so that the loop logs no failure: nobody is to be told."""
+    if not done.cancelled():
+        done.exception()
 
 
 async def _result_of(answer: Awaitable[Response | None]) -> Response | None:
