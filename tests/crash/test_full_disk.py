@@ -1,14 +1,6 @@
 """A broker that was killed on a full disk starts on it, answers queries, and stores nothing."""
 
-import os
-import shutil
-import subprocess
-import sys
-from pathlib import Path
-
-import pytest
-
-REPOSITORY = Path(__file__).parents[2]
+from tests.crash.small_disk import run_on_a_small_disk
 
 RUN = """
 import asyncio, os, sys
@@ -72,25 +64,6 @@ asyncio.run(main())
 
 
 def test_a_broker_starts_on_a_full_disk_answers_queries_and_stores_once_there_is_room(tmp_path):
-    unshare = shutil.which("unshare")
-    if unshare is None:
-        pytest.skip("no unshare (util-linux): a small disk of its own cannot be made")
-    can = subprocess.run([unshare, "-Urm", "true"], capture_output=True, check=False)
-    if can.returncode:
-        pytest.skip(f"user namespaces are off here: {can.stderr.decode().strip()}")
-    script = 'mount -t tmpfs -o size=48m none "$0" && exec "$PYTHON" -X faulthandler -c "$RUN" "$0"'
-    done = subprocess.run(
-        [unshare, "-Urm", "sh", "-c", script, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=REPOSITORY,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(REPOSITORY),
-            "PYTHON": sys.executable,
-            "RUN": RUN,
-        },
-    )
+    done = run_on_a_small_disk(RUN, tmp_path, mib=48)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.startswith("stored")

@@ -2,10 +2,7 @@
 
 import gc
 import logging
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +10,7 @@ import pytest
 import rocketlens
 from rocketlens.errors import StoreFailed, StoreFull
 from tests.crash.failing_disks import FailingDisk, QuickDisk
+from tests.crash.small_disk import run_on_a_small_disk
 from tests.unit.store.written_stores import (
     BORN_HOST,
     SMALL,
@@ -23,8 +21,6 @@ from tests.unit.store.written_stores import (
     send,
     send_many,
 )
-
-REPOSITORY = Path(__file__).parents[2]
 
 
 def run_with(disk, path):
@@ -220,27 +216,6 @@ print("stored", stored, again)
 
 
 def test_a_disk_that_is_really_full_is_a_state_and_not_a_crash(tmp_path):
-    script = (
-        'mount -t tmpfs -o size=16m none "$0" && exec "$PYTHON" -X faulthandler -c "$FILL" "$0"'
-    )
-    unshare = shutil.which("unshare")
-    if unshare is None:
-        pytest.skip("no unshare (util-linux): a small disk of its own cannot be made")
-    can = subprocess.run([unshare, "-Urm", "true"], capture_output=True, check=False)
-    if can.returncode:
-        pytest.skip(f"user namespaces are off here: {can.stderr.decode().strip()}")
-    done = subprocess.run(
-        [unshare, "-Urm", "sh", "-c", script, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=REPOSITORY,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(REPOSITORY),
-            "PYTHON": sys.executable,
-            "FILL": FILL,
-        },
-    )
+    done = run_on_a_small_disk(FILL, tmp_path, mib=16)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.startswith("stored")
