@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from rocketlens.errors import StoreLocked
-from rocketlens.store.message_store import MessageStore
+from rocketlens.store.write.message_store import MessageStore
 from tests.crash.store_writer import CONFIG, OPTIONS
 
 

@@ -9,8 +9,8 @@ import random
 import sys
 import threading
 
-from rocketlens.store.config import StoreConfig
-from rocketlens.store.message_store import MessageStore, StoreOptions
+from rocketlens.store.write.config import StoreConfig
+from rocketlens.store.write.message_store import MessageStore, StoreOptions
 from tests.unit.store.written_stores import BORN_HOST, STORE_HOST, properties_of
 
 CONFIG = StoreConfig(

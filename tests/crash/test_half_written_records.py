@@ -7,7 +7,7 @@ import pytest
 
 import rocketlens
 from rocketlens.errors import RocketLensError
-from rocketlens.store import scan, tail
+from rocketlens.store.read import scan, tail
 from tests.crash import made_stores
 from tests.crash.made_stores import overwrite, record_of
 from tests.crash.test_live_store import SEGMENT_BYTES, Broker, assert_found, sent

@@ -9,7 +9,7 @@ import pytest
 import rocketlens
 from rocketlens import limits
 from rocketlens.formats import kernels
-from rocketlens.store import index_files
+from rocketlens.store.read import index_files
 from tests.crash import made_stores
 from tests.crash.asking import assert_key, assert_right
 from tests.crash.made_stores import Sent, flip, make_store, overwrite, some_messages, write_index

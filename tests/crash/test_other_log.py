@@ -8,9 +8,9 @@ import pytest
 import rocketlens
 from rocketlens.client.route import MessageQueue
 from rocketlens.errors import AnswerIncomplete, MessageNotFound
-from rocketlens.store.consumequeue import ConsumeQueues
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.state import read_state
+from rocketlens.store.read.consumequeue import ConsumeQueues
+from rocketlens.store.read.state import read_state
 from tests.crash.broker_load import (
     Load,
     assert_found,

@@ -6,12 +6,12 @@ Without the mistake the same runs find nothing: see test_power_cut.
 import pytest
 
 from rocketlens.pipeline.output import Workspace
-from rocketlens.store import cleaner
-from rocketlens.store.append import Appender
-from rocketlens.store.deleted import DeletedTopics
 from rocketlens.store.disk import Disk
-from rocketlens.store.durability import Durability
-from rocketlens.store.index_writer import IndexWriter
+from rocketlens.store.write import cleaner
+from rocketlens.store.write.append import Appender
+from rocketlens.store.write.deleted_topics import DeletedTopics
+from rocketlens.store.write.durability import Durability
+from rocketlens.store.write.index_writer import IndexWriter
 from tests.support.power_runs import RUNS
 from tests.support.simulated_disk import SimDisk
 

@@ -172,8 +172,8 @@ import os, sys
 from pathlib import Path
 from dataclasses import replace
 from rocketlens.errors import StoreFull
-from rocketlens.store.config import StoreConfig
-from rocketlens.store.message_store import MessageStore
+from rocketlens.store.write.config import StoreConfig
+from rocketlens.store.write.message_store import MessageStore
 import rocketlens
 from tests.unit.store.written_stores import *
 path = Path(sys.argv[1])

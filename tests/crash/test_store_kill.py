@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import rocketlens
-from rocketlens.store.message_store import MessageStore
+from rocketlens.store.write.message_store import MessageStore
 from tests.crash.store_writer import CONFIG, OPTIONS
 from tests.unit.store.written_stores import records_of
 
@@ -88,7 +88,7 @@ def test_killed_at_random_nothing_acknowledged_is_lost_and_nothing_is_there_twic
 def check_index_has_each_entry_once(path):
     """Compare the entries of all index files with those of a builder that was never killed."""
     from rocketlens.formats.index_file import ENTRY
-    from rocketlens.store.index_build import index_entry_hashes
+    from rocketlens.store.write.index_build import index_entry_hashes
 
     expected = [
         (key_hash, record.physical_offset)

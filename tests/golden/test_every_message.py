@@ -12,8 +12,8 @@ import pytest
 import rocketlens
 from rocketlens.errors import MessageNotFound
 from rocketlens.formats.commitlog_record import message_of
-from rocketlens.store.commitlog import CommitLog
-from rocketlens.store.scan import LogWalk
+from rocketlens.store.read.commitlog import CommitLog
+from rocketlens.store.read.scan import LogWalk
 from tests.conftest import fingerprint
 
 VERSIONS = ("4.9.7", "5.5.0")

@@ -7,13 +7,13 @@ from collections import Counter
 import pytest
 
 import rocketlens
+from rocketlens.broker.tables.topics import TopicConfig, TopicTable
 from rocketlens.client import Message, Producer
 from rocketlens.model.message import Host
-from rocketlens.store.config import StoreConfig
 from rocketlens.store.disk import Disk
-from rocketlens.store.index_build import index_entry_hashes
-from rocketlens.store.message_store import MessageStore, StoreOptions, system_clock
-from rocketlens.store.topics import TopicConfig, TopicTable
+from rocketlens.store.write.config import StoreConfig
+from rocketlens.store.write.index_build import index_entry_hashes
+from rocketlens.store.write.message_store import MessageStore, StoreOptions, system_clock
 from tests.unit.store.index_as_rocketmq import RocketMQIndex
 from tests.unit.store.written_stores import BORN_HOST, records_of
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 import pytest
 
 from rocketlens.broker import registration
+from rocketlens.broker.tables.topics import TopicConfig
 from rocketlens.net.pool import ClientPool
-from rocketlens.store.topics import TopicConfig
 from rocketlens.wire.codes import RequestCode
 from tests.peer.rocketmq_peer import (
     NAMESRV_MAIN,

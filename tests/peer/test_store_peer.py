@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 import rocketlens
+from rocketlens.broker.tables.topics import TopicConfig, TopicTable
 from rocketlens.model.message import Host
-from rocketlens.store.config import StoreConfig
 from rocketlens.store.disk import Disk
-from rocketlens.store.message_store import MessageStore, StoreOptions, system_clock
-from rocketlens.store.topics import TopicConfig, TopicTable
+from rocketlens.store.write.config import StoreConfig
+from rocketlens.store.write.message_store import MessageStore, StoreOptions, system_clock
 from tests.peer.test_rocketmq_peer import PRODUCER
 from tests.unit.store.written_stores import BORN_HOST, records_of
 

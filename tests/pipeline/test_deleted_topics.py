@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from rocketlens.store.consumequeue import ConsumeQueues
+from rocketlens.store.read.consumequeue import ConsumeQueues
 from tests.pipeline.synthetic import record, write_log
 from tests.unit.store.written_stores import open_small, records_of, send
 

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rocketlens.formats import commitlog_record
-from rocketlens.store.commitlog import CommitLog
+from rocketlens.store.read.commitlog import CommitLog
 from tests.pipeline.synthetic import record, write_log
 
 SEGMENT = 1 << 13

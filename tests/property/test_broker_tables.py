@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rocketlens.store import entry_table
+from rocketlens.broker.tables import entry_table
 from rocketlens.wire.codes import RequestCode
 from tests.crash.failing_disks import QuickDisk
 from tests.unit.broker.broker_world import running

@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 import rocketlens
 from rocketlens.errors import MessageNotFound
-from rocketlens.store.config import StoreConfig
-from rocketlens.store.message_store import MessageStore
+from rocketlens.store.write.config import StoreConfig
+from rocketlens.store.write.message_store import MessageStore
 from tests.crash.failing_disks import QuickDisk
 from tests.unit.store.written_stores import BORN_HOST, QUIET, properties_of
 

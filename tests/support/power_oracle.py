@@ -10,8 +10,8 @@ from pathlib import Path
 import rocketlens
 from rocketlens.errors import AnswerIncomplete, MessageNotFound
 from rocketlens.model.message_id import OffsetMessageId
-from rocketlens.store.config import StoreConfig
-from rocketlens.store.message_store import MessageStore
+from rocketlens.store.write.config import StoreConfig
+from rocketlens.store.write.message_store import MessageStore
 from tests.crash.failing_disks import RestartedDisk
 from tests.support import rocketmq_walk
 from tests.support.rocketmq_walk import Stored

@@ -13,10 +13,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+from rocketlens.broker.tables.offsets import ConsumerOffsets, DelayOffsets
+from rocketlens.broker.tables.topics import GroupTable, TopicConfig, TopicTable
 from rocketlens.namesrv.kv import KvConfig
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.offsets import ConsumerOffsets, DelayOffsets
-from rocketlens.store.topics import GroupTable, TopicConfig, TopicTable
 from tests.support import rocketmq_walk
 from tests.support.power_oracle import (
     Oracle,
@@ -31,7 +31,7 @@ from tests.unit.store.written_stores import QUIET, SMALL, Clock, open_small
 
 if TYPE_CHECKING:
     from rocketlens.pipeline.follow import IndexFollower
-    from rocketlens.store.message_store import MessageStore
+    from rocketlens.store.write.message_store import MessageStore
 
 STEPS = 70
 TOPICS = ("Orders", "Payments", "Gone")

@@ -108,7 +108,7 @@ def test_architecture_names_every_module():
         pytest.skip("ARCHITECTURE.md is not written yet")
     text = ARCHITECTURE.read_text(encoding="utf-8")
     modules = [path for path in FILES if path.name != "__init__.py"]
-    # A module is named as room/module: `store/tail`, with or without .py; one without a room
+    # A module is named as room/module: `store/read/tail`, with or without .py; one without a room
     # by its file: `errors.py`.
     names = ["/".join(path.relative_to(SOURCE / "rocketlens").parts) for path in modules]
     missing = [

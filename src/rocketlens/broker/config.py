@@ -1,6 +1,6 @@
 """What a ``broker.conf`` says about the broker itself, in RocketMQ's own keys.
 
-The store's keys are in :mod:`rocketlens.store.config`; what becomes of other keys is in
+The store's keys are in :mod:`rocketlens.store.write.config`; what becomes of other keys is in
 :mod:`rocketlens.model.config_keys`.
 """
 
@@ -22,7 +22,7 @@ from rocketlens.net.tls import (
     TlsSettings,
     tls_of_properties,
 )
-from rocketlens.store.config import StoreConfig, parse_properties
+from rocketlens.store.write.config import StoreConfig, parse_properties
 
 _log: Final = logging.getLogger("rocketlens.broker")
 

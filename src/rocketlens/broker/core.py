@@ -16,16 +16,16 @@ from rocketlens.broker.registry import GroupRegistry, TopicRegistry
 from rocketlens.broker.remembered import fit_to_store
 from rocketlens.broker.saving import Table, TableSaver
 from rocketlens.broker.search import LiveSearch
+from rocketlens.broker.tables.log_identity import LogIdentity
+from rocketlens.broker.tables.offsets import ConsumerOffsets, DelayOffsets
+from rocketlens.broker.tables.topics import GroupTable, TopicTable
 from rocketlens.errors import StoreBusy
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import pack_address
 from rocketlens.net.channel import Channel
 from rocketlens.net.pool import parse_address
 from rocketlens.store.disk import Disk
-from rocketlens.store.log_identity import LogIdentity
-from rocketlens.store.message_store import MessageStore
-from rocketlens.store.offsets import ConsumerOffsets, DelayOffsets
-from rocketlens.store.topics import GroupTable, TopicTable
+from rocketlens.store.write.message_store import MessageStore
 
 if TYPE_CHECKING:
     from rocketlens.broker.index_process import IndexProcess

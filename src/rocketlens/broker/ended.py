@@ -20,9 +20,9 @@ from rocketlens.broker.search import LiveSearch
 from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, FILLER_SIZE
-from rocketlens.store.commitlog import CommitLog
-from rocketlens.store.message_store import MessageStore
-from rocketlens.store.queue_append import QueueWriter
+from rocketlens.store.read.commitlog import CommitLog
+from rocketlens.store.write.message_store import MessageStore
+from rocketlens.store.write.queue_append import QueueWriter
 
 MARKS_READ: Final = 1024
 """Marks that are read at once."""

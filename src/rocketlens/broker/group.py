@@ -14,10 +14,10 @@ from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.large_answers import Estimate
 from rocketlens.broker.registry import SYSTEM_GROUPS, group_problem
+from rocketlens.broker.tables.topics import default_group
 from rocketlens.errors import CommandBodyError
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import Pace, in_thread
-from rocketlens.store.topics import default_group
 from rocketlens.wire import json_text
 from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.consumer import SubscriptionAnswer

@@ -16,10 +16,10 @@ from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.large_answers import Estimate
 from rocketlens.broker.registration import topic_table
 from rocketlens.broker.registry import SYSTEM_TOPICS
+from rocketlens.broker.tables.config_table import DataVersion
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import Pace, in_thread
-from rocketlens.store.config_table import DataVersion
-from rocketlens.store.queue_append import QueueWriter
+from rocketlens.store.write.queue_append import QueueWriter
 from rocketlens.wire import json_text
 from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.consumer import ConsumeQueueAnswer, ConsumeQueueData

@@ -5,7 +5,7 @@ from typing import Final
 
 from rocketlens.broker.core import BrokerCore
 from rocketlens.net.channel import Channel, Handler, Response
-from rocketlens.store.message_store import store_timestamp_of
+from rocketlens.store.write.message_store import store_timestamp_of
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import offset as commands

@@ -29,13 +29,13 @@ from rocketlens import limits
 from rocketlens.broker.core import FAQ, BrokerCore
 from rocketlens.broker.offset import may_commit
 from rocketlens.broker.registry import SYSTEM_GROUPS
+from rocketlens.broker.tables.topics import PERM_READ, TopicConfig
 from rocketlens.errors import BadInput, RecordError
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.model.java import string_hash
 from rocketlens.net.channel import Channel, Handler, Response
-from rocketlens.store.queue_append import QueueWriter
-from rocketlens.store.topics import PERM_READ, TopicConfig
+from rocketlens.store.write.queue_append import QueueWriter
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import pull as commands

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.store import fs
-from rocketlens.store.queue_append import QueueWriter
-from rocketlens.store.queue_files import ENTRY_DTYPE
+from rocketlens.store.write.queue_append import QueueWriter
+from rocketlens.store.write.queue_files import ENTRY_DTYPE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def read_entries(queue: QueueWriter, start: int, stop: int) -> "npt.NDArray[np.void]":
     """Return the entries from ``start`` to below ``stop``, which must be of one file.
 
-    The array has the columns of :data:`rocketlens.store.queue_files.ENTRY_DTYPE`. It is shorter
-    when the file is. :meth:`QueueWriter.read` is for the thread that appends.
+    The array has the columns of :data:`rocketlens.store.write.queue_files.ENTRY_DTYPE`. It is
+    shorter when the file is. :meth:`QueueWriter.read` is for the thread that appends.
 
     :raises OSError: when the file cannot be read.
     """

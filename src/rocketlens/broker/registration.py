@@ -32,11 +32,11 @@ from typing import Final
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.name_watch import REMINDER_MS, NameWatch
+from rocketlens.broker.tables.topics import TopicConfig as StoredTopic
 from rocketlens.errors import BrokerError, ProtocolError, RocketLensError
 from rocketlens.net.channel import Channel
 from rocketlens.net.pace import in_thread
 from rocketlens.net.pool import ClientPool
-from rocketlens.store.topics import TopicConfig as StoredTopic
 from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.topic import (
     DataVersion,

@@ -16,9 +16,7 @@ from typing import Any, Final
 
 from rocketlens import limits
 from rocketlens.broker.config import BrokerConfig
-from rocketlens.errors import BadInput
-from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
-from rocketlens.store.topics import (
+from rocketlens.broker.tables.topics import (
     PERM_INHERIT,
     PERM_READ,
     PERM_WRITE,
@@ -26,6 +24,8 @@ from rocketlens.store.topics import (
     TopicConfig,
     TopicTable,
 )
+from rocketlens.errors import BadInput
+from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
 from rocketlens.wire.codes import ResponseCode
 
 _log: Final = logging.getLogger("rocketlens.broker")

@@ -18,10 +18,10 @@ For a log that is the same, this is what RocketMQ does with delay offsets. Sourc
 import logging
 from typing import Final
 
+from rocketlens.broker.tables.log_identity import is_another_log
+from rocketlens.broker.tables.offsets import GROUP_SEPARATOR, ConsumerOffsets, DelayOffsets
 from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
-from rocketlens.store.log_identity import is_another_log
-from rocketlens.store.message_store import MessageStore
-from rocketlens.store.offsets import GROUP_SEPARATOR, ConsumerOffsets, DelayOffsets
+from rocketlens.store.write.message_store import MessageStore
 
 _log: Final = logging.getLogger("rocketlens.broker")
 

@@ -12,7 +12,7 @@ from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.registry import SCHEDULE_QUEUES
 from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
 from rocketlens.net.channel import Channel, Handler, Response
-from rocketlens.store.message_store import store_timestamp_of
+from rocketlens.store.write.message_store import store_timestamp_of
 from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.key_value import KvTable
 from rocketlens.wire.codes import RequestCode

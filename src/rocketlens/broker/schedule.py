@@ -18,9 +18,9 @@ from rocketlens.formats import commitlog_record
 from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC, QueueEntry
 from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8
-from rocketlens.store.commitlog import SegmentLost
-from rocketlens.store.config import parse_delay_levels
-from rocketlens.store.queue_append import QueueWriter
+from rocketlens.store.read.commitlog import SegmentLost
+from rocketlens.store.write.config import parse_delay_levels
+from rocketlens.store.write.queue_append import QueueWriter
 
 _log: Final = logging.getLogger("rocketlens.broker")
 

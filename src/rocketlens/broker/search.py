@@ -1,7 +1,7 @@
 """Look-ups by key over the store that the broker is writing to.
 
 A message is found as soon as its send is answered: each look-up first reads what was appended
-since the last one into memory (:mod:`rocketlens.store.tail`). Every hit is compared with its
+since the last one into memory (:mod:`rocketlens.store.read.tail`). Every hit is compared with its
 record before it is given out.
 
 So that no look-up finds much to read, the log is read several times a second even if nobody asks,
@@ -36,11 +36,11 @@ from rocketlens.formats.commitlog_record import Reason, Record
 from rocketlens.model.java import index_hash
 from rocketlens.query.source import StoreSource
 from rocketlens.query.verify import SureMatch, Wanted
-from rocketlens.store.commitlog import CommitLog, SegmentLost
-from rocketlens.store.index import TakesLong
-from rocketlens.store.index_files import Hit, Rejected, newest_first
-from rocketlens.store.message_store import MessageStore
-from rocketlens.store.tail import Tail, load_kernels
+from rocketlens.store.read.commitlog import CommitLog, SegmentLost
+from rocketlens.store.read.index import TakesLong
+from rocketlens.store.read.index_files import Hit, Rejected, newest_first
+from rocketlens.store.read.tail import Tail, load_kernels
+from rocketlens.store.write.message_store import MessageStore
 
 T = TypeVar("T")
 

@@ -42,6 +42,7 @@ from rocketlens.broker.registry import (
     topic_problem,
     topic_text,
 )
+from rocketlens.broker.tables.topics import PERM_WRITE, TopicConfig
 from rocketlens.errors import FormatError, MessageIllegal
 from rocketlens.formats import batch_body
 from rocketlens.formats.batch_body import BatchMember
@@ -51,8 +52,7 @@ from rocketlens.model import properties as props
 from rocketlens.model.message_id import UniqueKey
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import in_thread
-from rocketlens.store.append import Appended
-from rocketlens.store.topics import PERM_WRITE, TopicConfig
+from rocketlens.store.write.append import Appended
 from rocketlens.wire.codes import V3_4_9, RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import send as commands

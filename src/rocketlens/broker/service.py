@@ -47,7 +47,7 @@ from rocketlens.net.server import RemotingServer
 from rocketlens.net.tls import ServerTls
 from rocketlens.store.disk import Disk
 from rocketlens.store.fs import allow_open_files
-from rocketlens.store.message_store import MessageStore, StoreOptions, system_clock
+from rocketlens.store.write.message_store import MessageStore, StoreOptions, system_clock
 
 _log: Final = logging.getLogger("rocketlens.broker")
 

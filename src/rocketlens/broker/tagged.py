@@ -17,11 +17,11 @@ from rocketlens.formats.commitlog_record import HEAD, SYS_FLAG_BORN_HOST_V6
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, FILLER_SIZE, SCHEDULE_TOPIC
 from rocketlens.model.java import string_hash
 from rocketlens.query.verify import Wanted
-from rocketlens.store.commitlog import CommitLog
-from rocketlens.store.index_files import PAUSE
-from rocketlens.store.message_store import MessageStore
-from rocketlens.store.queue_append import QueueWriter
-from rocketlens.store.queue_files import ENTRY_DTYPE
+from rocketlens.store.read.commitlog import CommitLog
+from rocketlens.store.read.index_files import PAUSE
+from rocketlens.store.write.message_store import MessageStore
+from rocketlens.store.write.queue_append import QueueWriter
+from rocketlens.store.write.queue_files import ENTRY_DTYPE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,9 +44,9 @@ def tagged_newest_first(
     """Yield the physical offsets of the messages that may be wanted, newest first.
 
     Nothing is read farther than it is iterated; each time that some entries were read in vain it is
-    :data:`~rocketlens.store.index_files.PAUSE`. May run in any thread beside the one that appends,
-    as long as nobody else uses ``log``: the store's own reader belongs to that thread. What cannot
-    be read is added to ``failures``.
+    :data:`~rocketlens.store.read.index_files.PAUSE`. May run in any thread beside the one that
+    appends, as long as nobody else uses ``log``: the store's own reader belongs to that thread.
+    What cannot be read is added to ``failures``.
     """
     queues = [
         queue for (topic, _), queue in list(store.appender.queues.items()) if topic == wanted.topic

@@ -20,7 +20,7 @@ from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
 from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8
 from rocketlens.net.channel import Channel, Handler, Response
-from rocketlens.store.queue_append import QueueWriter
+from rocketlens.store.write.queue_append import QueueWriter
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import transaction as commands

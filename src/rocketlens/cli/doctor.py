@@ -230,10 +230,10 @@ def _queues(source: "StoreSource") -> Check:
 
 def _builder(store: Path) -> Iterator[Check]:
     """Tell how far a RocketLens broker's index is behind its log, and whether a builder runs."""
-    from rocketlens.store.index_state import safe_offset_of
     from rocketlens.store.layout import INDEX_LOCK, StoreLayout
     from rocketlens.store.lock import is_locked
-    from rocketlens.store.state import read_synced_offset
+    from rocketlens.store.read.index_state import safe_offset_of
+    from rocketlens.store.read.state import read_synced_offset
 
     layout = StoreLayout(store)
     synced = read_synced_offset(layout)
@@ -257,7 +257,7 @@ def _builder(store: Path) -> Iterator[Check]:
 
 def _tables(store: Path) -> Iterator[Check]:
     """Tell which tables of topics, groups and offsets are damaged; nothing if none is."""
-    from rocketlens.store.config_table import damaged_tables
+    from rocketlens.broker.tables.config_table import damaged_tables
 
     for problem in damaged_tables(store / "config"):
         yield Check(_WARN, "config", problem)

@@ -14,7 +14,7 @@ from rocketlens.cli.output import store_of
 from rocketlens.cli.spark import session
 from rocketlens.formats.index_file import DEFAULT_GEOMETRY, Geometry
 from rocketlens.model.escape import printable
-from rocketlens.store.message_store import system_clock
+from rocketlens.store.write.message_store import system_clock
 
 _DONE: Final = 0
 _NICE: Final = 5

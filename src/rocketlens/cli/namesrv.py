@@ -11,7 +11,7 @@ from rocketlens.namesrv.service import NameServerConfig
 from rocketlens.namesrv.service import run as run_name_server
 from rocketlens.net.event_loop import run as run_loop
 from rocketlens.net.tls import TLS_KEYS
-from rocketlens.store.config import parse_properties
+from rocketlens.store.write.config import parse_properties
 
 _DONE: Final = 0
 

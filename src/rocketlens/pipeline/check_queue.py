@@ -9,9 +9,9 @@ from rocketlens.errors import RecordError
 from rocketlens.formats.consumequeue_entry import FILLER_SIZE
 from rocketlens.pipeline.report import Finding, Findings, Kind
 from rocketlens.store import fs
-from rocketlens.store.commitlog import CommitLog
-from rocketlens.store.consumequeue import ConsumeQueue, QueueFile, is_topic_name
-from rocketlens.store.former_topics import Run
+from rocketlens.store.read.commitlog import CommitLog
+from rocketlens.store.read.consumequeue import ConsumeQueue, QueueFile, is_topic_name
+from rocketlens.store.read.former_topics import Run
 
 if TYPE_CHECKING:
     import numpy as np

@@ -28,10 +28,10 @@ from rocketlens.pipeline.extract import Extracted, ExtractTask, QueuePart, extra
 from rocketlens.pipeline.output import Workspace, check_output
 from rocketlens.pipeline.ranges import RANGE_BYTES, Damage, LogRange, cut, stitch
 from rocketlens.store import fs
-from rocketlens.store.commitlog import CommitLog
-from rocketlens.store.consumequeue import ConsumeQueues
 from rocketlens.store.disk import Disk
-from rocketlens.store.former_topics import read_evidence
+from rocketlens.store.read.commitlog import CommitLog
+from rocketlens.store.read.consumequeue import ConsumeQueues
+from rocketlens.store.read.former_topics import read_evidence
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

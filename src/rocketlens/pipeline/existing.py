@@ -12,8 +12,8 @@ from rocketlens.formats.index_file import DEFAULT_GEOMETRY, Geometry
 from rocketlens.model import java
 from rocketlens.model import properties as props
 from rocketlens.store import fs
-from rocketlens.store.commitlog import CommitLog
-from rocketlens.store.consumequeue import ConsumeQueues
+from rocketlens.store.read.commitlog import CommitLog
+from rocketlens.store.read.consumequeue import ConsumeQueues
 
 NAME_DIGITS: Final = 17
 LIGHT_QUEUE_PREFIX: Final = "%LMQ%"

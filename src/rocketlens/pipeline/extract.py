@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, SCHEDULE_TOPIC
 from rocketlens.pipeline.ranges import LogRange, RangeReader, Walked, open_range
-from rocketlens.store.former_topics import Run, runs_of
+from rocketlens.store.read.former_topics import Run, runs_of
 
 if TYPE_CHECKING:
     from rocketlens.pipeline.ranges import Bytes

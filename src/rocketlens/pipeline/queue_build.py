@@ -3,7 +3,8 @@
 An entry's place is its queue offset, so files are independent. In a healthy log the queue offsets
 of a queue rise by one from record to record, and its files are slices of the parts, one after the
 other. Where they don't (records lost, or dispatched twice), the whole queue is settled by one task.
-Records of topics that were deleted are left out before (:mod:`rocketlens.store.former_topics`).
+Records of topics that were deleted are left out before
+(:mod:`rocketlens.store.read.former_topics`).
 """
 
 from collections import Counter
@@ -15,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from rocketlens.formats.commitlog_record import SMALLEST_RECORD
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, FILLER
 from rocketlens.pipeline.extract import QueuePart
-from rocketlens.store.consumequeue import is_topic_name
-from rocketlens.store.former_topics import Run, TopicEvidence, ends_of_former
+from rocketlens.store.read.consumequeue import is_topic_name
+from rocketlens.store.read.former_topics import Run, TopicEvidence, ends_of_former
 
 if TYPE_CHECKING:
     import numpy as np

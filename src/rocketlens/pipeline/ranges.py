@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from rocketlens import limits
 from rocketlens.formats.commitlog_record import MAGIC_BLANK, SIZE_AND_MAGIC, Reason
-from rocketlens.store import fs, resync
-from rocketlens.store.commitlog import CommitLog, Segment, SegmentLost
-from rocketlens.store.scan import LogWalk, exhaust
+from rocketlens.store import fs
+from rocketlens.store.read import resync
+from rocketlens.store.read.commitlog import CommitLog, Segment, SegmentLost
+from rocketlens.store.read.scan import LogWalk, exhaust
 
 if TYPE_CHECKING:
     import numpy as np

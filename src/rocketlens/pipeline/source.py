@@ -83,7 +83,7 @@ if TYPE_CHECKING:
 
     from rocketlens.pipeline.columns import Place
     from rocketlens.pipeline.ranges import Bytes, LogRange, RangeReader, Rows, Walked
-    from rocketlens.store.commitlog import CommitLog
+    from rocketlens.store.read.commitlog import CommitLog
 
 _log = logging.getLogger(__name__)
 
@@ -238,7 +238,7 @@ class RocketMQReader(DataSourceReader):
         from pathlib import Path
 
         from rocketlens.pipeline.ranges import cut
-        from rocketlens.store.commitlog import CommitLog
+        from rocketlens.store.read.commitlog import CommitLog
 
         log = CommitLog(Path(self.store, "commitlog"))
         self.check_topics()

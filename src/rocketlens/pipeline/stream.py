@@ -65,10 +65,10 @@ from rocketlens.pipeline.stream_offset import (
 )
 from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.state import read_state, read_synced_offset
+from rocketlens.store.read.state import read_state, read_synced_offset
 
 if TYPE_CHECKING:
-    from rocketlens.store.commitlog import CommitLog
+    from rocketlens.store.read.commitlog import CommitLog
 
 MAX_BYTES_PER_TRIGGER: Final = 256 << 20
 STARTS: Final = {"earliest": 0, "latest": 2**63 - 1}
@@ -271,7 +271,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             del content
 
     def _log(self) -> "CommitLog":
-        from rocketlens.store.commitlog import CommitLog
+        from rocketlens.store.read.commitlog import CommitLog
 
         return CommitLog(self._store / "commitlog")
 

@@ -35,9 +35,9 @@ from rocketlens.pipeline.ranges import (
 )
 from rocketlens.pipeline.report import Finding, Findings, Kind
 from rocketlens.store import fs
-from rocketlens.store.commitlog import CommitLog
-from rocketlens.store.consumequeue import ConsumeQueues
-from rocketlens.store.former_topics import (
+from rocketlens.store.read.commitlog import CommitLog
+from rocketlens.store.read.consumequeue import ConsumeQueues
+from rocketlens.store.read.former_topics import (
     WHOLE_LOG,
     Run,
     TopicEvidence,

@@ -6,7 +6,7 @@ from rocketlens.model.answer import Answer
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId, pack_address
 from rocketlens.query.source import StoreSource, unfinished
-from rocketlens.store.commitlog import SegmentLost
+from rocketlens.store.read.commitlog import SegmentLost
 
 
 def view_by_offset_id(source: StoreSource, offset_msg_id: str) -> MessageExt:

@@ -13,8 +13,8 @@ from rocketlens.model.message import MessageExt
 from rocketlens.query.held import held_bytes
 from rocketlens.query.source import StoreSource
 from rocketlens.query.verify import Wanted
-from rocketlens.store.index_files import Hit, Rejected, newest_first
-from rocketlens.store.tail import Tail
+from rocketlens.store.read.index_files import Hit, Rejected, newest_first
+from rocketlens.store.read.tail import Tail
 
 _Evidence = Hit | None
 """The index entry that led to an offset; None when the memory did."""

@@ -25,8 +25,8 @@ from rocketlens.model.message import MessageExt
 from rocketlens.query.by_time import QueuePlace, Scan
 from rocketlens.query.source import CONSUME_QUEUE, StoreSource
 from rocketlens.query.verify import Wanted
-from rocketlens.store.consumequeue import ConsumeQueue, is_topic_name
-from rocketlens.store.former_topics import ends_of_former, runs_of
+from rocketlens.store.read.consumequeue import ConsumeQueue, is_topic_name
+from rocketlens.store.read.former_topics import ends_of_former, runs_of
 
 LITE_TOPIC_PREFIX: Final = "%LMQ%"
 """Lite queues hold entries of other topics' messages."""

@@ -13,7 +13,7 @@ from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.message import MessageExt
 from rocketlens.query.source import StoreSource, torn_coverage, unfinished
 from rocketlens.query.verify import Wanted
-from rocketlens.store.scan import Chunk, LogWalk, interpreted_bytes
+from rocketlens.store.read.scan import Chunk, LogWalk, interpreted_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from rocketlens.errors import NotAStore, RecordError, WrongUse
 from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Reason, Record
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.query.topics import Topics
-from rocketlens.store.commitlog import CommitLog
-from rocketlens.store.consumequeue import ConsumeQueues
-from rocketlens.store.index_files import IndexFiles, IndexState, Rejected
-from rocketlens.store.starts import RecordStarts
-from rocketlens.store.tail import Tail
+from rocketlens.store.read.commitlog import CommitLog
+from rocketlens.store.read.consumequeue import ConsumeQueues
+from rocketlens.store.read.index_files import IndexFiles, IndexState, Rejected
+from rocketlens.store.read.starts import RecordStarts
+from rocketlens.store.read.tail import Tail
 
 COMMIT_LOG: Final = "commitlog"
 CONSUME_QUEUE: Final = "consumequeue"

@@ -16,8 +16,8 @@ from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.query.topic_choice import is_pattern, matching_topics, suggestion, unknown_topic
 from rocketlens.store import fs
-from rocketlens.store.scan import Damage, LogWalk
-from rocketlens.store.table_changes import changed_names
+from rocketlens.store.read.scan import Damage, LogWalk
+from rocketlens.store.read.table_changes import changed_names
 
 if TYPE_CHECKING:
     from rocketlens.query.source import StoreSource

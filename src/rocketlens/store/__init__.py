@@ -1,5 +1,5 @@
-"""A store directory on disk: its files, its lock, and what can be read from them.
+"""A store directory on disk.
 
-Readers need no lock and change nothing. ``fs`` and ``lock`` are the only users of os, mmap and
-fcntl in this package.
+``fs``, ``disk``, ``lock`` and ``layout`` are below both of its rooms: ``read``, which needs no lock
+and changes nothing, and ``write``. ``read`` knows nothing of ``write``.
 """

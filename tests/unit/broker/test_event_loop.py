@@ -7,9 +7,9 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.broker import registration
+from rocketlens.broker.tables.topics import TopicConfig
 from rocketlens.formats import batch_body
 from rocketlens.namesrv.service import NameServer, NameServerConfig
-from rocketlens.store.topics import TopicConfig
 from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from rocketlens.wire.codes import RequestCode, ResponseCode

@@ -72,7 +72,7 @@ def test_entries_of_a_queue_are_given_as_they_are(tmp_path, index, count, given)
 
 
 def test_expired_files_of_all_queues_go_when_that_is_asked(tmp_path, monkeypatch):
-    monkeypatch.setattr("rocketlens.store.message_store._CLEANED_AT_ONCE", 1)
+    monkeypatch.setattr("rocketlens.store.write.message_store._CLEANED_AT_ONCE", 1)
 
     async def test(world):
         for number in range(450):

@@ -7,8 +7,8 @@ import pytest
 from rocketlens import limits
 from rocketlens.broker import large_answers
 from rocketlens.broker.client import ClientProcessor
+from rocketlens.broker.tables.topics import TopicConfig
 from rocketlens.net.pool import ClientPool
-from rocketlens.store.topics import TopicConfig
 from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.heartbeat import HeartbeatData, ProducerData
 from rocketlens.wire.codes import RequestCode, ResponseCode

@@ -6,7 +6,7 @@ import pytest
 
 from rocketlens.broker import pull
 from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES
-from rocketlens.store.queue_append import QueueWriter
+from rocketlens.store.write.queue_append import QueueWriter
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from tests.unit.broker.broker_world import in_broker, properties_of, records_of
 

@@ -11,7 +11,7 @@ from rocketlens.broker.turns import Bounds
 from rocketlens.errors import ConnectionLost
 from rocketlens.formats import commitlog_record
 from rocketlens.net.pool import ClientPool
-from rocketlens.store.tail import Tail
+from rocketlens.store.read.tail import Tail
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from tests.unit.broker.broker_world import NOW_MS, in_broker, properties_of, records_of, running
 

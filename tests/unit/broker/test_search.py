@@ -11,9 +11,9 @@ from rocketlens.broker import search as module
 from rocketlens.broker import turns
 from rocketlens.broker.search import LiveSearch, Query
 from rocketlens.query.verify import Wanted
-from rocketlens.store import index, starts
-from rocketlens.store.message_store import StoreOptions
-from rocketlens.store.tail import Tail, load_kernels
+from rocketlens.store.read import index, starts
+from rocketlens.store.read.tail import Tail, load_kernels
+from rocketlens.store.write.message_store import StoreOptions
 from tests.unit.broker.broker_world import records_of
 from tests.unit.store.written_stores import SMALL, STORE_HOST, open_small, send_many
 

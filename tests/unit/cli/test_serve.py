@@ -16,8 +16,8 @@ import pytest
 
 import rocketlens
 from rocketlens.net.pool import parse_address
-from rocketlens.store.index_state import read_index_state
 from rocketlens.store.layout import StoreLayout
+from rocketlens.store.read.index_state import read_index_state
 from rocketlens.wire import codec
 from rocketlens.wire.command import RemotingCommand
 from tests.unit.broker.broker_world import send_fields, text_of

@@ -7,7 +7,7 @@ from rocketlens import limits
 from rocketlens.errors import AnswerIncomplete, BadInput
 from rocketlens.model.answer import SourceKind, SourceState
 from rocketlens.query import by_time
-from rocketlens.store.tail import Tail
+from rocketlens.store.read.tail import Tail
 from tests.crash.made_stores import Sent, flip, make_store, overwrite, record_of, some_messages
 
 LOG = SourceKind.COMMIT_LOG

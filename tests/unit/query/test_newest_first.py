@@ -4,9 +4,9 @@ import pytest
 
 import rocketlens
 from rocketlens import limits
-from rocketlens.store.commitlog import CommitLog
-from rocketlens.store.entry_runs import EntryRuns
-from rocketlens.store.index import IndexFile
+from rocketlens.store.read.commitlog import CommitLog
+from rocketlens.store.read.entry_runs import EntryRuns
+from rocketlens.store.read.index import IndexFile
 from tests.crash.made_stores import NOW_MS, Sent, make_store
 
 COUNT = 1200
@@ -80,7 +80,7 @@ def test_as_many_as_there_are_is_not_too_few(made):
 
 def test_index_files_and_memory_together_give_the_newest(tmp_path, monkeypatch):
     monkeypatch.setattr(limits, "INTERPRETED_SCAN_BYTES", 2000)
-    monkeypatch.setattr("rocketlens.store.scan.CHUNK_ROWS", 32)
+    monkeypatch.setattr("rocketlens.store.read.scan.CHUNK_ROWS", 32)
     made = make_store(tmp_path / "store", many_of_one_key(), index=(50, 200))
     for path in made.index_paths()[2::3]:
         path.unlink()
@@ -100,7 +100,7 @@ def test_the_memory_unpacks_no_more_than_is_taken(monkeypatch):
     runs.tidy()
     unpacked = []
     monkeypatch.setattr(
-        "rocketlens.store.entry_runs._PLACE_MASK", _Counting((1 << 32) - 1, unpacked)
+        "rocketlens.store.read.entry_runs._PLACE_MASK", _Counting((1 << 32) - 1, unpacked)
     )
     found = runs.find([7])
     assert [next(found) for _ in range(64)] == offsets[:-65:-1].tolist()

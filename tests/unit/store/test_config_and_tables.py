@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketlens import limits
+from rocketlens.broker.tables.config_table import ConfigFile, DataVersion, damaged_tables, dumps
+from rocketlens.broker.tables.offsets import ConsumerOffsets, DelayOffsets
+from rocketlens.broker.tables.topics import GroupTable, TopicConfig, TopicTable
 from rocketlens.errors import BadInput
 from rocketlens.formats import config_json
-from rocketlens.store.config import StoreConfig, parse_delay_levels, parse_properties
-from rocketlens.store.config_table import ConfigFile, DataVersion, damaged_tables, dumps
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.offsets import ConsumerOffsets, DelayOffsets
-from rocketlens.store.topics import GroupTable, TopicConfig, TopicTable
+from rocketlens.store.write.config import StoreConfig, parse_delay_levels, parse_properties
 from tests.unit.store.written_stores import Clock
 
 

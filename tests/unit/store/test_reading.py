@@ -12,14 +12,15 @@ from rocketlens.errors import IndexFileError, RecordError
 from rocketlens.formats.commitlog_record import Reason
 from rocketlens.formats.index_file import HEADER_BYTES
 from rocketlens.model.java import index_hash
-from rocketlens.store import fs, mapped, tail
-from rocketlens.store.commitlog import CommitLog, SegmentLost
-from rocketlens.store.consumequeue import ConsumeQueue, ConsumeQueues, is_topic_name
-from rocketlens.store.index import IndexFile, is_near
-from rocketlens.store.index_files import IndexFiles
-from rocketlens.store.resync import next_record
-from rocketlens.store.scan import LogWalk, exhaust
-from rocketlens.store.starts import RecordStarts
+from rocketlens.store import fs
+from rocketlens.store.read import mapped, tail
+from rocketlens.store.read.commitlog import CommitLog, SegmentLost
+from rocketlens.store.read.consumequeue import ConsumeQueue, ConsumeQueues, is_topic_name
+from rocketlens.store.read.index import IndexFile, is_near
+from rocketlens.store.read.index_files import IndexFiles
+from rocketlens.store.read.resync import next_record
+from rocketlens.store.read.scan import LogWalk, exhaust
+from rocketlens.store.read.starts import RecordStarts
 from tests.crash import made_stores
 from tests.crash.failing_calls import FailingCalls
 from tests.crash.made_stores import flip, make_store, overwrite, some_messages
@@ -241,7 +242,7 @@ def test_a_file_that_says_it_is_empty_is_looked_through(tmp_path):
 def test_log_beyond_what_the_memory_keeps_is_read_again_and_found(tmp_path, monkeypatch):
     monkeypatch.setattr(limits, "TAIL_ENTRIES", 50)
     monkeypatch.setattr(limits, "INTERPRETED_SCAN_BYTES", 2000)
-    monkeypatch.setattr("rocketlens.store.scan.CHUNK_ROWS", 32)
+    monkeypatch.setattr("rocketlens.store.read.scan.CHUNK_ROWS", 32)
     made = make_store(tmp_path / "store", some_messages(300), index=None)
     with rocketlens.open_store(made.path) as store:
         for topic, text in made.texts()[::3]:
@@ -252,7 +253,7 @@ def test_log_beyond_what_the_memory_keeps_is_read_again_and_found(tmp_path, monk
 
 def test_the_memory_sorts_what_is_asked_often_and_finds_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr(limits, "INTERPRETED_SCAN_BYTES", 0)
-    monkeypatch.setattr("rocketlens.store.scan.CHUNK_ROWS", 16)
+    monkeypatch.setattr("rocketlens.store.read.scan.CHUNK_ROWS", 16)
     made = make_store(tmp_path / "store", some_messages(200), index=None)
     log = CommitLog(made.path / "commitlog")
     memory = tail.Tail(log, knows_nothing)
@@ -279,8 +280,8 @@ def test_a_long_chain_is_searched_as_a_short_one_is(tmp_path, monkeypatch):
     log = CommitLog(made.path / "commitlog")
     hashes = [h for record in made.records[::20] for h in made_stores.hashes_of(record)]
     walked = [list(IndexFile(made.index_paths()[0]).find(h, log)) for h in hashes]
-    monkeypatch.setattr("rocketlens.store.index._LONG_CHAIN", 10)
-    monkeypatch.setattr("rocketlens.store.index._ENTRIES_TO_PAUSE", 23)
+    monkeypatch.setattr("rocketlens.store.read.index._LONG_CHAIN", 10)
+    monkeypatch.setattr("rocketlens.store.read.index._ENTRIES_TO_PAUSE", 23)
     assert [list(IndexFile(made.index_paths()[0]).find(h, log)) for h in hashes] == walked
     # A hash with one wrong byte, on the one chain there is.
     flip(made.index_paths()[0], 44 + 20 * 50 + 2)

@@ -11,9 +11,9 @@ import pytest
 
 from rocketlens.errors import BadInput, StoreFull
 from rocketlens.store import fs
-from rocketlens.store.append import Appender
 from rocketlens.store.lock import LOCK_TEXT, OUR_TEXT
-from rocketlens.store.state import StoreState, read_state, read_synced
+from rocketlens.store.read.state import StoreState, read_state, read_synced
+from rocketlens.store.write.append import Appender
 from tests.crash.failing_disks import QuickDisk, RecordingDisk, RestartedDisk
 from tests.unit.store.written_stores import (
     QUIET,
@@ -177,7 +177,7 @@ def test_the_lock_says_who_ran_last(tmp_path):
 
 
 def test_all_that_is_cut_is_kept_aside_whatever_its_size(tmp_path, monkeypatch):
-    monkeypatch.setattr("rocketlens.store.recovery._MAX_KEPT_BYTES", 1000)
+    monkeypatch.setattr("rocketlens.store.write.recovery._MAX_KEPT_BYTES", 1000)
     store = open_small(tmp_path)
     send_many(store, 20)
     store.flush()
@@ -541,8 +541,8 @@ def test_a_builder_of_index_files_waits_after_a_step_that_brought_nothing(tmp_pa
         attempts.append(1)
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("rocketlens.store.index_thread.threading.Event", Stop)
-    monkeypatch.setattr("rocketlens.store.index_build.IndexBuilder.build", fail)
+    monkeypatch.setattr("rocketlens.store.write.index_thread.threading.Event", Stop)
+    monkeypatch.setattr("rocketlens.store.write.index_build.IndexBuilder.build", fail)
     store = open_small(tmp_path, options=replace(QUIET, threads=True))
     try:
         send_many(store, 10)

@@ -5,9 +5,9 @@ import shutil
 import pytest
 
 import rocketlens
-from rocketlens.store import scan, tail
-from rocketlens.store.commitlog import CommitLog
-from rocketlens.store.scan import LogWalk
+from rocketlens.store.read import scan, tail
+from rocketlens.store.read.commitlog import CommitLog
+from rocketlens.store.read.scan import LogWalk
 from tests.crash.made_stores import Sent, make_store
 from tests.unit.store import written_stores
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import Reason
 from rocketlens.model.message import Host
-from rocketlens.store.commitlog import CommitLog
-from rocketlens.store.config import StoreConfig
-from rocketlens.store.message_store import MessageStore, StoreOptions
+from rocketlens.store.read.commitlog import CommitLog
+from rocketlens.store.write.config import StoreConfig
+from rocketlens.store.write.message_store import MessageStore, StoreOptions
 
 STORE_HOST = Host("127.0.0.1", 10911)
 BORN_HOST = socket.inet_aton("10.0.0.1") + struct.pack(">i", 5555)

@@ -1,0 +1,231 @@
+"""The tables of ``config/*.json``, read in RocketMQ's dialects and written in its layout.
+
+Written is what RocketMQ 5 writes: tab-indented, a member a line. A key that is an integer (a queue
+id, a delay level) has no quotes; one that is text has, also if it consists of digits. The content
+before is kept as ``.bak``, and both are replaced in one step, synced, so that there always is a
+whole one.
+
+A damaged table does not stop a start: the backup is used, or the table begins empty. Either is a
+warning, and the damaged file is kept in ``rocketlens/aside/``.
+"""
+
+import json
+import logging
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from rocketlens import limits
+from rocketlens.errors import ConfigError
+from rocketlens.formats import config_json
+from rocketlens.store import fs
+from rocketlens.store.disk import Disk
+from rocketlens.store.layout import StoreLayout
+from rocketlens.store.read.table_changes import Mark, changes_path, mark_of, read_changes
+
+TABLES: Final = (
+    "topics.json",
+    "subscriptionGroup.json",
+    "consumerOffset.json",
+    "delayOffset.json",
+)
+"""The tables that a broker cannot do without."""
+_log: Final = logging.getLogger(__name__)
+_KEPT_BYTES: Final = 1024 * 1024
+"""The content of files up to this size is kept in memory, until the next is written."""
+
+
+class DataVersion:
+    """RocketMQ's count of changes to a table: brokers and name servers compare it."""
+
+    def __init__(self, timestamp_ms: int, counter: int = 0, state_version: int = 0) -> None:
+        """Take the three parts."""
+        self.timestamp_ms = timestamp_ms
+        self.counter = counter
+        self.state_version = state_version
+
+    def next(self, timestamp_ms: int) -> None:
+        """Count a change."""
+        self.timestamp_ms = timestamp_ms
+        self.counter += 1
+
+    def encode(self) -> dict[str, int]:
+        """Give it as RocketMQ writes it."""
+        return {
+            "counter": self.counter,
+            "stateVersion": self.state_version,
+            "timestamp": self.timestamp_ms,
+        }
+
+    @classmethod
+    def decode(cls, value: Any, now_ms: int) -> "DataVersion":
+        """Read it; one of now where there is none."""
+        if not isinstance(value, dict):
+            return cls(now_ms)
+        numbers = [value.get(name, 0) for name in ("timestamp", "counter", "stateVersion")]
+        if not all(isinstance(number, int) for number in numbers):
+            return cls(now_ms)
+        return cls(*numbers)
+
+
+def dumps(value: Any) -> str:
+    """Return JSON as RocketMQ writes it: tabs, and keys that are ``int`` without quotes."""
+    return "".join(_pieces(value, 0))
+
+
+def _pieces(value: Any, depth: int) -> list[str]:
+    if isinstance(value, dict) and value:
+        tab = "\t" * (depth + 1)
+        pieces = ["{\n"]
+        for place, (name, inner) in enumerate(value.items()):
+            key = str(name) if type(name) is int else json.dumps(name, ensure_ascii=False)
+            pieces += [",\n" if place else "", tab, key, ":", *_pieces(inner, depth + 1)]
+        return [*pieces, "\n", "\t" * depth, "}"]
+    if isinstance(value, (list, tuple)) and value:
+        tab = "\t" * (depth + 1)
+        pieces = ["[\n"]
+        for place, inner in enumerate(value):
+            pieces += [",\n" if place else "", tab, *_pieces(inner, depth + 1)]
+        return [*pieces, "\n", "\t" * depth, "]"]
+    return [json.dumps(value, ensure_ascii=False)]
+
+
+class ConfigFile:
+    """One file of a store's ``config`` directory."""
+
+    def __init__(self, path: Path, disk: Disk) -> None:
+        """Name it; nothing is read yet."""
+        self.path = path
+        self._disk = disk
+        self._written: bytes | None = None
+        self.mark: Mark | None = None
+        """What the file is recognized by; None while it is not there, or not known to be sound."""
+        self.read_bytes = 0
+        """Size of what was read."""
+
+    @property
+    def backup(self) -> Path:
+        """The file as it was before the last change."""
+        return self.path.with_name(f"{self.path.name}.bak")
+
+    def read(self) -> dict[str, Any]:
+        """Return its members, those of the backup if it is damaged; empty if neither is sound.
+
+        Keys without quotes that are integers are ``int``. What is damaged is told in the log, and
+        kept aside.
+
+        :raises OSError: when a file is there and cannot be read now: then nothing is known.
+        :raises ConfigError: when a file is larger than any that is read.
+        """
+        problems: list[str] = []
+        found: dict[str, Any] = {}
+        for path in (self.path, self.backup):
+            value, content, problem = _read_object(path)
+            if problem:
+                problems.append(problem)
+                self._keep_aside(path, content)
+            if value is not None:
+                if path == self.backup and not problems:
+                    problems.append(_nothing_in(self.path))
+                found = value
+                if path == self.path:
+                    self._knows(content)
+                self.read_bytes = len(content)
+                break
+        if problems:
+            instead = f"{self.backup.name} is used" if found else "the table begins empty"
+            _log.warning("%s; %s; damaged bytes are kept aside", "; ".join(problems), instead)
+        return found
+
+    def _keep_aside(self, path: Path, content: bytes) -> None:
+        name = f"{path.name}.{zlib.crc32(content):08x}"
+        aside = StoreLayout(self.path.parents[1]).aside / name
+        if not aside.exists():
+            self._disk.write_durably(aside, content)
+
+    def write(self, value: dict[str, Any]) -> bool:
+        """Replace the content, durably; False when it is that already.
+
+        :raises OSError: when it cannot be; the old content stays.
+        :raises ConfigError: when it is more than would be read back; the old content stays.
+        """
+        return self.write_content(encoded(value))
+
+    def write_content(self, content: bytes) -> bool:
+        """Do what :meth:`write` does, with the bytes of the file."""
+        if content == self._written:
+            return False
+        if len(content) > limits.MAX_CONFIG_BYTES:
+            raise ConfigError(
+                f"{self.path} would have {len(content)} bytes, {limits.MAX_CONFIG_BYTES} allowed"
+            )
+        # Only what is known to be sound may replace a sound backup.
+        sound = self._sound_content()
+        if sound:
+            self._disk.write_durably(self.backup, sound)
+        self._disk.write_durably(self.path, content)
+        self._knows(content)
+        return True
+
+    def _knows(self, content: bytes) -> None:
+        """Note what is in the file."""
+        self.mark = mark_of(content)
+        self._written = content if len(content) <= _KEPT_BYTES else None
+
+    def _sound_content(self) -> bytes | None:
+        """Return what was written last; None when there is nothing, or the file has changed."""
+        if self._written is not None or self.mark is None:
+            return self._written
+        content = fs.read_bytes(self.path, self.mark.size + 1)
+        return content if content and mark_of(content) == self.mark else None
+
+
+def _nothing_in(path: Path) -> str:
+    return f"{path} is missing or empty"
+
+
+def encoded(value: Any) -> bytes:
+    """Return the bytes of a table. A lone surrogate, which UTF-8 has not, is written escaped."""
+    return dumps(value).encode("utf-8", "backslashreplace")
+
+
+def _read_object(path: Path) -> tuple[dict[str, Any] | None, bytes, str]:
+    """Return the members of a file, its bytes, and what is wrong with it, if it is there."""
+    content = fs.read_bytes(path, limits.MAX_CONFIG_READ_BYTES + 1)
+    if content is None or not content.strip():
+        # An empty file is one that was made and never written: it says nothing.
+        return None, b"", ""
+    if len(content) > limits.MAX_CONFIG_READ_BYTES:
+        raise ConfigError(f"{path} has over {limits.MAX_CONFIG_READ_BYTES} bytes")
+    try:
+        value = config_json.loads(content, integer_keys=True)
+    except ConfigError as error:
+        return None, content, f"{path}: {error}"
+    if not isinstance(value, dict):
+        return None, content, f"{path}: holds no JSON object"
+    return value, content, ""
+
+
+def damaged_tables(config: Path) -> Iterator[str]:
+    """Return what is wrong with each table of a store's ``config`` directory, a line for each."""
+    for name in TABLES:
+        path = config / name
+        value, _, problem = _read_object(path)
+        backup, _, _ = _read_object(path.with_name(f"{name}.bak"))
+        if value is None and backup is not None and not problem:
+            problem = _nothing_in(path)
+        if problem:
+            instead = "its .bak is used" if backup is not None else "there is no sound .bak"
+            yield f"{problem}; {instead}"
+        problem = read_changes(path).problem
+        if problem:
+            yield f"{changes_path(path)}: {problem}"
+
+
+def table_of(value: Any, read: Callable[[Any], Any]) -> dict[str, Any]:
+    """Read each member of a JSON object with ``read``, leaving out those it gives None for."""
+    if not isinstance(value, dict):
+        return {}
+    pairs = ((str(name), read(inner)) for name, inner in value.items())
+    return {name: inner for name, inner in pairs if inner is not None}

@@ -1,0 +1,84 @@
+"""By what a log is recognized: the checksums of the records that its newest segments begin with.
+
+Positions in a log are remembered in files beside it, which stay when the log is replaced by
+another one. A log that lost its end, or its oldest segments, is still the same log.
+"""
+
+import re
+import zlib
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from rocketlens.formats.commitlog_record import HEAD, MAGIC_V1, MAGIC_V2, SMALLEST_RECORD
+from rocketlens.store import fs
+from rocketlens.store.read.commitlog import SEGMENT_NAME_DIGITS
+
+MAX_SEGMENTS: Final = 16
+"""Segments that are remembered. A log that shares none with them may be the same one."""
+_MAX_BYTES: Final = 4096
+"""Of the first record of a segment."""
+_PAIR: Final = re.compile(r"(\d{1,19}):(\d{1,10})", re.ASCII)
+
+SegmentChecksums = Mapping[int, int]
+"""For each base offset the CRC32 of the first record of that segment."""
+
+
+class LogIdentity:
+    """Keeps the checksums of the log in one directory. For one thread at a time."""
+
+    def __init__(self, directory: Path) -> None:
+        """Read nothing yet."""
+        self._directory: Final = directory
+        self._known: dict[int, int] = {}
+
+    def checksums(self) -> SegmentChecksums:
+        """Return the checksums of the newest segments, without those that cannot be read.
+
+        O(segments): one directory is listed, and each new segment read once.
+        """
+        found: dict[int, int] = {}
+        with suppress(OSError):
+            paths = [Path(entry.path) for entry in fs.entries(self._directory)]
+            segments = [path for path in paths if _is_segment(path.name)]
+            for path in segments[-MAX_SEGMENTS:]:
+                base_offset = int(path.name)
+                checksum = self._known.get(base_offset)
+                if checksum is None:
+                    checksum = _checksum(fs.read_bytes(path, _MAX_BYTES) or b"", base_offset)
+                if checksum is not None:
+                    found[base_offset] = checksum
+        self._known = found
+        return found
+
+
+def is_another_log(remembered: SegmentChecksums, found: SegmentChecksums) -> bool:
+    """Return whether two logs share segments by name, and none of those by content."""
+    shared = remembered.keys() & found.keys()
+    return bool(shared) and all(remembered[each] != found[each] for each in shared)
+
+
+def parse_checksums(text: Any) -> dict[int, int]:
+    """Parse base offsets and checksums, as in ``0:3405691582,1073741824:17``; else return none."""
+    pairs = _PAIR.findall(text) if isinstance(text, str) else ()
+    return {int(base_offset): int(checksum) for base_offset, checksum in pairs}
+
+
+def format_checksums(checksums: SegmentChecksums) -> str:
+    """Return the text that :func:`parse_checksums` parses."""
+    return ",".join(f"{base_offset}:{checksums[base_offset]}" for base_offset in sorted(checksums))
+
+
+def _is_segment(name: str) -> bool:
+    return len(name) == SEGMENT_NAME_DIGITS and name.isascii() and name.isdigit()
+
+
+def _checksum(content: bytes, base_offset: int) -> int | None:
+    """Return the checksum of the record at the begin of a segment; None when there is none."""
+    if len(content) < SMALLEST_RECORD:
+        return None
+    size, magic, _, _, _, _, physical_offset, *_ = HEAD.unpack_from(content)
+    if size < SMALLEST_RECORD or magic not in (MAGIC_V1, MAGIC_V2):
+        return None
+    return None if physical_offset != base_offset else zlib.crc32(content[:size])

@@ -1,0 +1,198 @@
+"""``config/topics.json`` and ``config/subscriptionGroup.json``: what there is, and who may use it.
+
+Members that are not known here are kept and written back, so a newer RocketMQ loses nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+from rocketlens.broker.tables.entry_table import EntryTable
+
+PERM_READ: Final = 4
+PERM_WRITE: Final = 2
+PERM_INHERIT: Final = 1
+
+_TOPIC_FIELDS: Final = {
+    "attributes": "attributes",
+    "order": "order",
+    "perm": "perm",
+    "readQueueNums": "read_queue_count",
+    "topicFilterType": "filter_type",
+    "topicName": "topic",
+    "topicSysFlag": "sys_flag",
+    "writeQueueNums": "write_queue_count",
+}
+_NUMBERS: Final = frozenset({"perm", "read_queue_count", "sys_flag", "write_queue_count"})
+_FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
+
+
+@dataclass(slots=True)
+class TopicConfig:
+    """One topic. ``perm`` is a sum of ``PERM_READ``, ``PERM_WRITE`` and ``PERM_INHERIT``."""
+
+    topic: str
+    read_queue_count: int = 16
+    write_queue_count: int = 16
+    perm: int = PERM_READ | PERM_WRITE
+    filter_type: str = "SINGLE_TAG"
+    sys_flag: int = 0
+    order: bool = False
+    attributes: dict[str, str] = field(default_factory=dict)
+    others: dict[str, Any] = field(default_factory=dict)
+    """Members that are not known here."""
+
+    def encode(self) -> dict[str, Any]:
+        """Give it as RocketMQ writes it."""
+        known = {name: getattr(self, attribute) for name, attribute in _TOPIC_FIELDS.items()}
+        return dict(sorted({**known, **self.others}.items()))
+
+    @classmethod
+    def decode(cls, value: Any) -> Self | None:
+        """Return the topic that a member of ``topicConfigTable`` is, or None if it is not one.
+
+        A field that cannot be what RocketMQ has there is left out: it gets its default.
+        """
+        if not isinstance(value, dict) or not isinstance(value.get("topicName"), str):
+            return None
+        known: dict[str, Any] = {}
+        others: dict[str, Any] = {}
+        for name, given in value.items():
+            attribute = _TOPIC_FIELDS.get(name)
+            if attribute is None:
+                others[name] = given
+            elif _may_be(attribute, given):
+                known[attribute] = given
+        return cls(**known, others=others)
+
+
+def _may_be(attribute: str, value: Any) -> bool:
+    """Say whether a field of a topic may have a value, so that commands can have it, too."""
+    if type(value) is int:
+        return attribute in _NUMBERS and 0 <= value < 2**31
+    if type(value) is str:
+        return attribute == "topic" or (attribute == "filter_type" and value in _FILTER_TYPES)
+    if type(value) is bool:
+        return attribute == "order"
+    is_texts = type(value) is dict and all(type(each) is str for each in value.values())
+    return is_texts and attribute == "attributes"
+
+
+class TopicTable(EntryTable[TopicConfig]):
+    """The topics of a store, by name."""
+
+    FILE = "topics.json"
+    MEMBER = "topicConfigTable"
+
+    @property
+    def topics(self) -> dict[str, TopicConfig]:
+        """The topics; they are changed by the methods here alone."""
+        return self.entries
+
+    def decode_entry(self, value: Any) -> TopicConfig | None:
+        """Return the topic that a member of the table is, or None if it is not one."""
+        return TopicConfig.decode(value)
+
+    def encode_entry(self, entry: TopicConfig) -> dict[str, Any]:
+        """Return a topic as RocketMQ writes it."""
+        return entry.encode()
+
+    def entry_text(self, name: str, entry: TopicConfig) -> bytes:
+        """Return a topic as it stands in the file."""
+        has_more = bool(entry.attributes or entry.others) or name != entry.topic
+        if has_more or not (_is_plain(name) and _is_plain(entry.filter_type)):
+            return super().entry_text(name, entry)
+        # The same for most topics, 20 times as fast.
+        return (
+            f'\t\t"{name}":{{\n\t\t\t"attributes":{{}},\n'
+            f'\t\t\t"order":{"true" if entry.order else "false"},\n\t\t\t"perm":{entry.perm},\n'
+            f'\t\t\t"readQueueNums":{entry.read_queue_count},\n'
+            f'\t\t\t"topicFilterType":"{entry.filter_type}",\n'
+            f'\t\t\t"topicName":"{name}",\n\t\t\t"topicSysFlag":{entry.sys_flag},\n'
+            f'\t\t\t"writeQueueNums":{entry.write_queue_count}\n\t\t}}'
+        ).encode()
+
+    def put(self, *topics: TopicConfig) -> None:
+        """Add or replace topics, all of them or none: one change, however many.
+
+        :raises BadInput: when one is too large for the table.
+        """
+        self.put_all({topic.topic: topic for topic in topics})
+
+    def remove(self, topic: str) -> TopicConfig | None:
+        """Take a topic out; gives what it was."""
+        return self.take_out(topic)
+
+
+def _is_plain(text: str) -> bool:
+    """Say whether a text stands in JSON as it is."""
+    return text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
+
+
+class GroupTable(EntryTable[dict[str, Any]]):
+    """The subscription groups of a store: for each name RocketMQ's members as they are."""
+
+    FILE = "subscriptionGroup.json"
+    MEMBER = "subscriptionGroupTable"
+
+    @property
+    def groups(self) -> dict[str, dict[str, Any]]:
+        """The groups; they are changed by the methods here alone."""
+        return self.entries
+
+    def decode_entry(self, value: Any) -> dict[str, Any] | None:
+        """Return the group that a member of the table is, or None if it is not one."""
+        return value if isinstance(value, dict) else None
+
+    def encode_entry(self, entry: dict[str, Any]) -> dict[str, Any]:
+        """Return a group as RocketMQ writes it."""
+        return entry
+
+    def put(self, group: str, **members: Any) -> dict[str, Any]:
+        """Add a group with RocketMQ's defaults, or change members of it; return all of them.
+
+        :raises BadInput: when it is too large for the table.
+        """
+        self.put_many({group: members})
+        return self.entries[group]
+
+    def put_many(self, groups: Mapping[str, Mapping[str, Any]]) -> None:
+        """Add or change groups, all of them or none: for each the members that change.
+
+        :raises BadInput: when one is too large for the table, or all of them are.
+        """
+        self.put_all(
+            {
+                name: dict(
+                    sorted({**(self.entries.get(name) or default_group(name)), **members}.items())
+                )
+                for name, members in groups.items()
+            }
+        )
+
+    def remove(self, group: str) -> bool:
+        """Take a group out; False when there was none."""
+        return self.take_out(group) is not None
+
+    def _head(self) -> dict[str, Any]:
+        return {"dataVersion": {}, "forbiddenTable": {}, **super()._head()}
+
+
+def default_group(group: str) -> dict[str, Any]:
+    """Give a subscription group as RocketMQ makes one."""
+    return {
+        "attributes": {},
+        "brokerId": 0,
+        "consumeBroadcastEnable": True,
+        "consumeEnable": True,
+        "consumeFromMinEnable": True,
+        "consumeMessageOrderly": False,
+        "consumeTimeoutMinute": 15,
+        "groupName": group,
+        "groupRetryPolicy": {"type": "CUSTOMIZED"},
+        "groupSysFlag": 0,
+        "notifyConsumerIdsChangedEnable": True,
+        "retryMaxTimes": 16,
+        "retryQueueNums": 1,
+        "whichBrokerWhenConsumeSlowly": 1,
+    }

@@ -1,0 +1,214 @@
+"""Consume queues: for each topic and queue, where its messages are in the commit log."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rocketlens import limits
+from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, QueueEntry, decode
+from rocketlens.store import fs
+from rocketlens.store.read.mapped import MappedFiles
+
+_TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
+_FILE_NAME: Final = re.compile(r"\d{20}\Z")
+
+
+def is_topic_name(text: str) -> bool:
+    """Say whether RocketMQ would take ``text`` as a topic, so that it is safe in a path."""
+    return len(text) <= limits.TOPIC_CHARACTERS and _TOPIC.match(text) is not None
+
+
+class QueueName(NamedTuple):
+    """A topic and one of its queues."""
+
+    topic: str
+    queue_id: int
+
+
+class QueueFile(NamedTuple):
+    """One file of a queue, and the queue offset of its first entry."""
+
+    path: Path
+    first_queue_offset: int
+    entry_count: int
+    file_id: fs.FileId | None = None
+
+
+class ConsumeQueue:
+    """Reads the entries of one queue.
+
+    Entry ``n`` is found by its place alone. Bytes behind the last whole entry of a cut file are
+    not entries; a file that is missing between others leaves a hole. A file that cannot be opened,
+    other than because it was deleted, is an OSError, and never a file without entries.
+    """
+
+    def __init__(self, directory: Path, mapped: MappedFiles | None = None) -> None:
+        """List the files of the queue; there may be none.
+
+        ``mapped``: where all queues of a store keep their mappings together.
+
+        :raises OSError: when the directory is there and cannot be listed.
+        """
+        self.directory = directory
+        self._directory_text = str(directory)
+        self._mapped = MappedFiles() if mapped is None else mapped
+        self.files: list[QueueFile] = []
+        self._stamp: fs.DirectoryStamp | None = None
+        self.refresh()
+
+    def refresh(self) -> None:
+        """List the files again: a running broker adds and deletes some.
+
+        :raises OSError: when the directory is there and cannot be listed.
+        """
+        stamp = fs.directory_stamp(self.directory)
+        self.files = [
+            QueueFile(
+                Path(entry.path),
+                int(entry.name) // ENTRY_BYTES,
+                size // ENTRY_BYTES,
+                fs.file_id(entry),
+            )
+            for entry in fs.entries(self.directory)
+            if _FILE_NAME.match(entry.name)
+            and int(entry.name) % ENTRY_BYTES == 0
+            and (size := fs.size_of(entry))
+        ]
+        self._stamp = stamp
+
+    def refresh_if_changed(self) -> None:
+        """List the files again if one was added, deleted or replaced: a topic can be made again.
+
+        :raises OSError: as :meth:`refresh`.
+        """
+        if self._stamp is None or not fs.is_as_stamped(self._directory_text, self._stamp):
+            self.refresh()
+
+    def entry(self, queue_offset: int) -> QueueEntry | None:
+        """Return entry ``queue_offset``; None when no file holds it or nothing was written there.
+
+        :raises OSError: when the file that holds it cannot be opened now.
+        """
+        for file in reversed(self.files):
+            index = queue_offset - file.first_queue_offset
+            if 0 <= index < file.entry_count:
+                entry = decode(self._map(file), index * ENTRY_BYTES)
+                return None if entry.is_end or entry.is_filler else entry
+        return None
+
+    def entries(self) -> Iterator[tuple[int, QueueEntry]]:
+        """Give every written entry with its queue offset, in order. O(entries)."""
+        for file in self.files:
+            content = self._map(file)
+            for index in range(file.entry_count):
+                entry = decode(content, index * ENTRY_BYTES)
+                if not entry.is_end and not entry.is_filler:
+                    yield file.first_queue_offset + index, entry
+
+    @property
+    def max_offset(self) -> int:
+        """The queue offset that the next message will get: after the last written entry.
+
+        O(log entries): the written entries of the last file are taken to be its first ones.
+        """
+        for file in reversed(self.files):
+            content = self._map(file)
+            low, high = 0, file.entry_count
+            while low < high:
+                middle = (low + high) // 2
+                if decode(content, middle * ENTRY_BYTES).is_end:
+                    high = middle
+                else:
+                    low = middle + 1
+            if low:
+                return file.first_queue_offset + low
+        return 0
+
+    def last_entry(self) -> QueueEntry | None:
+        """Give the newest entry, None when there is none."""
+        return self.entry(self.max_offset - 1) if self.files else None
+
+    def _map(self, file: QueueFile) -> memoryview:
+        """Return a file's bytes; zeros, which are no entries, when it was deleted or cut.
+
+        :raises OSError: when it cannot be opened now.
+        """
+        size = file.entry_count * ENTRY_BYTES
+        try:
+            view = self._mapped.get(file.path, size, file.file_id).view
+        except FileNotFoundError:
+            view = memoryview(b"")
+        return view if len(view) == size else memoryview(bytes(size))
+
+    def close(self) -> None:
+        """Unmap all files."""
+        self._mapped.close()
+
+
+class ConsumeQueues:
+    """All queues of a store, each opened when it is first asked.
+
+    ``unlisted`` says why their topics could not be listed when that was last tried.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """Remember the directory; it may be missing."""
+        self.directory = directory
+        self._mapped = MappedFiles()
+        self._queues: dict[QueueName, ConsumeQueue] = {}
+        self._looked_at: set[QueueName] = set()
+        self.unlisted: str | None = None
+
+    def names(self) -> list[QueueName]:
+        """List all queues, by topic and number."""
+        return [
+            QueueName(topic.name, int(queue.name))
+            for topic in fs.entries(self.directory)
+            if is_topic_name(topic.name)
+            for queue in sorted(fs.entries(Path(topic.path)), key=lambda entry: len(entry.name))
+            if queue.name.isascii() and queue.name.isdigit()
+        ]
+
+    def topics(self) -> list[str]:
+        """List the topics that have queues, by name; none, and ``unlisted``, when that fails."""
+        self.unlisted = None
+        try:
+            return [
+                entry.name
+                for entry in fs.entries(self.directory)
+                if is_topic_name(entry.name) and entry.is_dir()
+            ]
+        except OSError as error:
+            self.unlisted = f"{self.directory} cannot be listed: {error.strerror}"
+            return []
+
+    def look_again(self) -> None:
+        """Have each queue's directory looked at again before the queue is next returned.
+
+        A broker can have added files, or deleted the topic and made it again.
+        """
+        self._looked_at.clear()
+        self._mapped.look_again()
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """Return one queue; None when the topic's name is not safe in a path.
+
+        :raises OSError: when its directory is there and cannot be listed.
+        """
+        if not is_topic_name(topic):
+            return None
+        name = QueueName(topic, queue_id)
+        queue = self._queues.get(name)
+        if queue is None:
+            directory = self.directory / topic / str(queue_id)
+            queue = self._queues[name] = ConsumeQueue(directory, self._mapped)
+        elif name not in self._looked_at:
+            queue.refresh_if_changed()
+        self._looked_at.add(name)
+        return queue
+
+    def close(self) -> None:
+        """Unmap everything."""
+        self._mapped.close()
+        self._queues.clear()

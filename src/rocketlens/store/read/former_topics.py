@@ -1,0 +1,269 @@
+"""Which records of a log are of a topic that was deleted, and so get no consume queue entry.
+
+A broker that deletes a topic removes its consume queues at once and leaves its records in the log
+until they expire. A topic that is made again under the name begins at queue offset 0 in each queue.
+Recovery, which writes consume queues, and the jobs that build and compare them decide by the same
+evidence, strongest first:
+
+1. *marks*: the broker of this project notes how far the log is of a deleted topic
+   (:mod:`rocketlens.store.read.deleted`).
+2. *offsets that begin again*: a record with queue offset 0 behind all others of its queue
+   (:func:`begins_again`), and what that says about the other queues of the topic
+   (:func:`ends_of_former`).
+3. *queues that are there* (:class:`TopicEvidence`): a broker writes the entries of all queues in
+   the order of the log. When the first entry of every queue of a topic is at queue offset 0, the
+   topic's records before the earliest of those entries are of a former topic. When a topic has no
+   queue files and others have entries for later records, its records are of a former topic.
+4. *configuration*: a topic that has no queue files and is not in ``config/topics.json`` is deleted.
+
+Evidence 3 is not used where a queue begins at another offset, for then the topic is older than the
+log, and entries that are missing are lost. A topic whose queues ``rocketlens/state.json`` names
+has lost them when they are missing; it was not deleted.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rocketlens import limits
+from rocketlens.errors import ConfigError, RecordError
+from rocketlens.formats import config_json
+from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC, QueueEntry
+from rocketlens.store import fs
+from rocketlens.store.layout import StoreLayout
+from rocketlens.store.read import deleted
+from rocketlens.store.read.commitlog import CommitLog
+from rocketlens.store.read.consumequeue import ConsumeQueue, ConsumeQueues
+from rocketlens.store.read.state import read_state
+from rocketlens.store.read.table_changes import changed_names
+
+WHOLE_LOG: Final = 2**63 - 1
+"""As an end: every record of the topic is of a former one."""
+_MAX_ENTRIES_TRIED: Final = 16
+"""Entries at the begin of a queue among which one that leads to its record is looked for."""
+_SYSTEM_PREFIXES: Final = ("rmq_sys_", "RMQ_SYS_")
+_SYSTEM_TOPICS: Final = frozenset({SCHEDULE_TOPIC, "TRANS_CHECK_MAX_TIME_TOPIC"})
+
+
+def begins_again(queue_offset: int, physical_offset: int, last_offset: int | None) -> bool:
+    """Return whether a record begins its queue anew because its topic was deleted and made again.
+
+    ``last_offset`` is the physical offset of the record that the queue ends with, None for none.
+    """
+    return queue_offset == 0 and last_offset is not None and last_offset < physical_offset
+
+
+class Run(NamedTuple):
+    """Records of one queue, in log order, of which none but the first may have queue offset 0.
+
+    ``second_queue_offset`` is -1 when there is one record only.
+    """
+
+    record_count: int
+    first_queue_offset: int
+    second_queue_offset: int
+    last_queue_offset: int
+    first_offset: int
+    last_offset: int
+
+
+def ends_of_former(queues: Mapping[int, Sequence[Run]]) -> dict[int, int]:
+    """Return for queues of one topic the physical offset below which records are of a former one.
+
+    ``queues`` has the runs of each queue id, in log order. A queue whose offsets begin again ends
+    its former records there. The topic was deleted at one point of the log, so another queue that
+    has no record from there on, and did not begin again, has former records only.
+    """
+    begins: dict[int, int] = {}
+    lasts: dict[int, int] = {}
+    for queue_id, runs in queues.items():
+        for number in range(len(runs) - 1, 0, -1):
+            if _is_new_life(runs, number):
+                begins[queue_id] = runs[number].first_offset
+                lasts[queue_id] = runs[number - 1].last_offset
+                break
+    if not begins:
+        return {}
+    deleted_after = max(lasts.values())
+    made_before = min(begin for begin in begins.values() if begin > deleted_after)
+    for queue_id, runs in queues.items():
+        began_before = runs[0].first_offset <= deleted_after
+        ended_before = runs[-1].last_offset < made_before
+        if began_before and ended_before and begins.get(queue_id, 0) <= deleted_after:
+            begins[queue_id] = WHOLE_LOG
+    return begins
+
+
+def _is_new_life(runs: Sequence[Run], number: int) -> bool:
+    """Return whether a run begins its queue again, rather than with one damaged queue offset.
+
+    When the records behind it go on where the one before it ended, the offset 0 is damage.
+    """
+    run, before = runs[number], runs[number - 1]
+    if not begins_again(run.first_queue_offset, run.first_offset, before.last_offset):
+        return False
+    following = run.second_queue_offset
+    if following < 0 and number + 1 < len(runs):
+        following = runs[number + 1].first_queue_offset
+    return following <= before.last_queue_offset + 1
+
+
+class TopicEvidence(NamedTuple):
+    """What the files beside the log say about deleted topics."""
+
+    ends: Mapping[str, int]
+    """By topic: no record below this physical offset has a queue entry."""
+    present: frozenset[str]
+    """Topics that have queue files, or must have."""
+    configured: frozenset[str] | None
+    """Topics of ``config/topics.json``; None when it cannot be read."""
+    dispatched_offset: int
+    """Records below this physical offset got their queue entries; 0 when no queue has one."""
+
+    def end_of(self, topic: str) -> int:
+        """Return the physical offset below which a topic's records are of a former topic."""
+        end = self.known_end_of(topic)
+        if topic in self.present or is_system_topic(topic):
+            return end
+        return max(end, self.dispatched_offset)
+
+    def known_end_of(self, topic: str) -> int:
+        """Return the part of :meth:`end_of` that does not follow from missing queue files alone.
+
+        A broker leaves a topic of the configuration without queue files when the topic was deleted
+        and made again and got no message since; a store that lost the files looks the same.
+        """
+        is_gone = self.configured is not None and topic not in self.configured
+        if is_gone and topic not in self.present and not is_system_topic(topic):
+            return WHOLE_LOG
+        return self.ends.get(topic, 0)
+
+
+def is_system_topic(topic: str) -> bool:
+    """Return whether brokers refuse to delete a topic."""
+    return topic in _SYSTEM_TOPICS or topic.startswith(_SYSTEM_PREFIXES)
+
+
+def read_evidence(store: Path, log: CommitLog) -> TopicEvidence:
+    """Look at marks, consume queues, configuration and state of a store.
+
+    O(queues * log entries). What cannot be read is no evidence.
+    """
+    layout = StoreLayout(store)
+    ends = deleted.read_ends(layout, log)
+    present: set[str] = set()
+    anew: dict[str, int] = {}
+    older: set[str] = set()
+    dispatched = 0
+    queues = ConsumeQueues(layout.consume_queue)
+    for name in queues.names():
+        queue = queues.queue(*name)
+        if queue is None or not queue.files:
+            continue
+        present.add(name.topic)
+        first = _first_live(queue, log.min_offset)
+        if first > 0:
+            older.add(name.topic)
+        offset = _first_sound(queue, first, log, name.topic, name.queue_id)
+        if offset is None:
+            continue
+        anew[name.topic] = min(anew.get(name.topic, offset), offset)
+        last = queue.last_entry()
+        dispatched = max(dispatched, offset + 1)
+        if last is not None and _leads_home(
+            log, last, name.topic, name.queue_id, queue.max_offset - 1
+        ):
+            dispatched = max(dispatched, last.physical_offset + 1)
+    queues.close()
+    for topic, offset in anew.items():
+        if topic not in older:
+            ends[topic] = max(ends.get(topic, 0), offset)
+    dispatched = max(dispatched, _add_named_by_state(layout, log, ends, present))
+    return TopicEvidence(ends, frozenset(present), configured_topics(layout), dispatched)
+
+
+def _add_named_by_state(
+    layout: StoreLayout, log: CommitLog, ends: Mapping[str, int], present: set[str]
+) -> int:
+    """Add the topics whose queues our broker had; return how far it had written entries."""
+    state = read_state(layout)
+    if state is None or not state.is_of(log) or not state.is_last_writer(layout):
+        # A real broker that has run since may have deleted topics.
+        return 0
+    for topic, queues in state.queue_offsets.items():
+        is_newer = ends.get(topic, -1) < state.queues_offset
+        if is_newer and any(end > first for first, end in queues.values()):
+            present.add(topic)
+    return state.queues_offset
+
+
+def _first_live(queue: ConsumeQueue, min_offset: int) -> int:
+    """Return the queue offset of the first entry whose record the log still has."""
+    low, high = queue.files[0].first_queue_offset, queue.max_offset
+    while low < high:
+        middle = (low + high) // 2
+        entry = queue.entry(middle)
+        if entry is not None and entry.physical_offset >= min_offset:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _first_sound(
+    queue: ConsumeQueue, first: int, log: CommitLog, topic: str, queue_id: int
+) -> int | None:
+    """Return the physical offset of the first entry that leads to its own record."""
+    for place in range(first, min(first + _MAX_ENTRIES_TRIED, queue.max_offset)):
+        entry = queue.entry(place)
+        if entry is not None and _leads_home(log, entry, topic, queue_id, place):
+            return entry.physical_offset
+    return None
+
+
+def _leads_home(log: CommitLog, entry: QueueEntry, topic: str, queue_id: int, place: int) -> bool:
+    try:
+        record = log.record_at(entry.physical_offset, check_crc=False)
+    except RecordError:
+        return False
+    return (record.topic, record.queue_id, record.queue_offset) == (topic, queue_id, place)
+
+
+def configured_topics(layout: StoreLayout) -> frozenset[str] | None:
+    """Return the topics of ``config/topics.json`` and of its changes.
+
+    None when it is missing, damaged or empty.
+    """
+    path = layout.config / "topics.json"
+    content = fs.read_bytes(path, limits.MAX_CONFIG_READ_BYTES)
+    if not content:
+        return None
+    try:
+        value = config_json.loads(content)
+    except ConfigError:
+        return None
+    table = value.get("topicConfigTable") if isinstance(value, dict) else None
+    if not isinstance(table, dict) or not table:
+        return None
+    return frozenset(table).union(changed_names(path))
+
+
+def runs_of(
+    zero_places: Sequence[int], queue_offsets: Sequence[int], offsets: Sequence[int]
+) -> Iterator[Run]:
+    """Cut the records of one queue, in log order, where queue offset 0 comes again.
+
+    ``zero_places`` are the places of queue offset 0, ascending.
+    """
+    edges = [0, *(place for place in zero_places if place), len(queue_offsets)]
+    for start, stop in pairwise(edges):
+        if start < stop:
+            yield Run(
+                stop - start,
+                int(queue_offsets[start]),
+                int(queue_offsets[start + 1]) if stop - start > 1 else -1,
+                int(queue_offsets[stop - 1]),
+                int(offsets[start]),
+                int(offsets[stop - 1]),
+            )

@@ -1,0 +1,388 @@
+"""All index files of a store together: which can be used, what they leave out, and look-ups."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from heapq import merge
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rocketlens import limits
+from rocketlens.errors import IndexFileError
+from rocketlens.formats.commitlog_record import Record
+from rocketlens.formats.index_file import Geometry
+from rocketlens.store import fs
+from rocketlens.store.layout import StoreLayout
+from rocketlens.store.read.commitlog import CommitLog
+from rocketlens.store.read.entry_runs import merge_descending
+from rocketlens.store.read.index import IndexFile, TakesLong, index_hashes
+from rocketlens.store.read.index_check import (
+    Extent,
+    check_links,
+    check_samples,
+    check_whole,
+    entry_columns,
+)
+from rocketlens.store.read.index_synced import SyncedFiles
+from rocketlens.store.read.scan import LogWalk
+
+if TYPE_CHECKING:
+    from os import DirEntry
+
+_JOIN_AFTER_LOOK_UPS: Final = 3
+_JOIN_FILES: Final = 8
+"""So many files are joined into one table in memory once so many look-ups came."""
+_JOIN_WALKS: Final = 50_000
+"""Or at once, when a look-up alone would walk so many chains: a key in many topics."""
+_JOIN_ENTRIES: Final = 4_000_000
+"""Entries of the joined table, at most: 8 bytes each."""
+_PLACE_BITS: Final = 32
+_PLACE_MASK: Final = (1 << _PLACE_BITS) - 1
+_SAMPLED_PLACES: Final = 1024
+"""Places at which files are checked that are too large to be checked whole, all together."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexState:
+    """What one index file is good for. ``error`` says why it is not used, None when it is."""
+
+    path: Path
+    file: IndexFile | None
+    error: str | None
+
+
+class Hit(NamedTuple):
+    """An entry with a wanted hash: the physical offset it has, and where it stands.
+
+    Number 0 is none but a pause, see :meth:`IndexFiles.find`.
+    """
+
+    physical_offset: int
+    file: IndexFile
+    number: int
+
+
+PAUSE: Final = (-1, None)
+"""Stands among candidates where a millisecond went by with none."""
+
+
+def newest_first(hits: Iterator[Hit], offsets: Iterator[int]) -> Iterator[tuple[int, Hit | None]]:
+    """Merge what index files and memory found: each physical offset once, newest first.
+
+    Both must descend. With each offset comes the entry that led to it, None when only the memory
+    did. Neither is read farther than the result is iterated. A pause becomes :data:`PAUSE`.
+    """
+    hit, offset = next(hits, None), next(offsets, -1)
+    while hit is not None or offset >= 0:
+        if hit is not None and hit.physical_offset >= offset:
+            if not hit.number:
+                yield PAUSE
+                hit = next(hits, None)
+                continue
+            found = hit.physical_offset
+            yield found, hit
+        else:
+            found = offset
+            yield found, None
+        while hit is not None and hit.physical_offset == found and hit.number:
+            hit = next(hits, None)
+        while offset == found:
+            offset = next(offsets, -1)
+
+
+class Rejected(Exception):
+    """A file that was in use contradicted itself or the log."""
+
+    def __init__(self, file: IndexFile, error: IndexFileError) -> None:
+        """Keep both."""
+        super().__init__(str(error))
+        self.file = file
+        self.error = error
+
+
+class IndexFiles:
+    """The index files of a store, by the order of their log, sound and unsound."""
+
+    def __init__(self, directory: Path, log: CommitLog) -> None:
+        """Open every file and decide which can be used. Files of other names are left alone."""
+        self._log = log
+        self._directory = directory
+        self._extents: dict[IndexFile, Extent] = {}
+        self._look_ups = 0
+        self._joined: _Joined | None = None
+        self._uncovered: list[tuple[int, int | None]] | None = None
+        self.states: list[IndexState] = []
+        self.version = 0
+        """Grows when a file is rejected."""
+        likely: tuple[Geometry, ...] = ()
+        for entry in self._listed():
+            state = _open(entry, likely)
+            if state.file and state.file.geometry:
+                likely = (state.file.geometry,)
+            self.states.append(state)
+        self._check()
+        self._sound = self._in_order()
+
+    def _listed(self) -> "list[DirEntry[str]]":
+        try:
+            return [entry for entry in fs.entries(self._directory) if entry.name.isdigit()]
+        except OSError as error:
+            text = f"cannot be read: {error.strerror}"
+            self.states.append(IndexState(self._directory, None, text))
+            return []
+
+    @property
+    def sound(self) -> list[IndexFile]:
+        """The files to look into, oldest first; each has at least one entry."""
+        return self._sound
+
+    def find(
+        self, hashes: Collection[int], *, at_once: bool = False, pauses: bool = False
+    ) -> Iterator[Hit]:
+        """Yield the entries that have one of the hashes, newest first.
+
+        A record with two of the hashes comes twice. Files and chains are looked into no farther
+        than it is iterated. With ``pauses`` a hit with the number 0 says that a millisecond may
+        have gone by: what follows is at or before its offset.
+
+        :raises Rejected: when a file turns out to be damaged.
+        :raises TakesLong: with ``at_once``, before anything that may take over a millisecond.
+        """
+        self._look_ups += 1
+        if (
+            self._joined is None
+            and len(self._sound) >= _JOIN_FILES
+            and (
+                self._look_ups > _JOIN_AFTER_LOOK_UPS
+                or len(hashes) * len(self._sound) > _JOIN_WALKS
+            )
+            and sum(file.last_entry for file in self._sound) <= _JOIN_ENTRIES
+        ):
+            if at_once:
+                raise TakesLong
+            self._joined = _Joined(self._sound)
+        if self._joined is not None:
+            yield from self._joined.find(hashes, self._log, at_once=at_once)
+            return
+        for file in reversed(self._sound):
+            walks = [
+                file.find(key_hash, self._log, at_once=at_once, pauses=pauses)
+                for key_hash in hashes
+            ]
+            # Numbers ascend with offsets, and one walk needs no merging.
+            found = walks[0] if len(walks) == 1 else merge(*walks, reverse=True)
+            try:
+                for number, physical_offset in found:
+                    yield Hit(physical_offset, file, number)
+            except IndexFileError as error:
+                raise Rejected(file, error) from error
+            if pauses:
+                yield Hit(file.header.begin_offset, file, 0)
+
+    def count_slots(self, *, at_once: bool = False) -> None:
+        """Make sure that no slot was lost, which only their number shows.
+
+        :raises Rejected: when a file turns out to be damaged.
+        :raises TakesLong: with ``at_once``, when there is a slot that was not counted yet.
+        """
+        if at_once and not all(file.are_slots_counted for file in self._sound):
+            raise TakesLong
+        for _ in self.counting_slots():
+            pass
+
+    def counting_slots(self) -> Iterator[None]:
+        """Do :meth:`count_slots` one file after another."""
+        for file in self._sound:
+            if file.are_slots_counted:
+                continue
+            try:
+                file.count_slots()
+            except IndexFileError as error:
+                raise Rejected(file, error) from error
+            yield
+
+    def reject(self, file: IndexFile, error: IndexFileError) -> None:
+        """Stop using a file that turned out to be damaged."""
+        self._set_error(file, str(error))
+        self._sound = [sound for sound in self._sound if sound is not file]
+        self._joined = None
+        self._uncovered = None
+        self.version += 1
+
+    def _set_error(self, file: IndexFile, error: str) -> None:
+        for place, state in enumerate(self.states):
+            if state.file is file:
+                self.states[place] = IndexState(state.path, None, error)
+
+    def has_grown(self) -> bool:
+        """Say whether a broker added to these files, or made new ones, since they were opened."""
+        names = {state.path.name for state in self.states}
+        return any(entry.name not in names for entry in self._listed()) or any(
+            file.has_grown() for file in self._sound[-1:]
+        )
+
+    def knows(self, record: Record) -> bool | None:
+        """Say whether these files have a record at its place.
+
+        None where they don't answer for the place, or the record has nothing to be indexed by.
+        """
+        offset = record.physical_offset
+        for file in self._sound:
+            if file.header.begin_offset <= offset <= file.header.end_offset:
+                number = file.number_before(offset)
+                if number and file.entry(number).physical_offset == offset:
+                    return file.entry(number).key_hash in index_hashes(record)
+        is_open = any(
+            start <= offset and (stop is None or offset < stop) for start, stop in self.uncovered()
+        )
+        return None if is_open or not index_hashes(record) else False
+
+    def uncovered(self) -> list[tuple[int, int | None]]:
+        """Give the ranges of physical offsets that no sound file answers for, ascending.
+
+        Each begins at a record's start; a record that begins before its end belongs to it. The
+        last one has no end. A file may have filled up in the middle of a record, so where two
+        files don't meet, the last record of one and the first of the other count as not covered.
+        """
+        if self._uncovered is None:
+            self._uncovered = self._find_uncovered()
+        return self._uncovered
+
+    def _find_uncovered(self) -> list[tuple[int, int | None]]:
+        ranges: list[tuple[int, int | None]] = []
+        last: int | None = None
+        for file in self._sound:
+            extent = self._extents[file]
+            first = max(extent.first, self._log.min_offset)
+            if last is None:
+                if first > self._log.min_offset:
+                    ranges.append((self._log.min_offset, first + 1))
+            elif first > last and first != self._after(last):
+                ranges.append((last, first + 1))
+            ranges += extent.gaps
+            last = max(extent.last, last or 0, self._log.min_offset)
+        ranges.append((self._log.min_offset if last is None else last, None))
+        return ranges
+
+    def _after(self, physical_offset: int) -> int | None:
+        """Give the offset behind the record at ``physical_offset``, over a segment's end."""
+        walk = LogWalk(self._log, physical_offset, physical_offset + 1)
+        for _ in walk.records():
+            pass
+        segment = self._log.segment_of(walk.position)
+        if segment is None or walk.damage:
+            return walk.position
+        # Over the filler, too, if that is what comes next.
+        over = LogWalk(self._log, walk.position, segment.end_offset)
+        return next((record.physical_offset for record in over.records()), over.position)
+
+    def _check(self) -> None:
+        """Check each file, whole or at some places, and note what it covers."""
+        files = [state.file for state in self.states if state.file and state.file.last_entry]
+        is_small = sum(file.last_entry for file in files) <= limits.INDEX_CHECK_ENTRIES
+        places = max(_SAMPLED_PLACES // max(len(files), 4), 4)
+        synced = None if is_small else SyncedFiles(StoreLayout(self._directory.parent))
+        for file in files:
+            try:
+                if is_small:
+                    self._extents[file] = check_whole(file, self._log)
+                    file.are_slots_counted = True
+                else:
+                    if synced and not synced.has(file.path, file.header, file.geometry):
+                        check_links(file)
+                        file.are_slots_counted = True
+                    self._extents[file] = check_samples(file, self._log, places)
+            except IndexFileError as error:
+                self._set_error(file, str(error))
+
+    def _in_order(self) -> list[IndexFile]:
+        """Sort the sound files by their log; names don't, when a clock was set back.
+
+        A file that begins before the end of the one before is not used: one of them is stale.
+        """
+        files = [state.file for state in self.states if state.file and state.file.last_entry]
+        files.sort(key=lambda file: (file.header.begin_offset, file.header.end_offset))
+        sound: list[IndexFile] = []
+        for file in files:
+            if sound and file.header.begin_offset < sound[-1].header.end_offset:
+                self._set_error(file, f"{file.path.name}: overlaps {sound[-1].path.name}")
+            else:
+                sound.append(file)
+        return sound
+
+    def close(self) -> None:
+        """Unmap everything."""
+        for state in self.states:
+            if state.file:
+                state.file.close()
+
+
+def _open(entry: "DirEntry[str]", likely: tuple[Geometry, ...]) -> IndexState:
+    path = Path(entry.path)
+    if not entry.is_file():
+        return IndexState(path, None, f"{entry.name}: is no file")
+    try:
+        file = IndexFile(path, likely)
+        if not file.last_entry:
+            file.check_empty()
+    except IndexFileError as error:
+        text = str(error)
+        return IndexState(path, None, text if entry.name in text else f"{entry.name}: {text}")
+    except OSError as error:
+        return IndexState(path, None, f"{entry.name}: cannot be read: {error.strerror}")
+    return IndexState(path, file, None)
+
+
+class _Joined:
+    """The entries of many files in one sorted table: a look-up costs the same for any number."""
+
+    def __init__(self, files: list[IndexFile]) -> None:
+        import numpy as np
+
+        self._files = files
+        columns = [entry_columns(file)[1:] for file in files]
+        hashes = np.concatenate([column["key_hash"].astype(np.int32) for column in columns])
+        self._starts = np.cumsum([0, *map(len, columns)])
+        # Each number is a hash and a place among all entries, so sorting sorts by both.
+        self._packed = hashes.astype(np.uint64) << np.uint64(_PLACE_BITS)
+        self._packed |= np.arange(len(hashes), dtype=np.uint64)
+        self._packed.sort()
+        # A damaged hash can only be on its right chain if the changed bits keep its slot.
+        slot_counts = {file.geometry.slot_count for file in files if file.geometry}
+        self._masks = [
+            1 << bit for bit in range(31) if any((1 << bit) % count == 0 for count in slot_counts)
+        ]
+
+    def find(self, hashes: Collection[int], log: CommitLog, *, at_once: bool) -> Iterator[Hit]:
+        for key_hash in hashes:
+            for place in self._places([key_hash ^ mask for mask in self._masks]):
+                if at_once:
+                    raise TakesLong
+                file, number = self._entry(place)
+                try:
+                    file.check_entry(log, number)
+                except IndexFileError as error:
+                    raise Rejected(file, error) from error
+        for place in self._places(hashes):
+            file, number = self._entry(place)
+            yield Hit(file.entry(number).physical_offset, file, number)
+
+    def _entry(self, place: int) -> tuple[IndexFile, int]:
+        import numpy as np
+
+        which = int(np.searchsorted(self._starts, place, "right")) - 1
+        return self._files[which], place - int(self._starts[which]) + 1
+
+    def _places(self, wanted: Collection[int]) -> Iterator[int]:
+        """Return the places of the entries with one of the hashes, newest first."""
+        import numpy as np
+
+        steps = [(key_hash + end) << _PLACE_BITS for key_hash in wanted for end in (0, 1)]
+        cuts = self._packed.searchsorted(np.array(steps, dtype=np.uint64)).tolist()
+        spans = [
+            (first, last) for first, last in zip(cuts[::2], cuts[1::2], strict=True) if first < last
+        ]
+        return merge_descending([self._descending(*span) for span in spans])
+
+    def _descending(self, first: int, last: int) -> Iterator[int]:
+        for at in range(last - 1, first - 1, -1):
+            yield int(self._packed[at]) & _PLACE_MASK

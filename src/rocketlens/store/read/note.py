@@ -1,0 +1,140 @@
+"""Notes with a checksum: small files of ours that remember something about a log, and which log.
+
+What a note says is believed only where it was true: a note that is damaged, or that speaks of
+another log, is as good as none. It is one JSON object of this form::
+
+    {"crc32":"91b2c3d4","note":{"kind":"index","log":[4711,230,2864434397],"value":{...}}}
+
+``crc32`` is the checksum of the bytes of ``note`` as they are written. ``kind`` says which note it
+is, so that one file in the place of another is not believed either. ``log`` is the mark of the log
+that the note speaks of: physical offset, size and CRC-32 of one of its records; null for a log
+without records. A log that was replaced, or cut and written again, has another record there.
+
+A file of another form, as earlier versions wrote them, is no note.
+"""
+
+import json
+import re
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+from rocketlens.errors import RecordError
+from rocketlens.store import fs
+from rocketlens.store.read.commitlog import CommitLog, SegmentLost
+
+if TYPE_CHECKING:
+    from rocketlens.formats.commitlog_record import Record
+
+_WRAPPING: Final = re.compile(rb'\{"crc32":"([0-9a-f]{8})","note":(\{.*\})\}\Z', re.DOTALL)
+_LARGEST_OFFSET: Final = 2**62
+
+
+class LogMark(NamedTuple):
+    """One record of a log, by which the log is known again."""
+
+    record_offset: int
+    record_bytes: int
+    record_crc: int
+    """CRC-32 of the whole record, so of its store time, its hosts and its properties, too."""
+
+    @property
+    def end_offset(self) -> int:
+        """The physical offset behind the record."""
+        return self.record_offset + self.record_bytes
+
+    @classmethod
+    def of(cls, record_offset: int, content: bytes | memoryview) -> Self:
+        """Return the mark of a record whose bytes are at hand."""
+        return cls(record_offset, len(content), zlib.crc32(content))
+
+    @classmethod
+    def at(cls, log: CommitLog, record_offset: int) -> Self:
+        """Return the mark of the record at an offset.
+
+        :raises RecordError: when no record is there.
+        :raises OSError: when its segment cannot be opened now.
+        """
+        record = opened_record(log, record_offset)
+        segment = log.segment_of(record_offset)
+        assert segment is not None  # noqa: S101 - a record was just read from it
+        start = record_offset - segment.base_offset
+        return cls.of(record_offset, log.map(segment).view[start : start + record.total_size])
+
+    @classmethod
+    def read(cls, value: Any) -> Self | None:
+        """Return the mark that :func:`encode_note` wrote, or None if `value` is not one."""
+        if not isinstance(value, list) or len(value) != len(cls._fields):
+            return None
+        if not all(type(number) is int and 0 <= number < _LARGEST_OFFSET for number in value):
+            return None
+        return cls(*value)
+
+    def is_of(self, log: CommitLog) -> bool:
+        """Return whether `log` has this record. False when it was deleted from the log, too.
+
+        :raises OSError: when its segment cannot be opened now: then nothing is known.
+        """
+        try:
+            return type(self).at(log, self.record_offset) == self
+        except RecordError:
+            return False
+
+
+def opened_record(log: CommitLog, record_offset: int) -> "Record":
+    """Return the record at an offset, its body not checked.
+
+    :raises RecordError: when no record is there, or its segment was deleted.
+    :raises OSError: when its segment cannot be opened now: then nothing is known.
+    """
+    try:
+        return log.record_at(record_offset, check_crc=False)
+    except SegmentLost as error:
+        cause = error.__cause__
+        if isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError):
+            raise cause from None
+        raise
+
+
+class Note(NamedTuple):
+    """What a sound note says, and the mark of the log that it says it of."""
+
+    value: dict[str, Any]
+    mark: LogMark | None
+    """None for a log without records."""
+
+
+def encode_note(kind: str, value: dict[str, Any], mark: LogMark | None) -> bytes:
+    """Return the bytes of a note. `value` is what JSON can hold."""
+    note = {"kind": kind, "log": None if mark is None else list(mark), "value": value}
+    content = json.dumps(note, separators=(",", ":")).encode()
+    return b'{"crc32":"%08x","note":%s}' % (zlib.crc32(content), content)
+
+
+def decode_note(kind: str, content: bytes) -> Note | None:
+    """Return what a note says, or None if `content` is damaged or is not a note of this kind."""
+    match = _WRAPPING.match(content)
+    if match is None or int(match[1], 16) != zlib.crc32(match[2]):
+        return None
+    try:
+        note = json.loads(match[2])
+    except (ValueError, RecursionError):
+        return None
+    mark = LogMark.read(note.get("log"))
+    is_sound = (
+        note.get("kind") == kind
+        and isinstance(note.get("value"), dict)
+        and (mark is not None or note.get("log", "") is None)
+    )
+    return Note(note["value"], mark) if is_sound else None
+
+
+def read_note(path: Path, kind: str, *, max_bytes: int) -> Note | None:
+    """Return what the note in a file says, or None if there is none, or none that is sound.
+
+    A file of more than `max_bytes` is none.
+
+    :raises OSError: when the file is there and cannot be read now: then nothing is known.
+    """
+    content = fs.read_bytes(path, max_bytes)
+    return None if content is None else decode_note(kind, content)

@@ -1,0 +1,575 @@
+"""The write path: records into the commit log, and with each its consume queue entry.
+
+A record is put into the mapped segment behind its first eight bytes, its queue entry is written,
+and its size and magic come last: whoever walks the log meets either the whole record or nothing,
+even if this process is killed in between. What the disk holds after a power cut is the business of
+:mod:`rocketlens.store.write.recovery`.
+
+Room is reserved before anything is written, so a full disk refuses a message and changes nothing.
+Segments are made sparse, and reserved in steps of 16 MiB.
+"""
+
+import errno
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from threading import Lock
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rocketlens import limits
+from rocketlens.errors import MessageIllegal, StoreBusy, StoreError, StoreFull
+from rocketlens.formats.commitlog_record import (
+    CRC_MASK,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    SIZE_AND_MAGIC,
+    SYS_FLAG_BORN_HOST_V6,
+    SYS_FLAG_STORE_HOST_V6,
+)
+from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES, SCHEDULE_TOPIC
+from rocketlens.model import properties as props
+from rocketlens.model.java import decode_utf8
+from rocketlens.store import fs
+from rocketlens.store.disk import Disk, WritableFile
+from rocketlens.store.layout import StoreLayout
+from rocketlens.store.read.consumequeue import is_topic_name
+from rocketlens.store.write.queue_append import OpenQueues, QueueWriter
+from rocketlens.store.write.tags_code import TagsCodes
+
+if TYPE_CHECKING:
+    from mmap import mmap
+
+RESERVED_BYTES: Final = 16 * 1024 * 1024
+"""Room of a segment is reserved in steps of this."""
+
+AHEAD_BYTES: Final = limits.UNWRITTEN_SEARCH_BYTES
+"""Room that is reserved behind what may be written: as far as readers look for lost records.
+
+Where pages are memory (tmpfs) even reading a hole takes room, and ends the process if there is
+none.
+"""
+
+BLANK_BYTES: Final = SIZE_AND_MAGIC.size
+"""Every record leaves at least this much of its segment for the filler."""
+
+_HOST_V4_BYTES: Final = 8
+_HOST_V6_BYTES: Final = 20
+_HEAD: Final = {
+    (born, store): struct.Struct(f">iiiqqiq{born}sq{store}siqi")
+    for born in (_HOST_V4_BYTES, _HOST_V6_BYTES)
+    for store in (_HOST_V4_BYTES, _HOST_V6_BYTES)
+}
+"""body_crc .. body length, by the bytes of born and store host."""
+_PROPERTIES_LENGTH: Final = struct.Struct(">h")
+_TOPIC_V1: Final = struct.Struct(">b")
+_TOPIC_V2: Final = struct.Struct(">h")
+_LONGEST_TOPIC_V1: Final = 127
+_TRANSACTION_MASK: Final = 0xC
+_NO_HOST_BITS: Final = ~(SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6)
+_QUEUED_TYPES: Final = (0, 0x8)
+_NAME_DIGITS: Final = 20
+_UNWRITTEN: Final = bytes(SIZE_AND_MAGIC.size)
+_LARGEST_QUEUE_ID: Final = 2**31 - 1
+
+DISK_FULL: Final = (
+    "service not available now. It may be caused by one of the following reasons: "
+    "the broker's disk is full"
+)
+"""How RocketMQ begins its remark to code 14."""
+NOT_NOW: Final = "service not available now: the broker cannot open or map a file of its store"
+
+
+def refused(error: OSError) -> StoreFull | StoreBusy:
+    """Return what tells a client that nothing could be written, and why; it may try again."""
+    words = DISK_FULL if error.errno in fs.DISK_FULL_ERRORS else NOT_NOW
+    kind = StoreFull if error.errno in fs.DISK_FULL_ERRORS else StoreBusy
+    return kind(f"{words} [{error.strerror}: {error.filename or 'write'}]")
+
+
+class Appended(NamedTuple):
+    """Where a message went, and when."""
+
+    physical_offset: int
+    queue_offset: int
+    store_timestamp_ms: int
+    store_size: int
+
+
+class Snapshot(NamedTuple):
+    """What a store had at one moment."""
+
+    queues: dict[tuple[str, int], tuple[int, int]]
+    """By topic and queue id: where its first file begins, and the next queue offset."""
+    last: Appended | None
+    """The last record."""
+
+
+class Limits(NamedTuple):
+    """What a message may be; see :class:`rocketlens.store.write.config.StoreConfig`."""
+
+    message_bytes: int
+    """Largest body. The record may be 64 KiB more."""
+    long_topics: bool
+    """Whether a topic of more than 127 characters is stored as RocketMQ 5 does."""
+
+
+class Appender:
+    """Appends to a log and its queues. One thread at a time appends; others may sync.
+
+    ``last`` is the last record, None when there is none. ``refusal``, when set, is raised instead
+    of appending. ``zeros_end_offset`` is the physical offset behind the last record with a zero
+    byte in its properties, or a later one: see :mod:`rocketlens.store.write.torn`.
+    """
+
+    def __init__(
+        self,
+        layout: StoreLayout,
+        disk: Disk,
+        *,
+        clock: Callable[[], int],
+        store_host: bytes,
+        bounds: Limits,
+        delays_ms: tuple[int, ...],
+        segment_bytes: int,
+        queue_file_bytes: int,
+        open_queues: int,
+    ) -> None:
+        """Prepare; :meth:`start` opens the log.
+
+        ``store_host``: 4 or 16 address bytes and the port as i32. ``delays_ms[n]`` is the delay
+        of level n (element 0 unused).
+        ``open_queues``: how many queues may have files open at once.
+        """
+        self._layout = layout
+        self._disk = disk
+        self._clock = clock
+        self._store_host = store_host
+        self._most = bounds.message_bytes
+        self._long_topics = bounds.long_topics
+        self._delays_ms = delays_ms
+        self._open_queues = OpenQueues(disk, queue_file_bytes, open_queues)
+        self._heads = {
+            born: _HEAD[born, len(store_host)] for born in (_HOST_V4_BYTES, _HOST_V6_BYTES)
+        }
+        self._flag_bits = {
+            born: (SYS_FLAG_BORN_HOST_V6 if born == _HOST_V6_BYTES else 0)
+            | (SYS_FLAG_STORE_HOST_V6 if len(store_host) == _HOST_V6_BYTES else 0)
+            for born in (_HOST_V4_BYTES, _HOST_V6_BYTES)
+        }
+        self._tags = TagsCodes()
+        self.segment_bytes = segment_bytes
+        self.queues: dict[tuple[str, int], QueueWriter] = {}
+        self.refusal: StoreError | None = None
+        self.last: Appended | None = None
+        self.zeros_end_offset = 0
+        self._batch_steps = 0
+        self._removed: list[QueueWriter] = []
+        self._first: list[Callable[[], None]] = []
+        self._segment: WritableFile | None = None
+        self._content: mmap | bytearray = bytearray()
+        self._base = self._place = self._limit = 0
+        self._lock = Lock()
+        self._unsynced: list[WritableFile] = []
+        self._has_new_segment = False
+
+    def snapshot(self) -> "Snapshot | None":
+        """Give how long each queue is, and the last record: no queue knows more than the log.
+
+        For a thread that syncs; None when a batch is being written at this moment, or a queue
+        removed. An append counts its queue entry last.
+        """
+        before = self._batch_steps
+        table = {name: queue.span for name, queue in list(self.queues.items())}
+        last = self.last
+        return Snapshot(table, last) if before == self._batch_steps and not before & 1 else None
+
+    def start(
+        self, base_offset: int, end_offset: int, first: Sequence[Callable[[], None]] = ()
+    ) -> OSError | None:
+        """Go on at ``end_offset``, in the segment of ``base_offset``; it is made if need be.
+
+        ``first`` is done before anything is stored. When the disk is full the error is returned,
+        and all this is tried again with each message.
+
+        :raises OSError: when something cannot be opened or made for another reason.
+        """
+        self._base, self._place = base_offset, end_offset - base_offset
+        self._limit = self._place
+        # Recovery took what was there for whole: from now on that is not asked again.
+        self.zeros_end_offset = end_offset
+        self._first = list(first)
+        try:
+            self._begin()
+        except OSError as error:
+            if error.errno not in fs.DISK_FULL_ERRORS:
+                raise
+            return error
+        return None
+
+    def _begin(self) -> None:
+        """Do what must be done before anything is stored, as far as it is not done yet."""
+        while self._first:
+            self._first[0]()
+            del self._first[0]
+        if self._segment is None:
+            place = self._place
+            self._turn_to(self._new_segment(self._base), self._base)
+            self._place = self._limit = place
+
+    def _new_segment(self, base: int) -> WritableFile:
+        """Open a segment, with room at its begin."""
+        path = self._layout.commit_log / f"{base:0{_NAME_DIGITS}}"
+        size = fs.file_size(path)
+        is_new = not size
+        if is_new:
+            # In the place of an empty one, too, as a real broker that crashed leaves it.
+            self._disk.make_file(path, self.segment_bytes, self._layout.scratch)
+        elif size != self.segment_bytes:
+            raise OSError(
+                errno.EINVAL, f"has {size} bytes, a segment {self.segment_bytes}", str(path)
+            )
+        segment = self._disk.open_file(path)
+        try:
+            segment.reserve(0, min(RESERVED_BYTES + AHEAD_BYTES, self.segment_bytes))
+        except OSError:
+            segment.close()
+            if is_new:
+                self._disk.remove_file(path)
+            raise
+        return segment
+
+    def _turn_to(self, segment: WritableFile, base: int) -> None:
+        """Append to ``segment`` from now on. What is to be written to the last one is written."""
+        with self._lock:
+            self._has_new_segment = True
+            self._unsynced.append(segment)
+        self._segment, self._content, self._base = segment, segment.content, base
+        self._place = 0
+        self._limit = min(RESERVED_BYTES, self.segment_bytes - BLANK_BYTES)
+
+    def queue(self, topic: str, queue_id: int) -> QueueWriter:
+        """Give the writer of a queue, a new one if need be; nothing is made on the disk.
+
+        :raises MessageIllegal: when the topic or the number cannot be a queue's.
+        """
+        queue = self.queues.get((topic, queue_id))
+        if queue is None:
+            longest = limits.TOPIC_CHARACTERS if self._long_topics else _LONGEST_TOPIC_V1
+            if not is_topic_name(topic) or len(topic) > longest:
+                raise MessageIllegal(f"topic {topic[:300]!r} is not one that can be stored")
+            if not 0 <= queue_id <= _LARGEST_QUEUE_ID:
+                raise MessageIllegal(f"queue id {queue_id} is not one")
+            queue = QueueWriter(
+                self._open_queues,
+                self._layout,
+                topic,
+                queue_id,
+            )
+            name = topic.encode()
+            is_long = len(name) > _LONGEST_TOPIC_V1
+            queue.magic = MAGIC_V2 if is_long else MAGIC_V1
+            queue.topic_part = (_TOPIC_V2 if is_long else _TOPIC_V1).pack(len(name)) + name
+            queue.head_bytes = (
+                BLANK_BYTES
+                + self._heads[_HOST_V4_BYTES].size
+                - _HOST_V4_BYTES
+                + len(queue.topic_part)
+                + _PROPERTIES_LENGTH.size
+            )
+            queue.is_schedule = topic == SCHEDULE_TOPIC
+            self.queues[topic, queue_id] = queue
+        return queue
+
+    def remove_queues(self, topic: str, move: Callable[[], None]) -> None:
+        """Forget the queues of a topic, once ``move`` took their files away.
+
+        The next sync of the queues closes their files.
+
+        :raises OSError: when ``move`` does; they stay.
+        """
+        queues = [queue for (name, _), queue in self.queues.items() if name == topic]
+        for queue in queues:
+            # Before: the syncing thread may be about to sync the directory.
+            queue.is_removed = True
+        self._batch_steps += 1
+        try:
+            move()
+        except OSError:
+            for queue in queues:
+                queue.is_removed = False
+            raise
+        finally:
+            self._batch_steps += 1
+        for queue in queues:
+            del self.queues[topic, queue.queue_id]
+            self._open_queues.forget(queue)
+        self._removed += queues
+
+    def append(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        properties: bytes,
+        born_host: bytes,
+        *,
+        born_timestamp_ms: int,
+        flag: int = 0,
+        sys_flag: int = 0,
+        reconsume_times: int = 0,
+        prepared_transaction_offset: int = 0,
+    ) -> Appended:
+        """Store one message: there to be read at once, durable after a sync.
+
+        ``born_host``: 4 or 16 address bytes, port as i32. Prepared records get no queue entry.
+
+        :raises MessageIllegal: when it is larger than a message may be, or its topic is none.
+        :raises StoreFull, StoreBusy: when there is no room, or no descriptor or memory, now.
+        :raises StoreFailed: when an earlier write or sync failed.
+        :raises struct.error: when a number does not fit its field; nothing is stored.
+        """
+        queue = self.queues.get((topic, queue_id)) or self.queue(topic, queue_id)
+        body_bytes, property_bytes, born_bytes = len(body), len(properties), len(born_host)
+        size = queue.head_bytes + body_bytes + property_bytes + born_bytes
+        if body_bytes > self._most or property_bytes > limits.PROPERTIES_BYTES or self.refusal:
+            raise self.refusal or _too_large(self._most)
+        place, is_queued = self._place, sys_flag & _TRANSACTION_MASK in _QUEUED_TYPES
+        if place + size > self._limit or queue.place >= queue.limit:
+            place = self._make_room(size, queue, 1)
+        physical_offset, timestamp_ms = self._base + place, self._clock()
+        queue_offset = queue.next_offset if is_queued else 0
+        self._content[place + BLANK_BYTES : place + size] = b"".join(
+            (
+                self._heads[born_bytes].pack(
+                    zlib.crc32(body) & CRC_MASK,
+                    queue_id,
+                    flag,
+                    queue_offset,
+                    physical_offset,
+                    sys_flag & _NO_HOST_BITS | self._flag_bits[born_bytes],
+                    born_timestamp_ms,
+                    born_host,
+                    timestamp_ms,
+                    self._store_host,
+                    reconsume_times,
+                    prepared_transaction_offset,
+                    body_bytes,
+                ),
+                body,
+                queue.topic_part,
+                _PROPERTIES_LENGTH.pack(property_bytes),
+                properties,
+            )
+        )
+        if is_queued:
+            code = self._tags.of(properties)
+            if queue.is_schedule:
+                code = self._schedule_code(properties, timestamp_ms, code)
+            ENTRY.pack_into(queue.content, queue.place, physical_offset, size, code)
+            queue.is_dirty = True  # Before `last`: who sees the record there syncs its entry.
+        if 0 in properties:
+            self.zeros_end_offset = physical_offset + size
+        SIZE_AND_MAGIC.pack_into(self._content, place, size, queue.magic)
+        self._place = place + size
+        appended = self.last = Appended(physical_offset, queue_offset, timestamp_ms, size)
+        if is_queued:
+            queue.place, queue.next_offset = queue.place + ENTRY_BYTES, queue_offset + 1
+        return appended
+
+    def append_batch(
+        self,
+        topic: str,
+        queue_id: int,
+        members: Sequence[tuple[int, bytes, bytes]],
+        born_host: bytes,
+        *,
+        born_timestamp_ms: int,
+        sys_flag: int = 0,
+        reconsume_times: int = 0,
+    ) -> list[Appended]:
+        """Store the members of a batch, ``(flag, body, properties)`` each, as a record each.
+
+        They get consecutive queue offsets and stand side by side in one segment. When this
+        process is killed in between, the first of them are there.
+
+        :raises MessageIllegal: as :meth:`append`; when all together are too large, when there
+            is none, or when ``sys_flag`` has a transaction's bits. All others as there.
+        """
+        if self.refusal is not None:
+            raise self.refusal
+        queue = self.queues.get((topic, queue_id)) or self.queue(topic, queue_id)
+        if not members or sys_flag & _TRANSACTION_MASK or queue.is_schedule:
+            raise MessageIllegal("a batch has members, no transaction and no delay")
+        fixed = queue.head_bytes + len(born_host)
+        total = self._batch_bytes(members, fixed)
+        place = self._place
+        if place + total > self._limit or queue.place + len(members) * ENTRY_BYTES > queue.limit:
+            place = self._make_room(total, queue, len(members))
+        physical_offset, queue_offset = self._base + place, queue.next_offset
+        head, timestamp_ms = self._heads[len(born_host)], self._clock()
+        sys_flag = sys_flag & _NO_HOST_BITS | self._flag_bits[len(born_host)]
+        parts: list[bytes] = []
+        entries: list[bytes] = []
+        appended: list[Appended] = []
+        for flag, body, properties in members:
+            size = fixed + len(body) + len(properties)
+            parts += (
+                _UNWRITTEN,
+                head.pack(
+                    zlib.crc32(body) & CRC_MASK,
+                    queue_id,
+                    flag,
+                    queue_offset,
+                    physical_offset,
+                    sys_flag,
+                    born_timestamp_ms,
+                    born_host,
+                    timestamp_ms,
+                    self._store_host,
+                    reconsume_times,
+                    0,
+                    len(body),
+                ),
+                body,
+                queue.topic_part,
+                _PROPERTIES_LENGTH.pack(len(properties)),
+                properties,
+            )
+            entries.append(ENTRY.pack(physical_offset, size, self._tags.of(properties)))
+            appended.append(Appended(physical_offset, queue_offset, timestamp_ms, size))
+            queue_offset += 1
+            physical_offset += size
+        self._batch_steps += 1
+        queue.append_entries(b"".join(entries))
+        if any(0 in properties for _, _, properties in members):
+            self.zeros_end_offset = physical_offset
+        self._commit_batch(place, b"".join(parts), queue.magic, appended)
+        self._batch_steps += 1
+        return appended
+
+    def _batch_bytes(self, members: Sequence[tuple[int, bytes, bytes]], fixed: int) -> int:
+        """Give the size of all records together; ``fixed`` bytes of each are not its own."""
+        total = len(members) * fixed
+        for _, body, properties in members:
+            if len(body) > self._most or len(properties) > limits.PROPERTIES_BYTES:
+                raise _too_large(self._most)
+            total += len(body) + len(properties)
+        return total
+
+    def _commit_batch(
+        self, place: int, records: bytes, magic: int, appended: list[Appended]
+    ) -> None:
+        """Write the records, then their sizes and magics in order: nowhere is a hole before one."""
+        self._content[place : place + len(records)] = records
+        for one in appended:
+            SIZE_AND_MAGIC.pack_into(
+                self._content, one.physical_offset - self._base, one.store_size, magic
+            )
+        self._place = place + len(records)
+        self.last = appended[-1]
+
+    def _schedule_code(self, properties: bytes, timestamp_ms: int, tags_code: int) -> int:
+        """Give the tags code of a delayed message: when it is due, if it has a level."""
+        text = props.parse(decode_utf8(properties)).get(props.DELAY, "")
+        level = int(text) if text.isascii() and text.isdigit() else 0
+        return self.due_time(level, timestamp_ms) if level > 0 else tags_code
+
+    def due_time(self, level: int, store_timestamp_ms: int) -> int:
+        """Give when a message of a delay level, 1 or above, is delivered."""
+        return store_timestamp_ms + self._delays_ms[min(level, len(self._delays_ms) - 1)]
+
+    def _make_room(self, size: int, queue: QueueWriter, entry_count: int) -> int:
+        """Reserve room in the log and in the queue; gives the place in the segment."""
+        if size > self.segment_bytes - BLANK_BYTES:
+            raise _too_large(self._most)
+        try:
+            if self._segment is None or self._first:
+                self._begin()
+            if queue.place >= queue.limit:
+                queue.make_room()
+            if entry_count > 1:
+                queue.reserve_ahead(entry_count)
+            if self._place + size > self.segment_bytes - BLANK_BYTES:
+                self._roll(size)
+            elif self._place + size > self._limit:
+                self._reserve(self._place + size)
+        except OSError as error:
+            queue.drop_ahead()
+            self._open_queues.could_not(error)
+            raise refused(error) from error
+        return self._place
+
+    def _reserve(self, stop: int) -> None:
+        assert self._segment is not None  # noqa: S101 - opened by start
+        limit = min(max(stop, self._limit + RESERVED_BYTES), self.segment_bytes - BLANK_BYTES)
+        reserved = min(limit + AHEAD_BYTES, self.segment_bytes)
+        self._segment.reserve(self._place, reserved)
+        self._limit = limit
+
+    def _roll(self, size: int) -> None:
+        """Close the segment with a filler, once the next one is there and has room."""
+        segment, place = self._segment, self._place
+        assert segment is not None  # noqa: S101 - opened by start
+        segment.reserve(place, place + BLANK_BYTES)
+        following = self._new_segment(self._base + self.segment_bytes)
+        SIZE_AND_MAGIC.pack_into(segment.content, place, self.segment_bytes - place, MAGIC_BLANK)
+        with suppress(OSError):
+            segment.touch()
+        self._turn_to(following, self._base + self.segment_bytes)
+        if size > self._limit:
+            self._reserve(size)
+
+    def sync_log(self) -> None:
+        """Wait until every record appended before this call is on the disk.
+
+        :raises SyncFailed: when it may not be, now or ever.
+        :raises OSError: when a directory cannot be opened; the next call does it all again.
+        """
+        with self._lock:
+            segments = list(self._unsynced)
+            has_new, self._has_new_segment = self._has_new_segment, False
+        for segment in segments:
+            segment.sync()
+        if has_new:
+            try:
+                self._disk.sync_directory(self._layout.commit_log)
+                self._disk.sync_directory(self._layout.root)
+            except OSError:
+                self._has_new_segment = True
+                raise
+        with self._lock:
+            del self._unsynced[: len(segments) - 1]
+        for segment in segments[:-1]:
+            segment.close()
+
+    def sync_queues(self) -> None:
+        """Wait until every queue entry written before this call is on the disk.
+
+        :raises OSError: when it may not be.
+        """
+        # Only this thread syncs queues, and it will not come upon these again.
+        removed = self._removed[:]
+        for queue in list(self.queues.values()):
+            if queue.is_dirty:
+                queue.sync()
+        del self._removed[: len(removed)]
+        for queue in removed:
+            queue.close()
+
+    def close(self) -> None:
+        """Unmap everything; nothing is synced."""
+        for queue in (*self.queues.values(), *self._removed):
+            queue.close()
+        for segment in self._unsynced:
+            segment.close()
+        self._unsynced.clear()
+        self._segment, self._content = None, bytearray()
+
+
+def _too_large(message_bytes: int) -> MessageIllegal:
+    return MessageIllegal(
+        "the message is illegal, maybe msg body or properties length not matched. "
+        f"msg body length limit {message_bytes}B, msg properties length limit 32KB."
+    )

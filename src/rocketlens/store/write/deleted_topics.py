@@ -1,0 +1,110 @@
+"""Deletes the queues of topics, and writes :mod:`rocketlens.store.read.deleted` before it does."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from rocketlens.store import fs
+from rocketlens.store.disk import Disk
+from rocketlens.store.layout import StoreLayout
+from rocketlens.store.read.commitlog import CommitLog
+from rocketlens.store.read.deleted import MAX_FILE_BYTES, NOTE_KIND, Mark, decode_marks, is_of_log
+from rocketlens.store.read.note import encode_note
+from rocketlens.store.write.append import Appender
+
+_REMOVED: Final = "removed."
+
+
+class DeletedTopics:
+    """The marks, by topic, and what deletes a topic's queues.
+
+    ``make_durable`` waits until the log is, or raises: a mark is good as long as its record is.
+    """
+
+    def __init__(self, layout: StoreLayout, disk: Disk, appender: Appender) -> None:
+        """Read the file; what is damaged in it is no mark. Ends removals that were not ended.
+
+        :raises OSError: when that cannot be.
+        """
+        self._path = layout.deleted
+        self._layout = layout
+        self._disk = disk
+        self._appender = appender
+        self._removals = 0
+        for entry in fs.entries(layout.scratch):
+            if entry.name.startswith(_REMOVED):
+                disk.remove_tree(Path(entry.path))
+        self.make_durable: Callable[[], None] = lambda: None
+        self.is_changed = False
+        self.marks: dict[str, Mark] = decode_marks(fs.read_bytes(self._path, MAX_FILE_BYTES))
+
+    def keep_those_of(self, log: CommitLog) -> None:
+        """Forget marks of another log, and those with nothing left below them."""
+        kept = {topic: mark for topic, mark in self.marks.items() if is_of_log(mark, log)}
+        self.is_changed |= len(kept) < len(self.marks)
+        self.marks = kept
+
+    def put(self, topic: str, mark: Mark) -> None:
+        """Note a topic that is being deleted."""
+        self.marks[topic] = mark
+        self.is_changed = True
+
+    def mark(self, topic: str) -> bool:
+        """Note that a topic is being deleted; False when the store has nothing of it.
+
+        The file must be written before :meth:`remove_queues` is called.
+        """
+        last = self._appender.last
+        if last is None or not self._has_queues(topic):
+            return False
+        end_offset = last.physical_offset + last.store_size
+        self.put(topic, Mark(end_offset, last.physical_offset, last.store_timestamp_ms))
+        return True
+
+    def _has_queues(self, topic: str) -> bool:
+        return any(name == topic for name, _ in self._appender.queues)
+
+    def remove_queues(self, topic: str) -> Path:
+        """Let a topic have no messages; gives where the files of its queues are to be deleted.
+
+        The next message gets queue offset 0. The log, and so queries by key or id, still have the
+        messages that were there.
+
+        :raises OSError: when the files cannot be moved away; nothing has changed then.
+        """
+        self._removals += 1
+        aside = self._layout.scratch / f"{_REMOVED}{fs.process_number()}.{self._removals}"
+
+        def move() -> None:
+            # Queues without a message have no files.
+            with suppress(FileNotFoundError):
+                self._disk.move(self._layout.consume_queue / topic, aside)
+
+        # Only a topic of a queue is known to be a name, and no path.
+        if self._has_queues(topic):
+            self._appender.remove_queues(topic, move)
+        return aside
+
+    @property
+    def ends(self) -> Mapping[str, int]:
+        """For each topic the physical offset below which its records get no entries."""
+        return {topic: mark.end_offset for topic, mark in self.marks.items()}
+
+    def snapshot(self) -> Callable[[], None]:
+        """Take the marks of now; what is given writes them, in any thread.
+
+        That raises OSError when they cannot be written, and what ``make_durable`` raises.
+        """
+        content = encode_note(NOTE_KIND, dict(self.marks), None)
+
+        def write() -> None:
+            self.make_durable()
+            self._disk.write_durably(self._path, content)
+
+        return write
+
+    def save(self) -> None:
+        """Write the file now; raises what writing a snapshot does."""
+        self.snapshot()()
+        self.is_changed = False

@@ -1,0 +1,209 @@
+"""Makes what was appended durable, and writes down how far it is.
+
+Two threads may call it: one makes the log durable, one the queues and then the checkpoint.
+
+The checkpoint is made for a real broker that opens the store after ours was killed. It would throw
+the unfinished index file away and read the log again only from ``min(physic, logics) - 3 s``, so
+``logics`` never says more than the last *full* index file does: it reads again what it throws away.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from rocketlens.errors import CheckpointError, StoreFailed
+from rocketlens.formats import checkpoint
+from rocketlens.formats.checkpoint import CHECKPOINT_BYTES, Checkpoint
+from rocketlens.store import fs
+from rocketlens.store.disk import Disk
+from rocketlens.store.layout import StoreLayout
+from rocketlens.store.read.index_state import full_index_end
+from rocketlens.store.read.note import LogMark
+from rocketlens.store.read.state import StoreState, Synced
+from rocketlens.store.write.append import Appended, Appender, Snapshot
+from rocketlens.store.write.config import StoreConfig
+from rocketlens.store.write.flush import GroupCommit
+from rocketlens.store.write.synced_file import SyncedFile
+
+_log: Final = logging.getLogger(__name__)
+_NAME_DIGITS: Final = 20
+_LOG_WAITS: Final = "the log is not durable yet"
+_CHECKPOINT_WAITS: Final = "the checkpoint stays old"
+
+
+class Durability:
+    """Syncs the log and the queues of an appender, and keeps ``synced`` and ``state.json``.
+
+    ``saved_offset``: how far ``state.json`` has come. ``on_saved`` is called after each time that
+    it was written.
+    """
+
+    def __init__(
+        self,
+        layout: StoreLayout,
+        disk: Disk,
+        config: StoreConfig,
+        appender: Appender,
+        *,
+        end_offset: int,
+        state_offset: int,
+        on_saved: Callable[[], None],
+    ) -> None:
+        """Begin with a log that ends at ``end_offset``, none of which counts as synced yet.
+
+        ``state_offset``: how far ``state.json`` is true already; -1 when it is not.
+        """
+        self._layout = layout
+        self._disk = disk
+        self._config = config
+        self._appender = appender
+        self._first_end_offset = end_offset
+        self._on_saved = on_saved
+        self._synced: SyncedFile | None = None
+        self._noted_offset = -1
+        self.state_offset = state_offset
+        """The physical offset up to which ``state.json`` is true, whoever wrote it; else -1."""
+        self._saved: tuple[StoreState, Checkpoint] | None = None
+        self._boot = disk.boot()
+        self._checkpoint = read_checkpoint(layout)
+        self._flush_lock = threading.Lock()
+        self._save_lock = threading.Lock()
+        self._told: set[str] = set()
+        self.group_commit = GroupCommit(0)
+
+    @property
+    def saved_offset(self) -> int:
+        """The physical offset up to which ``state.json`` says that queues are synced; else -1."""
+        return -1 if self._saved is None else self._saved[0].queues_offset
+
+    def flush_log(self) -> None:
+        """Make durable what was appended before this call, and tell who waits for it.
+
+        A sync that fails is final, and not raised here: see
+        :class:`rocketlens.errors.StoreFailed`. When a directory cannot be opened now, who waits
+        goes on waiting, and the next call makes it durable.
+        """
+        with self._flush_lock:
+            if self.group_commit.failure is not None:
+                return
+            synced = self._end(self._appender.last)
+            try:
+                if self._synced is None:
+                    self._synced = SyncedFile(self._layout, self._disk)
+                self._appender.sync_log()
+                self._synced.write(synced)
+                if self._appender.zeros_end_offset > self._noted_offset:
+                    self._synced.sync()
+                    self._noted_offset = synced.offset
+            except OSError as error:
+                if fs.may_pass(error):
+                    self._tell(_LOG_WAITS, error)
+                else:
+                    self._fail(error)
+                return
+            self._told.discard(_LOG_WAITS)
+        self.group_commit.end_round(synced.offset)
+
+    def _end(self, last: Appended | None) -> Synced:
+        if last is None:
+            return Synced(self._first_end_offset)
+        end_offset = last.physical_offset + last.store_size
+        return Synced(end_offset, last.physical_offset, last.store_timestamp_ms)
+
+    def flush(self) -> None:
+        """Make the log durable, then the queues, then write the checkpoint.
+
+        Failures are treated as by :meth:`flush_log`; a full disk, or too few descriptors or too
+        little memory, only leave the checkpoint old.
+        """
+        with self._save_lock:
+            snapshot = self._appender.snapshot()
+            self.flush_log()
+            if snapshot is None or self.group_commit.failure is not None:
+                return
+            if self.group_commit.flushed_offset < self._end(snapshot.last).offset:
+                return
+            try:
+                self._appender.sync_queues()
+                self._save(snapshot)
+                self._told.discard(_CHECKPOINT_WAITS)
+            except OSError as error:
+                if fs.may_pass(error):
+                    self._tell(_CHECKPOINT_WAITS, error)
+                else:
+                    self._fail(error)
+
+    def _save(self, snapshot: Snapshot) -> None:
+        """Write ``state.json`` and the checkpoint, if anything changed."""
+        last = snapshot.last
+        state = StoreState(self._end(last).offset, None)
+        if last is not None:
+            state.mark = self._mark_of(last)
+            state.last_record_timestamp_ms = last.store_timestamp_ms
+        for (topic, queue_id), span in snapshot.queues.items():
+            if span[1]:
+                state.queue_offsets.setdefault(topic, {})[queue_id] = span
+        state.boot = self._boot
+        state.queue_file_bytes = self._config.queue_file_bytes
+        new = self._new_checkpoint(state)
+        contents = {one.encode().rstrip(b"\0").hex() for one in (self._checkpoint, new)}
+        state.checkpoints = tuple(sorted(contents))
+        if (state, new) == self._saved:
+            return
+        if self._synced is not None:
+            self._synced.sync()
+        self._disk.write_durably(self._layout.state, state.encode())
+        self._disk.write_durably(self._layout.checkpoint, new.encode())
+        self._checkpoint, self._saved = new, (state, new)
+        self.state_offset = state.queues_offset
+        self._on_saved()
+
+    def _mark_of(self, last: Appended) -> LogMark:
+        """Read the last record again: this thread shares no mapping with the one that appends."""
+        segment_bytes = self._appender.segment_bytes
+        base = last.physical_offset - last.physical_offset % segment_bytes
+        with fs.MappedFile(self._layout.commit_log / f"{base:0{_NAME_DIGITS}}") as mapped:
+            start = last.physical_offset - base
+            return LogMark.of(last.physical_offset, mapped.content[start : start + last.store_size])
+
+    def _new_checkpoint(self, state: StoreState) -> Checkpoint:
+        now_ms = state.last_record_timestamp_ms
+        new = Checkpoint(now_ms, now_ms, now_ms, 0, 0, state.queues_offset)
+        if not self._config.messageIndexEnable:
+            return new
+        full_ms, full_end_offset = full_index_end(self._layout, self._checkpoint)
+        return new._replace(
+            logics_msg_timestamp_ms=min(now_ms, full_ms),
+            index_msg_timestamp_ms=min(now_ms, full_ms),
+            logics_physical_offset=full_end_offset,
+        )
+
+    def _tell(self, words: str, error: OSError) -> None:
+        """Log what passes, once until it has passed."""
+        if words not in self._told:
+            _log.warning("%s, and is tried again: %s", words, error)
+        self._told.add(words)
+
+    def _fail(self, error: OSError) -> None:
+        """Store nothing more, and tell everyone who waits."""
+        failure = StoreFailed(f"the store failed and takes no more messages: {error}")
+        _log.error("%s", failure)
+        self._appender.refusal = failure
+        self.group_commit.fail(failure)
+
+    def close(self) -> None:
+        """Let go of the files; nothing is synced."""
+        if self._synced is not None:
+            self._synced.close()
+
+
+def read_checkpoint(layout: StoreLayout) -> Checkpoint:
+    """Read RocketMQ's checkpoint; one of zeros when it is not there, or too short.
+
+    :raises OSError: when it cannot be read now.
+    """
+    try:
+        return checkpoint.decode(fs.read_bytes(layout.checkpoint, CHECKPOINT_BYTES) or b"")
+    except CheckpointError:
+        return Checkpoint()

@@ -1,0 +1,573 @@
+"""Brings a store into a state that can be appended to, whatever ended the last run.
+
+What is done, in this order, and why it may be ended anywhere and begun again:
+
+1. *where to begin*: the consume queues are compared with the state that was synced with them, and
+   looked through for holes (:mod:`rocketlens.store.write.queue_recovery`). The log is read from the
+   end of the last record whose entry is surely there; from its begin when there is no state, or it
+   is of another log.
+2. *read*: each record from there on gets its queue entry, where that is not there already.
+   Records of deleted topics get none, and where the queue offsets of a topic begin again at 0 the
+   topic was deleted and made again: its queue then begins there.
+3. *cut*: bytes that are no record, behind the last synced position, are the torn tail. They are
+   kept aside, all of them, and then zeroed, and the queues end where the log ends.
+
+A process that is killed leaves whole records, for its pages outlive it and a record's first bytes
+are written last. A machine that loses power may leave any sector of a record that was not synced;
+how such a record is told from one that only looks odd is in :mod:`rocketlens.store.write.torn`. The
+synced position may be a second old then: sound records behind it may have been acknowledged, and
+stay. So may a record that nobody acknowledged, if it is whole.
+
+Torn is not corrupt. Bad bytes before the last synced position cost the records in them and no
+other: they stay, are reported, and a copy is kept aside. Where nothing is known about syncing (a
+real broker wrote the store, or an earlier version of ours), only bad bytes that no record follows
+are torn. No file of the log is ever deleted, and none is shortened. A file that cannot be opened
+now is an error, never damage, and never the end of the log.
+
+Doing all this twice changes nothing the second time: entries are compared before they are written.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rocketlens import limits
+from rocketlens.errors import RecordError
+from rocketlens.formats.commitlog_record import (
+    SMALLEST_RECORD,
+    SYS_FLAG_TRANSACTION_MASK,
+    Record,
+)
+from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES, FILLER_SIZE, SCHEDULE_TOPIC
+from rocketlens.model import properties as props
+from rocketlens.model.java import decode_utf8, string_hash
+from rocketlens.store import fs
+from rocketlens.store.disk import Disk
+from rocketlens.store.layout import StoreLayout
+from rocketlens.store.read.commitlog import OpenLog, Segment, SegmentLost
+from rocketlens.store.read.consumequeue import is_topic_name
+from rocketlens.store.read.former_topics import begins_again
+from rocketlens.store.read.scan import Chunk, Damage, LogWalk, interpreted_bytes
+from rocketlens.store.read.state import StoreState, Synced
+from rocketlens.store.write.append import Appended, Appender
+from rocketlens.store.write.queue_append import QueueWriter
+from rocketlens.store.write.queue_files import QueueFiles
+from rocketlens.store.write.queue_recovery import Ending, PreparedQueues, QueueRecovery
+from rocketlens.store.write.torn import lacks_a_sector
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_QUEUED_TYPES: Final = (0, 0x8)
+_INTERPRETED_BYTES: Final = 4 * 1024 * 1024
+"""Log up to this long is read without the kernels: it takes 0.3 s, and loading them up to 1 s."""
+_MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of one file that is kept aside. More of them are kept where there is more."""
+
+
+class Row(NamedTuple):
+    """As much of a record as recovery needs."""
+
+    physical_offset: int
+    size: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    sys_flag: int
+    tags_code: int
+    delay_level: int
+    store_timestamp_ms: int
+    is_sound: bool
+    """Whether the body has its checksum and no sector is lacking, as far as was looked at."""
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What recovery found and did."""
+
+    base_offset: int = 0
+    """Where the segment begins in which the log ends."""
+    end_offset: int = 0
+    read_from: int = 0
+    record_count: int = 0
+    entries_written: int = 0
+    damage: list[Damage] = field(default_factory=list)
+    """Ranges of the log without a readable record that stay, at most ``limits.DAMAGE_REPORTS``."""
+    cut: Damage | None = None
+    """What was taken off the log's end."""
+    notes: list[str] = field(default_factory=list)
+    """What else a person should know, a sentence each."""
+    last: Appended | None = None
+    """The last record of the log, None when there is none."""
+    is_ours: bool = False
+    """Whether a broker of this project ran last, and its state goes on being true."""
+    later: list[Callable[[], None]] = field(default_factory=list)
+    """What a full disk has no room for, and what must be done before anything is stored."""
+    deleted: dict[str, Appended] = field(default_factory=dict)
+    """Topics that another broker deleted, and a record up to which the log is theirs."""
+
+
+class Recovery:
+    """One recovery of one store, whose lock the caller holds."""
+
+    def __init__(
+        self,
+        layout: StoreLayout,
+        disk: Disk,
+        log: OpenLog,
+        appender: Appender,
+        *,
+        files: QueueFiles,
+        deleted: Mapping[str, int] | None = None,
+    ) -> None:
+        """Prepare; nothing is read yet. The appender gets the queues that are found.
+
+        ``files`` are all queue files that there are. ``deleted``: topics of which no record below a
+        physical offset gets a queue entry.
+        """
+        self._layout = layout
+        self._disk = disk
+        self._log = log
+        self._appender = appender
+        self._files = files
+        self._deleted = deleted or {}
+        self._result = Recovered()
+        self._synced: int | None = None
+        self._has_lost_power = False
+        self._queues = PreparedQueues(log.min_offset)
+
+    def run(
+        self, state: StoreState | None, synced: Synced | None, *, is_marked: bool, was_closed: bool
+    ) -> Recovered:
+        """Do all of it.
+
+        ``is_marked``: whether no real broker has started on the store since ours noted that it
+        is its own. ``was_closed``: whether whoever ran last stopped cleanly.
+
+        :raises OSError: when the disk is full, or broken, or something cannot be read now;
+            everything can be done again.
+        """
+        result = self._result
+        if state is not None and not state.is_of(self._log):
+            result.notes.append("the log is not the one that was here before: reading all of it")
+            state = None
+        is_ours = state is not None and is_marked and state.is_last_writer(self._layout)
+        result.is_ours = is_ours
+        if state is not None and is_ours:
+            self._synced = state.queues_offset
+            if synced is not None and synced.may_be_of(self._log):
+                self._synced = max(synced.offset, self._synced)
+            self._has_lost_power = state.boot != self._disk.boot()
+        queue_recovery = QueueRecovery(
+            self._layout,
+            self._disk,
+            self._log,
+            self._appender,
+            files=self._files,
+            deleted=self._deleted,
+        )
+        self._queues = queue_recovery.prepare(state, Ending(is_ours, was_closed))
+        start = result.read_from = self._queues.start
+        result.notes += self._queues.notes
+        result.deleted.update(self._queues.deleted)
+        noted = set(result.deleted)
+        if state is not None and state.mark is not None:
+            mark = state.mark
+            result.last = Appended(
+                mark.record_offset, 0, state.last_record_timestamp_ms, mark.record_bytes
+            )
+        walk = LogWalk(self._log, start, confirm=self._queue_knows)
+        result.end_offset = self._replay(walk)
+        self._cut_log(result.end_offset)
+        for segment in self._log.segments:
+            # A killed process may have left pages unsynced that are taken for synced from now on.
+            if segment.end_offset > start:
+                self._disk.sync_file(segment.path)
+        for queue in self._appender.queues.values():
+            self._cut_queue(queue, result.end_offset)
+        holder = self._log.segment_of(result.end_offset)
+        result.base_offset = holder.base_offset if holder else self._log.max_offset
+        self._keep_damage()
+        result.notes += [
+            f"topic {topic} has no consume queue: another broker deleted it"
+            for topic in sorted(result.deleted.keys() - noted)
+        ]
+        return result
+
+    def _replay(self, walk: LogWalk) -> int:
+        """Give every record its queue entry; gives where the log ends."""
+        result, synced = self._result, self._synced
+        unsound: Damage | None = None
+        named = 0
+        for row in self._rows(walk, synced):
+            torn_at = self._torn_among(walk.damage[named:])
+            named = len(walk.damage)
+            if torn_at is not None:
+                return torn_at
+            unsound = None
+            if not row.is_sound:
+                if synced is not None and row.physical_offset >= synced:
+                    return row.physical_offset
+                end = row.physical_offset + row.size
+                unsound = Damage(row.physical_offset, end, "its body has not its checksum")
+                self._report(unsound)
+            result.record_count += 1
+            self._put(row)
+            result.last = Appended(
+                row.physical_offset, row.queue_offset, row.store_timestamp_ms, row.size
+            )
+        torn_at = self._torn_among(walk.damage[named:])
+        if torn_at is not None:
+            return torn_at
+        if unsound is not None and synced is None:
+            # Nothing follows it, and nothing says that it was ever whole.
+            result.damage = [damage for damage in result.damage if damage != unsound]
+            return unsound.start
+        return walk.position
+
+    def _torn_among(self, passed: list[Damage]) -> int | None:
+        """Report what the walk passed over; gives the start of what was never synced."""
+        for damage in passed:
+            if self._synced is not None and damage.start >= self._synced:
+                return damage.start
+            self._report(damage)
+        return None
+
+    def _report(self, damage: Damage) -> None:
+        if len(self._result.damage) < limits.DAMAGE_REPORTS:
+            self._result.damage.append(damage)
+
+    def _rows(self, walk: LogWalk, check_from: int | None) -> Iterator[Row]:
+        """Give the records of a walk, by the way that is cheaper for what is left of it.
+
+        Bodies are checked from ``check_from`` on, all of them when that is None, and topics and
+        properties for sectors that are lacking when the power may have gone.
+        """
+        switch_at = walk.position + interpreted_bytes(_INTERPRETED_BYTES)
+        check_from = 0 if check_from is None else check_from
+        for record in walk.records():
+            is_checked = record.physical_offset >= check_from
+            is_sound = not is_checked or (
+                self._has_its_checksums(record)
+                and not (self._has_lost_power and self._lacks_a_sector(record))
+            )
+            yield _row_of(record, is_sound=is_sound)
+            if walk.position > switch_at:
+                break
+        for chunk in walk.chunks():
+            sectors_from = check_from if self._has_lost_power else self._log.max_offset
+            yield from _rows_of(chunk, check_from, sectors_from)
+
+    def _has_its_checksums(self, record: Record) -> bool:
+        """Return whether the body's checksum is right, and that of the record if it has one."""
+        try:
+            self._log.record_at(record.physical_offset)
+        except SegmentLost:
+            raise
+        except RecordError:
+            return False
+        return True
+
+    def _lacks_a_sector(self, record: Record) -> bool:
+        segment = self._log.segment_of(record.physical_offset)
+        if segment is None:
+            return False
+        stop = record.physical_offset - segment.base_offset + record.total_size
+        start = stop - len(record.properties)
+        return "\0" in record.topic or lacks_a_sector(self._log.map(segment).view, start, stop)
+
+    def _put(self, row: Row) -> None:
+        """Write the queue entry of a record, unless it has none or it is there."""
+        if row.sys_flag & SYS_FLAG_TRANSACTION_MASK not in _QUEUED_TYPES:
+            return
+        if not is_topic_name(row.topic) or not 0 <= row.queue_id < 1 << 31 or row.queue_offset < 0:
+            self._report(Damage(row.physical_offset, row.physical_offset + row.size, "no queue"))
+            return
+        if row.physical_offset < self._deleted.get(row.topic, 0):
+            return
+        if self._was_deleted(row):
+            return
+        queue = self._appender.queue(row.topic, row.queue_id)
+        if (row.topic, row.queue_id) in self._queues.unseen:
+            self._queues.unseen.discard((row.topic, row.queue_id))
+            queue.begin_at(row.queue_offset)
+        # The queue's end is looked at only where that can matter: this runs for every record.
+        if row.queue_offset == 0 and begins_again(0, row.physical_offset, _last_offset(queue)):
+            self._queues.at_least.pop((row.topic, row.queue_id), None)
+            queue.cut(0)
+        if row.queue_offset < queue.next_offset:
+            # There already; or another record has the place, as in an old broker's store.
+            return
+        if (row.queue_offset - queue.next_offset) * SMALLEST_RECORD > row.physical_offset and (
+            queue.has_files
+        ):
+            self._report(Damage(row.physical_offset, row.physical_offset + row.size, "no place"))
+            return
+        tags_code = row.tags_code
+        if row.topic == SCHEDULE_TOPIC and row.delay_level > 0:
+            tags_code = self._appender.due_time(row.delay_level, row.store_timestamp_ms)
+        if queue.put(row.queue_offset, row.physical_offset, row.size, tags_code):
+            self._result.entries_written += 1
+
+    def _was_deleted(self, row: Row) -> bool:
+        """Return whether another broker deleted the record's topic; and note that it is its."""
+        mark = self._queues.deleted.get(row.topic)
+        is_known = mark is not None and row.physical_offset <= mark.physical_offset
+        if not is_known and (
+            row.topic in self._queues.topics
+            or row.store_timestamp_ms >= self._queues.deleted_before_ms
+        ):
+            return False
+        if mark is None or row.physical_offset > mark.physical_offset:
+            self._queues.deleted[row.topic] = self._result.deleted[row.topic] = Appended(
+                row.physical_offset, 0, row.store_timestamp_ms, row.size
+            )
+        return True
+
+    def _queue_knows(self, record: Record) -> bool | None:
+        """Say whether the record's queue points to it; None when it has no such entry."""
+        if record.queue_id < 0 or record.queue_offset < 0 or not is_topic_name(record.topic):
+            return False
+        queue = self._appender.queues.get((record.topic, record.queue_id))
+        entry = queue.entry(record.queue_offset) if queue else None
+        if entry is None or entry.is_filler:
+            return None
+        return entry[:2] == (record.physical_offset, record.total_size)
+
+    def _cut_log(self, end_offset: int) -> None:
+        """Keep aside and zero whatever is behind the log's end."""
+        stop = 0
+        for segment in self._log.segments:
+            start = max(end_offset - segment.base_offset, 0)
+            if segment.end_offset <= end_offset:
+                continue
+            view = self._log.map(segment).view
+            last = fs.last_written(segment.path, view, start)
+            if last is None:
+                continue
+            self._when_there_is_room(partial(self._cut_segment, segment, start, last + 1))
+            stop = segment.base_offset + last + 1
+        if stop:
+            self._result.cut = Damage(end_offset, stop, "an unfinished write")
+
+    def _when_there_is_room(self, step: Callable[[], None]) -> None:
+        """Do something now, or before anything is stored if the disk is full."""
+        try:
+            step()
+        except OSError as error:
+            if error.errno not in fs.DISK_FULL_ERRORS:
+                raise
+            self._result.later.append(step)
+
+    def _cut_segment(self, segment: Segment, start: int, stop: int) -> None:
+        """Keep aside what is written in a segment from byte ``start`` to ``stop``; then zero it."""
+        with fs.MappedFile(segment.path, stop) as mapped:
+            for begin in range(start, stop, _MAX_KEPT_BYTES):
+                piece = bytes(mapped.view[begin : begin + _MAX_KEPT_BYTES])
+                if piece != bytes(len(piece)):
+                    self._keep(f"{segment.base_offset + begin:020}", "cut", piece)
+        file = self._disk.open_file(segment.path)
+        try:
+            file.clear(start)
+            file.sync()
+        finally:
+            file.close()
+
+    def _cut_queue(self, queue: QueueWriter, end_offset: int) -> None:
+        """End a queue behind its last entry for a record of the log."""
+        while queue.next_offset:
+            last = queue.entry(queue.next_offset - 1)
+            if last is None or last[1] == FILLER_SIZE or last[0] + last[1] <= end_offset:
+                break
+            queue.next_offset -= 1
+        listed = self._files.get((queue.topic, queue.queue_id), [])
+        starts = (
+            queue.starts() if queue.has_made_files else [(file.base, file.name) for file in listed]
+        )
+        if queue.has_bytes_behind(starts):
+            keep = partial(self._keep_entries, queue, starts, end_offset, queue.next_offset)
+            self._when_there_is_room(keep)
+            if keep in self._result.later:
+                self._result.later.append(partial(_cut_later, queue, queue.next_offset))
+            else:
+                queue.cut(queue.next_offset)
+                starts = queue.starts()
+        queue.turn_to_appending()
+        # Messages that the cleaner took with their log: their offsets are not given again.
+        if end_offset > self._log.min_offset or self._log.min_offset:
+            expected = self._queues.at_least.get((queue.topic, queue.queue_id), 0)
+            if expected > queue.next_offset:
+                starts = self._end_at(queue, expected, starts)
+        queue.has_files = bool(starts)
+        first = starts[0][0] // ENTRY_BYTES if starts else queue.next_offset
+        queue.first_offset = first - first % (queue.file_bytes // ENTRY_BYTES)
+
+    def _end_at(
+        self, queue: QueueWriter, expected: int, starts: list[tuple[int, str]]
+    ) -> list[tuple[int, str]]:
+        """Let a queue end at a queue offset though it lacks entries before; returns its files.
+
+        The log was read for them, so their records are gone. Fillers are put in their place, or
+        each start would read the log for them again. Without files there is no place to fill:
+        then the queue is noted as one that begins where it ends.
+        """
+        if starts and not self._result.later:
+            first = min(queue.next_offset, expected)
+            base = (expected - 1) * ENTRY_BYTES // queue.file_bytes * queue.file_bytes
+            last = queue.entry(queue.next_offset - 1)
+            if last is None or (not last.is_filler and last[0] < self._log.min_offset):
+                # Nothing of it is in the log any more: only the file that it ends in is needed.
+                first = max(first, base // ENTRY_BYTES)
+                for begin, name in starts:
+                    if begin < base:
+                        self._disk.remove_file(Path(name))
+                queue.next_offset = first
+            try:
+                queue.fill(expected)
+            except OSError as error:
+                if error.errno not in fs.DISK_FULL_ERRORS:
+                    raise
+            queue.turn_to_appending()
+            starts = queue.starts()
+        queue.next_offset = expected
+        return starts
+
+    def _keep_entries(
+        self, queue: QueueWriter, starts: list[tuple[int, str]], log_end: int, queue_end: int
+    ) -> None:
+        """Keep aside entries behind a queue's end that point into the log.
+
+        Those that a kill left point behind it, and are worth nothing. Others may be of a queue
+        that is not made from records of its own, as RocketMQ 5 has some.
+        """
+        end = queue_end * ENTRY_BYTES
+        for base, name in starts:
+            place = max(end - base, 0)
+            if place >= queue.file_bytes:
+                continue
+            with fs.MappedFile(Path(name)) as mapped:
+                last = fs.last_written(mapped.path, mapped.view, place)
+                content = b"" if last is None else bytes(mapped.view[place : last + 1])
+            content += bytes(-len(content) % ENTRY_BYTES)
+            if any(
+                size > 0
+                and size != FILLER_SIZE
+                and self._log.min_offset <= offset
+                and offset + size <= log_end
+                for offset, size, _ in ENTRY.iter_unpack(content)
+            ):
+                kept = f"{queue.topic}.{queue.queue_id}.{base + place:020}"
+                self._keep(kept, "queue", content)
+
+    def _keep_damage(self) -> None:
+        """Keep a copy of damaged bytes, which the log keeps too, for whoever mends them."""
+        try:
+            self._copy_damage()
+        except OSError as error:
+            if error.errno not in fs.DISK_FULL_ERRORS:
+                raise
+            self._result.notes.append(
+                f"there is no room for a copy of what is damaged in the log: {error}"
+            )
+
+    def _copy_damage(self) -> None:
+        for damage in self._result.damage:
+            segment = self._log.segment_of(damage.start)
+            if segment is None:
+                continue
+            start = damage.start - segment.base_offset
+            stop = min(damage.stop - segment.base_offset, segment.size, start + _MAX_KEPT_BYTES)
+            if fs.file_size(self._layout.aside / f"{damage.start:020}.damaged") is None:
+                content = bytes(self._log.map(segment).view[start:stop])
+                self._keep(f"{damage.start:020}", "damaged", content)
+
+    def _keep(self, name: str, ending: str, content: bytes) -> None:
+        """Write bytes to a file of their own, unless there is one with just these."""
+        number, path = 1, self._layout.aside / f"{name}.{ending}"
+        while (size := fs.file_size(path)) is not None:
+            if size == len(content) and fs.read_bytes(path, size) == content:
+                return
+            number += 1
+            path = self._layout.aside / f"{name}.{number}.{ending}"
+        self._disk.write_durably(path, content)
+
+
+def _cut_later(queue: QueueWriter, end: int) -> None:
+    """Take off what is behind a queue's end; which offset comes next is known already."""
+    next_offset = queue.next_offset
+    queue.cut(end)
+    queue.next_offset = next_offset
+
+
+def _last_offset(queue: QueueWriter) -> int | None:
+    """Return the physical offset of the record that a queue ends with, None for none."""
+    last = queue.entry(queue.next_offset - 1)
+    return None if last is None or last.is_filler else last[0]
+
+
+def _row_of(record: Record, *, is_sound: bool) -> Row:
+    properties = props.parse(decode_utf8(record.properties))
+    level = properties.get(props.DELAY, "")
+    return Row(
+        record.physical_offset,
+        record.total_size,
+        record.topic,
+        record.queue_id,
+        record.queue_offset,
+        record.sys_flag,
+        string_hash(properties.get(props.TAGS, "")),
+        int(level) if level.isascii() and level.isdigit() and len(level) < 10 else 0,
+        record.store_timestamp_ms,
+        is_sound,
+    )
+
+
+def _rows_of(chunk: Chunk, check_from: int, sectors_from: int) -> Iterator[Row]:
+    from rocketlens.formats import kernels
+
+    rows, topics = chunk.rows, chunk.topics()
+    number_of_row = topics.number_of_row.tolist()
+    columns = [
+        rows[name].tolist()
+        for name in (
+            "physical_offset",
+            "store_size",
+            "queue_id",
+            "queue_offset",
+            "sys_flag",
+            "tags_hash",
+            "delay_level",
+            "store_timestamp_ms",
+        )
+    ]
+    sound = [True] * len(rows)
+    if columns[0][-1] >= check_from:
+        sound = kernels.crc_ok(chunk.content, chunk.base_offset, rows).tolist()
+    for place in range(len(rows)):
+        if columns[0][place] >= sectors_from:
+            sound[place] = sound[place] and not _row_lacks_a_sector(chunk, rows[place])
+    for place, values in enumerate(zip(*columns, strict=True)):
+        offset, size, queue_id, queue_offset, flags, tags, level, stored_ms = values
+        yield Row(
+            offset,
+            size,
+            topics.names[number_of_row[place]],
+            queue_id,
+            queue_offset,
+            flags,
+            tags,
+            level,
+            stored_ms,
+            sound[place] or offset < check_from,
+        )
+
+
+def _row_lacks_a_sector(chunk: Chunk, row: "np.void") -> bool:
+    start = int(row["physical_offset"]) - chunk.base_offset
+    topic_start = start + int(row["topic_start"])
+    topic = bytes(chunk.content[topic_start : topic_start + int(row["topic_length"])])
+    start += int(row["properties_start"])
+    stop = start + int(row["properties_length"])
+    return 0 in topic or lacks_a_sector(chunk.content.data, start, stop)

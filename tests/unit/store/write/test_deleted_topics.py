@@ -1,0 +1,168 @@
+"""A deleted topic stays deleted, and made again it begins at 0, however the store was left."""
+
+import shutil
+
+import pytest
+
+from rocketlens.store.disk import Disk
+from rocketlens.store.read.deleted import Mark
+from rocketlens.store.read.note import encode_note
+from rocketlens.store.write.deleted_topics import DeletedTopics
+from tests.unit.store.written_stores import open_small, send, send_many
+
+OLD, NEW = 40, 7
+
+
+def mark(store, topic="Orders"):
+    assert store.deleted.mark(topic)
+    store.deleted.snapshot()()
+
+
+def delete(store, topic="Orders"):
+    mark(store, topic)
+    store._disk.remove_tree(store.deleted.remove_queues(topic))
+
+
+def numbers_of(store, topic="Orders"):
+    """Which messages the queues of a topic have, by queue, in order."""
+    found = {}
+    for (name, queue_id), queue in sorted(store.appender.queues.items()):
+        if name == topic and queue.next_offset:
+            entries = queue.read(store.min_queue_offset(name, queue_id), 1000)
+            records = [bytes(store.record(entry.physical_offset, 0)) for entry in entries]
+            found[queue_id] = [int(each.partition(b"UNIQ_KEY\x01U")[2][:6]) for each in records]
+    return found
+
+
+def send_again(store):
+    for number in range(NEW):
+        assert send(store, 1000 + number).queue_offset == number
+
+
+AGAIN = {0: [1000 + number for number in range(NEW)]}
+
+
+@pytest.mark.parametrize("is_flushed", [False, True])
+@pytest.mark.parametrize("end", ["closed", "killed", "without state", "without queues"])
+def test_a_topic_made_again_has_only_what_was_sent_since(tmp_path, end, is_flushed):
+    store = open_small(tmp_path)
+    send_many(store, OLD)
+    send(store, 0, topic="Others")
+    store.flush()
+    delete(store)
+    send_again(store)
+    if is_flushed:
+        store.flush()
+    if end == "closed":
+        store.close()
+    else:
+        store.abandon()
+    if end == "without state":
+        store.layout.state.unlink()
+    if end == "without queues":
+        shutil.rmtree(store.layout.consume_queue)
+    with open_small(tmp_path) as store:
+        assert numbers_of(store) == AGAIN
+        assert numbers_of(store, "Others") == {0: [0]}
+        assert store.min_queue_offset("Orders", 0) == 0
+        assert send(store, 5).queue_offset == NEW
+
+
+@pytest.mark.parametrize("is_flushed", [False, True])
+def test_a_topic_that_is_not_made_again_stays_empty(tmp_path, is_flushed):
+    store = open_small(tmp_path)
+    send_many(store, OLD)
+    store.flush()
+    delete(store)
+    if is_flushed:
+        store.flush()
+    store.abandon()
+    store.layout.state.unlink()
+    with open_small(tmp_path) as store:
+        assert numbers_of(store) == {}
+        assert send(store, 5).queue_offset == 0
+
+
+def test_a_kill_between_the_mark_and_the_removal_deletes_the_queues_at_the_next_start(tmp_path):
+    store = open_small(tmp_path)
+    send_many(store, OLD)
+    store.flush()
+    mark(store)
+    store.abandon()
+    with open_small(tmp_path) as store:
+        assert numbers_of(store) == {}
+        send_again(store)
+    with open_small(tmp_path) as store:
+        assert numbers_of(store) == AGAIN
+
+
+def test_what_came_between_the_mark_and_the_removal_does_no_harm(tmp_path):
+    store = open_small(tmp_path)
+    send_many(store, OLD, queues=1)
+    mark(store)
+    send(store, 500)
+    store.flush()
+    store._disk.remove_tree(store.deleted.remove_queues("Orders"))
+    send_again(store)
+    store.abandon()
+    with open_small(tmp_path) as store:
+        assert numbers_of(store) == AGAIN
+
+
+@pytest.mark.parametrize("kept", ["queues", "log"])
+def test_without_our_files_the_place_where_offsets_begin_again_tells_it(tmp_path, kept):
+    store = open_small(tmp_path)
+    send_many(store, OLD, queues=1)
+    delete(store)
+    send_again(store)
+    store.abandon()
+    shutil.rmtree(store.layout.own)
+    if kept == "log":
+        shutil.rmtree(store.layout.consume_queue)
+    with open_small(tmp_path) as store:
+        assert numbers_of(store) == AGAIN
+
+
+def test_files_of_removed_queues_are_closed_and_leftovers_go_at_the_next_start(tmp_path):
+    store = open_small(tmp_path)
+    send_many(store, OLD)
+    mark(store)
+    queues = list(store.appender.queues.values())
+    aside = store.deleted.remove_queues("Orders")
+    store.flush()
+    assert all(queue._file is None and not queue._retired for queue in queues)
+    assert aside.exists()
+    store.close()
+    with open_small(tmp_path):
+        assert not aside.exists()
+
+
+def test_marks_of_another_log_and_of_messages_that_expired_are_forgotten(tmp_path):
+    store = open_small(tmp_path)
+    send_many(store, OLD)
+    delete(store)
+    store.deleted.put("Foreign", Mark(500, 100, 7))
+    store.deleted.put("Expired", Mark(0, 0, 0))
+    store.deleted.snapshot()()
+    store.close()
+    with open_small(tmp_path) as store:
+        assert list(store.deleted.marks) == ["Orders"]
+        assert store.deleted.is_changed
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"T":[1,2,3]}',
+        *(encode_note("deleted", {"T": value}, None) for value in ([1], 5, ["x", 2, 3])),
+        encode_note("deleted", {"T": [101, 2, 3]}, None).replace(b"101", b"901"),
+        encode_note("state", {"T": [1, 2, 3]}, None),
+    ],
+)
+def test_a_damaged_file_has_no_marks(tmp_path, content):
+    with open_small(tmp_path) as store:
+        store.layout.deleted.write_bytes(content)
+        assert DeletedTopics(store.layout, Disk(), store.appender).marks == {}
