@@ -159,7 +159,7 @@ DIRECTORIES = {
     ("consumequeue", TOPIC),
     ("consumequeue", "SCHEDULE_TOPIC_XXXX"),
 }
-TABLE = re.compile(r"config/[a-zA-Z]+\.json(\.bak)?")
+TABLE = re.compile(r"config/[a-zA-Z]+\.json(\.bak|\.changes)?")
 
 
 def files_outside(broker):
@@ -188,6 +188,27 @@ def test_no_name_leads_out_of_the_store_nor_makes_a_directory_of_its_own(broker,
     new = {path.parts[:2] for path in files_inside(broker) - made if path.parts[0] not in GROWING}
     for path in new:
         assert path in DIRECTORIES or TABLE.fullmatch("/".join(path)), path
+
+
+HOSTILE_VALUES = (
+    *("", "0", "-1", "2147483648", "1e999", "true", "null", "*", "..", "/", "/etc/passwd", "~root"),
+    *("$(id)", "`id`", "; id", "| id", "\0", "\r\nflushDiskType=SYNC_FLUSH", "x" * 65_536),
+    "\u202e",
+)
+
+
+def test_no_key_of_the_configuration_is_changed_by_a_request(peer):
+    told = (RequestCode.GET_BROKER_CONFIG, {}, b"")
+    before = peer.answers_to([told])[0].body
+    keys = [line.partition("=")[0] for line in before.decode().splitlines()]
+    assert {"storePathRootDir", "rocketmqHome"} & set(keys)
+    for key in (*keys, "rocketmqHome", "filterServerNums", "authenticationEnabled", "noSuchKey"):
+        requests = [
+            (RequestCode.UPDATE_BROKER_CONFIG, {}, f"{key}={value}\n".encode())
+            for value in HOSTILE_VALUES
+        ]
+        assert {answer.code for answer in peer.answers_to(requests)} == {16}
+    assert peer.answers_to([told])[0].body == before
 
 
 @pytest.mark.parametrize("header_codec", [*range(2, 6), 127, 128, 255])
