@@ -15,7 +15,7 @@ twice as long as the newer, up to a length: a merge is a matter of 10 ms, and a 
 million entries of some 15 runs.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -43,18 +43,25 @@ class _Run(NamedTuple):
     packed: "npt.NDArray[np.uint64]"
     is_sorted: bool = False
 
-    def find(self, bounds: "npt.NDArray[np.uint64]") -> Iterator[Iterator[int]]:
-        """Yield the physical offsets of each hash that the run has, as descending iterators.
+    def find(self, bounds: "npt.NDArray[np.uint64]", few: list[int]) -> list[Iterator[int]]:
+        """Look up the physical offsets of the entries of each hash.
 
-        A hash has the entries from ``bounds[2 * i]`` to below ``bounds[2 * i + 1]``.
+        A hash has the entries from ``bounds[2 * i]`` to below ``bounds[2 * i + 1]``. Those of a
+        hash that has few are added to ``few``, in no order; those of another are returned as an
+        iterator that descends.
         """
         packed = self.packed
         if not self.is_sorted:
             packed = self._candidates(bounds)
         cuts = packed.searchsorted(bounds).tolist()
+        many = []
         for begin, end in zip(cuts[::2], cuts[1::2], strict=True):
-            if begin < end:
-                yield self._descending(packed[begin:end])
+            if end - begin > _FIRST_UNPACKED:
+                many.append(self._descending(packed[begin:end]))
+            elif begin < end:
+                base = self.window << WINDOW_BITS
+                few += [base + (entry & _PLACE_MASK) for entry in packed[begin:end].tolist()]
+        return many
 
     def _descending(self, packed: "npt.NDArray[np.uint64]") -> Iterator[int]:
         """Yield the physical offsets of the entries of one hash from the last to the first."""
@@ -101,11 +108,12 @@ class EntryRuns:
             start = stop
         self.count += len(offsets)
 
-    def find(self, hashes: Collection[int]) -> Iterator[int]:
+    def find(self, hashes: Collection[int], others: Iterable[int] = ()) -> Iterator[int]:
         """Return the physical offsets of the entries with one of the hashes, newest first.
 
         A record with two of the hashes comes twice. The first offset costs two binary searches in
-        each run, and each further one O(log runs), so take no more than are wanted.
+        each run, and each further one of many O(log runs), so take no more than are needed.
+        ``others`` are offsets that come in between.
         """
         import numpy as np
 
@@ -114,7 +122,10 @@ class EntryRuns:
             self.tidy()
         steps = [(key_hash + end) << WINDOW_BITS for key_hash in sorted(hashes) for end in (0, 1)]
         bounds = np.array(steps, dtype=np.uint64)
-        return merge_descending([offsets for run in self._runs for offsets in run.find(bounds)])
+        few = list(others)
+        many = [offsets for run in self._runs for offsets in run.find(bounds, few)]
+        few.sort(reverse=True)
+        return merge_descending([*many, iter(few)])
 
     def tidy(self) -> None:
         """Sort what is not, and merge short runs."""

@@ -225,9 +225,10 @@ class Tail:
         if self._unread:
             self._read_again_unread()
         few = {offset for key_hash in hashes for offset in self._few.get(key_hash, ())}
-        parts = [iter(sorted(few, reverse=True))] if few else []
         if self._runs.count:
-            parts.append(self._runs.find(hashes))
+            parts = [self._runs.find(hashes, few)]
+        else:
+            parts = [iter(sorted(few, reverse=True))]
         if self._read_again:
             parts.append(self._find_again(hashes))
         return merge_descending(parts)
