@@ -29,8 +29,11 @@ PROPERTIES_BYTES: Final = 32_767
 KEY_BYTES: Final = PROPERTIES_BYTES
 """Longest key that a record can hold, in UTF-8 bytes."""
 
-TOPIC_CHARACTERS: Final = 255
-"""Longest topic name. RocketMQ: 127, and 255 for retry and dead-letter topics."""
+MAX_TOPIC_CHARACTERS: Final = 255
+"""Longest topic name in a store: those of retry and dead-letter topics. RocketMQ: the same."""
+
+MAX_NEW_TOPIC_CHARACTERS: Final = 127
+"""Longest name of other topics that are created. RocketMQ: the same (``TopicValidator``)."""
 
 DEFAULT_QUERY_MESSAGES: Final = 64
 """Messages returned by ``query_message`` unless asked otherwise. RocketMQ: at most 64."""
@@ -198,7 +201,13 @@ MAX_GROUPS: Final = 100_000
 """Subscription groups of a broker, at most. RocketMQ: no limit."""
 
 MAX_GROUP_CHARACTERS: Final = 255
-"""Longest name of a group. RocketMQ: the same (``Validators``)."""
+"""Longest name of a group. RocketMQ: the same (``Validators`` of 4.9)."""
+
+MAX_NEW_GROUP_CHARACTERS: Final = 120
+"""Longest name of a group that operators create. RocketMQ: the same (``TopicValidator``)."""
+
+MAX_SHOWN_CHARACTERS: Final = 300
+"""Characters of a name or value of others in a remark or a log line. RocketMQ: any."""
 
 MAX_CLIENT_ID_CHARACTERS: Final = 1_024
 """Longest client id that a broker keeps; those of RocketMQ's clients have some 50 characters."""

@@ -15,7 +15,7 @@ from rocketlens.formats import batch_body
 from rocketlens.formats.batch_body import BatchMember
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import OffsetMessageId
-from rocketlens.store.read.consumequeue import is_topic_name
+from rocketlens.model.rocketmq import is_topic_name
 from rocketlens.wire import codec, frame
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand

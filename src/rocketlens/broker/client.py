@@ -16,8 +16,8 @@ from rocketlens.broker.clients import Client
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.large_answers import Estimate, row_bytes
 from rocketlens.broker.offset import store_time
-from rocketlens.broker.registry import RETRY_PREFIX, UNIT_SUB_FLAG, topic_problem
 from rocketlens.broker.tables.topics import TopicConfig
+from rocketlens.model.rocketmq import RETRY_PREFIX, UNIT_SUB_FLAG, topic_problem
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import LARGE_BODY_BYTES, Pace, in_thread
 from rocketlens.wire.bodies import schema

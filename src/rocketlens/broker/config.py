@@ -15,6 +15,13 @@ from typing import Any, Final, NamedTuple, Self
 
 from rocketlens.errors import BadInput
 from rocketlens.model.config_keys import check_unknown_keys
+from rocketlens.model.rocketmq import (
+    DEFAULT_CLUSTER,
+    DEFAULT_REGION,
+    PERM_READ_WRITE,
+    TRACE_TOPIC,
+    is_topic_name,
+)
 from rocketlens.net.tls import (
     CONFIG_FILE_KEY,
     TLS_KEYS,
@@ -26,7 +33,6 @@ from rocketlens.store.write.config import StoreConfig, parse_properties
 
 _log: Final = logging.getLogger("rocketlens.broker")
 
-_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,255}\Z")
 LARGEST_PORT: Final = 65_535
 VIP_DISTANCE: Final = 2
 """The second port is so far below the first."""
@@ -37,7 +43,7 @@ class BrokerConfig:
     """RocketMQ's keys and defaults, the names as it spells them; sizes in bytes, times in ms."""
 
     brokerName: str = "broker-a"  # noqa: N815 - RocketMQ's spelling
-    brokerClusterName: str = "DefaultCluster"  # noqa: N815
+    brokerClusterName: str = DEFAULT_CLUSTER  # noqa: N815
     brokerId: int = 0  # noqa: N815
     """0: the master."""
     brokerIP1: str = "127.0.0.1"  # noqa: N815
@@ -50,12 +56,12 @@ class BrokerConfig:
     """Addresses with semicolons between them."""
     storePathRootDir: str = ""  # noqa: N815
     storePathCommitLog: str = ""  # noqa: N815
-    brokerPermission: int = 6  # noqa: N815
+    brokerPermission: int = PERM_READ_WRITE  # noqa: N815
     brokerRole: str = "ASYNC_MASTER"  # noqa: N815
-    regionId: str = "DefaultRegion"  # noqa: N815
+    regionId: str = DEFAULT_REGION  # noqa: N815
     traceOn: bool = True  # noqa: N815
     traceTopicEnable: bool = False  # noqa: N815
-    msgTraceTopicName: str = "RMQ_SYS_TRACE_TOPIC"  # noqa: N815
+    msgTraceTopicName: str = TRACE_TOPIC  # noqa: N815
     defaultTopicQueueNums: int = 8  # noqa: N815
     autoCreateTopicEnable: bool = True  # noqa: N815
     autoCreateSubscriptionGroup: bool = True  # noqa: N815
@@ -80,7 +86,7 @@ class BrokerConfig:
         :raises BadInput: with the key.
         """
         for key in ("brokerName", "brokerClusterName", "regionId", "msgTraceTopicName"):
-            if not _NAME.match(getattr(self, key)):
+            if not is_topic_name(getattr(self, key)):
                 raise BadInput(f"{key} {getattr(self, key)!r}: letters, digits, % | _ and -")
         for key in ("brokerIP1", "bindAddress"):
             text = getattr(self, key)

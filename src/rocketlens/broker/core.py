@@ -35,9 +35,6 @@ _PORT: Final = struct.Struct(">i")
 
 LITTLE_MEMORY: Final = 4 * 1024**3
 
-FAQ: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
-"""What RocketMQ 5 adds to some remarks."""
-
 
 class BrokerCore:
     """Tables, store, clock and randomness; belongs to the running event loop."""

@@ -15,11 +15,11 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from rocketlens.broker.queue_entries import read_entries
-from rocketlens.broker.registry import HALF_TOPIC, OP_HALF_TOPIC
 from rocketlens.broker.search import LiveSearch
 from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, FILLER_SIZE
+from rocketlens.model.rocketmq import HALF_TOPIC, OP_HALF_TOPIC
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.write.message_store import MessageStore
 from rocketlens.store.write.queue_append import QueueWriter

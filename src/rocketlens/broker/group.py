@@ -13,9 +13,9 @@ from typing import Any, Final
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.large_answers import Estimate
-from rocketlens.broker.registry import SYSTEM_GROUPS, group_problem
 from rocketlens.broker.tables.topics import default_group
 from rocketlens.errors import CommandBodyError
+from rocketlens.model.rocketmq import SYSTEM_GROUPS, group_problem
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import Pace, in_thread
 from rocketlens.wire import json_text
@@ -71,7 +71,7 @@ class GroupProcessor:
         checked: dict[str, dict[str, Any]] = {}
         for each in wanted:
             members = _checked(_object(each))
-            problem = group_problem(members["groupName"])
+            problem = group_problem(members["groupName"], limits.MAX_NEW_GROUP_CHARACTERS)
             if problem is None and not members["consumeEnable"]:
                 problem = _system_problem(members["groupName"], "consumeEnable stays true")
             if problem is not None:

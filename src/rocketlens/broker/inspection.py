@@ -15,8 +15,8 @@ from typing import Final
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.large_answers import Estimate
 from rocketlens.broker.registration import topic_table
-from rocketlens.broker.registry import SYSTEM_TOPICS
 from rocketlens.broker.tables.config_table import DataVersion
+from rocketlens.model.rocketmq import SYSTEM_TOPICS
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import Pace, in_thread
 from rocketlens.store.write.queue_append import QueueWriter

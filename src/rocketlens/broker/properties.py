@@ -9,14 +9,7 @@ from typing import Final
 
 from rocketlens.model import properties as props
 
-WAIT: Final = "WAIT"
-MSG_REGION: Final = "MSG_REGION"
-TRACE_ON: Final = "TRACE_ON"
-CLUSTER: Final = "CLUSTER"
-POP_CHECKPOINT: Final = "POP_CK"
-TRANSACTION_ID: Final = "__transactionId__"
-TIMER_NAMES: Final = frozenset({"TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS"})
-REDIRECTING_NAMES: Final = TIMER_NAMES | {props.DELAY, props.TRANSACTION_PREPARED}
+REDIRECTING_NAMES: Final = props.TIMER_NAMES | {props.DELAY, props.TRANSACTION_PREPARED}
 """With one of these a message may be stored elsewhere than it says."""
 
 _ORDERS_KEPT: Final = 10_000
@@ -34,19 +27,19 @@ class PropertyWriter:
     def parse(self, text: str) -> dict[str, str]:
         """Read the string form and add the broker's own, a unique key apart."""
         properties = props.parse(text)
-        properties[MSG_REGION] = self._region
-        properties[TRACE_ON] = self._trace_on
-        properties[CLUSTER] = self._cluster
-        if POP_CHECKPOINT in properties:
-            del properties[POP_CHECKPOINT]
+        properties[props.MSG_REGION] = self._region
+        properties[props.TRACE_ON] = self._trace_on
+        properties[props.CLUSTER] = self._cluster
+        if props.POP_CHECKPOINT in properties:
+            del properties[props.POP_CHECKPOINT]
         return properties
 
     def add_key(self, properties: dict[str, str], unique_key: str) -> None:
         """Add a unique key, which there is not yet."""
         # Before the cluster: the two share a bucket, and RocketMQ adds it first.
-        del properties[CLUSTER]
+        del properties[props.CLUSTER]
         properties[props.UNIQUE_KEY] = unique_key
-        properties[CLUSTER] = self._cluster
+        properties[props.CLUSTER] = self._cluster
 
     def write(self, properties: dict[str, str]) -> bytes:
         """Write the string form in Java's order, with the last separator; none may be empty."""

@@ -26,14 +26,22 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from rocketlens import limits
-from rocketlens.broker.core import FAQ, BrokerCore
+from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.offset import may_commit
-from rocketlens.broker.registry import SYSTEM_GROUPS
-from rocketlens.broker.tables.topics import PERM_READ, TopicConfig
+from rocketlens.broker.tables.topics import TopicConfig
 from rocketlens.errors import BadInput, RecordError
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.model.java import string_hash
+from rocketlens.model.rocketmq import (
+    CRC_MASK,
+    FAQ,
+    LMQ_PREFIX,
+    PERM_READ,
+    SYS_FLAG_BORN_HOST_V6,
+    SYS_FLAG_STORE_HOST_V6,
+    SYSTEM_GROUPS,
+)
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.store.write.queue_append import QueueWriter
 from rocketlens.wire.codes import RequestCode, ResponseCode
@@ -48,8 +56,6 @@ from rocketlens.wire.commands.pull import (
 _log: Final = logging.getLogger("rocketlens.broker")
 
 ALL_TAGS: Final = "*"
-LITE_PREFIX: Final = "%LMQ%"
-"""Topics of queues that messages of other topics are put in as well."""
 TAG_TYPES: Final = (None, "", "TAG")
 ENTRIES_LOOKED_AT: Final = 4_000
 """Entries that one pull looks at, at most, when their tags do not pass: 5 ms. RocketMQ: 16,000."""
@@ -310,7 +316,7 @@ def _is_full(entry: QueueEntry, budget: Budget, count: int, total: int) -> bool:
 _BODY_LENGTH_PLACE: Final = 84
 """With both hosts IPv4."""
 
-_V6: Final = commitlog_record.SYS_FLAG_BORN_HOST_V6 | commitlog_record.SYS_FLAG_STORE_HOST_V6
+_V6: Final = SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6
 _PROPERTIES_LENGTH_BYTES: Final = 2
 
 
@@ -335,10 +341,10 @@ def _is_sound(content: memoryview, entry: QueueEntry, queue: QueueWriter, offset
         or end + int.from_bytes(content[topic_end:end], "big") != len(content)
     ):
         return False
-    return start == stop or zlib.crc32(content[start:stop]) & commitlog_record.CRC_MASK == crc
+    return start == stop or zlib.crc32(content[start:stop]) & CRC_MASK == crc
 
 
 def _is_of(record: commitlog_record.Record, queue: QueueWriter, offset: int) -> bool:
     """Say whether a record has its place in a queue; a lite queue has those of other topics."""
     place = (record.topic, record.queue_id, record.queue_offset)
-    return place == (queue.topic, queue.queue_id, offset) or queue.topic.startswith(LITE_PREFIX)
+    return place == (queue.topic, queue.queue_id, offset) or queue.topic.startswith(LMQ_PREFIX)

@@ -51,7 +51,7 @@ class QueryProcessor:
         max_num = config.defaultQueryMaxNum if asked.is_unique_key else asked.max_num
         max_num = min(max_num, config.maxMsgsNumBatch)
         can_be = 0 < len(asked.key) <= limits.KEY_BYTES
-        can_be = can_be and 0 < len(asked.topic) <= limits.TOPIC_CHARACTERS
+        can_be = can_be and 0 < len(asked.topic) <= limits.MAX_TOPIC_CHARACTERS
         if not can_be or max_num <= 0:
             return self._answer(Found())
         is_tag = asked.index_type == TAG_TYPE and not is_unique

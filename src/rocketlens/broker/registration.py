@@ -34,6 +34,7 @@ from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.name_watch import REMINDER_MS, NameWatch
 from rocketlens.broker.tables.topics import TopicConfig as StoredTopic
 from rocketlens.errors import BrokerError, ProtocolError, RocketLensError
+from rocketlens.model.rocketmq import CRC_MASK
 from rocketlens.net.channel import Channel
 from rocketlens.net.pace import in_thread
 from rocketlens.net.pool import ClientPool
@@ -58,7 +59,6 @@ from rocketlens.wire.commands.namesrv import (
 
 _log: Final = logging.getLogger("rocketlens.broker")
 
-CRC_MASK: Final = 0x7FFFFFFF
 HA_DISTANCE: Final = 1
 """RocketMQ's replication port is so far above the first; nothing listens there."""
 TOPICS_IN_A_PART: Final = 1_000
@@ -386,7 +386,7 @@ def topic_table(core: BrokerCore, broker_perm: int = 7) -> Callable[[], TopicCon
 
 def is_tellable(topic: str) -> bool:
     """Say whether a name server can take a topic of this name; one of a table may be anything."""
-    return 0 < len(topic) <= limits.TOPIC_CHARACTERS and topic.isprintable()
+    return 0 < len(topic) <= limits.MAX_TOPIC_CHARACTERS and topic.isprintable()
 
 
 def wire_topic(topic: StoredTopic, broker_perm: int = 7) -> TopicConfig:

@@ -10,140 +10,36 @@ that ends with that. One that cannot be written stays, and is tried again, as in
 
 import asyncio
 import logging
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from rocketlens import limits
 from rocketlens.broker.config import BrokerConfig
-from rocketlens.broker.tables.topics import (
-    PERM_INHERIT,
-    PERM_READ,
-    PERM_WRITE,
-    GroupTable,
-    TopicConfig,
-    TopicTable,
-)
+from rocketlens.broker.tables.topics import GroupTable, TopicConfig, TopicTable
 from rocketlens.errors import BadInput
-from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
+from rocketlens.model.rocketmq import (
+    BENCHMARK_TOPIC,
+    DEFAULT_TOPIC,
+    DELAY_LEVEL_COUNT,
+    HALF_TOPIC,
+    OFFSET_MOVED_TOPIC,
+    OP_HALF_TOPIC,
+    PERM_INHERIT,
+    PERM_READ_WRITE,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    SYSTEM_GROUPS,
+    group_problem,
+    perm_text,
+)
 from rocketlens.wire.codes import ResponseCode
 
 _log: Final = logging.getLogger("rocketlens.broker")
 
-DEFAULT_TOPIC: Final = "TBW102"
-HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
-OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
-SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
-BENCHMARK_TOPIC: Final = "BenchmarkTest"
-OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
-TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
-SYSTEM_PREFIX: Final = "rmq_sys_"
-RETRY_PREFIX: Final = "%RETRY%"
-DEAD_LETTER_PREFIX: Final = "%DLQ%"
-
-UNIT_FLAG: Final = 1
-UNIT_SUB_FLAG: Final = 2
-"""Bits of a topic's ``sys_flag``."""
-
-READ_WRITE: Final = PERM_READ | PERM_WRITE
-SCHEDULE_QUEUES: Final = 18
-LONGEST_TOPIC: Final = 127
-LONGEST_RETRY_TOPIC: Final = 255
-LONGEST_GROUP: Final = limits.MAX_GROUP_CHARACTERS
-LONGEST_MADE_GROUP: Final = 120
-"""Of a group that operators make; one that makes itself may be longer, as in RocketMQ."""
 MOST_QUEUES: Final = 65_536
 """Queues of one topic, at most. RocketMQ: no limit."""
 WARNING_INTERVAL_MS: Final = 60_000
 """Between two warnings that there is no room for more."""
-
-_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
-_ILLEGAL: Final = "contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
-_SHOWN: Final = 300
-"""Characters of a name in a remark."""
-
-SYSTEM_TOPICS: Final = frozenset(
-    {
-        DEFAULT_TOPIC,
-        SCHEDULE_TOPIC,
-        BENCHMARK_TOPIC,
-        HALF_TOPIC,
-        TRACE_TOPIC,
-        OP_HALF_TOPIC,
-        CHECK_MAX_TIME_TOPIC,
-        SELF_TEST_TOPIC,
-        OFFSET_MOVED_TOPIC,
-    }
-)
-NOT_ALLOWED_SEND: Final = frozenset(
-    {
-        SCHEDULE_TOPIC,
-        HALF_TOPIC,
-        OP_HALF_TOPIC,
-        CHECK_MAX_TIME_TOPIC,
-        SELF_TEST_TOPIC,
-        OFFSET_MOVED_TOPIC,
-    }
-)
-SYSTEM_GROUPS: Final = (
-    "TOOLS_CONSUMER",
-    "FILTERSRV_CONSUMER",
-    "SELF_TEST_C_GROUP",
-    "CID_ONS-HTTP-PROXY",
-    "CID_ONSAPI_PULL",
-    "CID_ONSAPI_PERMISSION",
-    "CID_ONSAPI_OWNER",
-    "CID_RMQ_SYS_TRANS",
-)
-
-
-def topic_problem(topic: str) -> str | None:
-    """Say in RocketMQ's words why a text can be no topic; None when it can."""
-    if not topic or topic.isspace():
-        return "The specified topic is blank."
-    if not _NAME.match(topic):
-        return f"The specified topic: {topic[:_SHOWN]}, {_ILLEGAL}"
-    if topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
-        if len(topic) > LONGEST_RETRY_TOPIC:
-            return (
-                f"The specified topic is DLQ or Retry topic: {topic[:_SHOWN]}, "
-                f"and it's longer than topic max length: {LONGEST_RETRY_TOPIC}"
-            )
-    elif len(topic) > LONGEST_TOPIC:
-        words = f"is longer than topic max length: {LONGEST_TOPIC}"
-        return f"The specified topic: {topic[:_SHOWN]}, {words}"
-    return None
-
-
-def group_problem(group: str) -> str | None:
-    """Say in RocketMQ's words why operators can make no group of this name; None when they can."""
-    if not group or group.isspace():
-        return "The specified group is blank."
-    if not _NAME.match(group):
-        return f"The specified group: {group[:_SHOWN]}, {_ILLEGAL}"
-    if len(group) > LONGEST_MADE_GROUP:
-        words = f"is longer than group max length: {LONGEST_MADE_GROUP}"
-        return f"The specified group: {group[:_SHOWN]}, {words}"
-    return None
-
-
-def is_group_name(group: str) -> bool:
-    """Say whether a text can be a consumer group, and so part of a topic's name."""
-    return len(group) <= LONGEST_GROUP and _NAME.match(group) is not None
-
-
-def is_system_topic(topic: str) -> bool:
-    """Say whether a topic is RocketMQ's own: nobody may make, change or delete it."""
-    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_PREFIX)
-
-
-def perm_text(perm: int) -> str:
-    """Give a permission as RocketMQ prints it: ``RW-``."""
-    return "".join(
-        letter if perm & bit else "-"
-        for letter, bit in (("R", PERM_READ), ("W", PERM_WRITE), ("X", PERM_INHERIT))
-    )
 
 
 def topic_text(topic: TopicConfig) -> str:
@@ -186,7 +82,7 @@ class Room:
                 "there are %d %s and no room for another: %s is not made, nor were %d before it",
                 count,
                 self._what,
-                name[:_SHOWN],
+                name[: limits.MAX_SHOWN_CHARACTERS],
                 self.refused - 1,
             )
         return False
@@ -279,7 +175,7 @@ class TopicRegistry:
         """
         made = self.topics.get(topic)
         if made is None:
-            made = TopicConfig(topic, queue_count, queue_count, READ_WRITE, sys_flag=sys_flag)
+            made = TopicConfig(topic, queue_count, queue_count, PERM_READ_WRITE, sys_flag=sys_flag)
             self.put(made)
         return made
 
@@ -304,16 +200,16 @@ def _first_topics(config: BrokerConfig) -> list[TopicConfig]:
     made = [
         TopicConfig(SELF_TEST_TOPIC, 1, 1),
         TopicConfig(BENCHMARK_TOPIC, 1024, 1024),
-        TopicConfig(config.brokerClusterName, 16, 16, READ_WRITE | PERM_INHERIT),
-        TopicConfig(config.brokerName, 1, 1, READ_WRITE | PERM_INHERIT),
+        TopicConfig(config.brokerClusterName, 16, 16, PERM_READ_WRITE | PERM_INHERIT),
+        TopicConfig(config.brokerName, 1, 1, PERM_READ_WRITE | PERM_INHERIT),
         TopicConfig(OFFSET_MOVED_TOPIC, 1, 1),
-        TopicConfig(SCHEDULE_TOPIC, SCHEDULE_QUEUES, SCHEDULE_QUEUES),
+        TopicConfig(SCHEDULE_TOPIC, DELAY_LEVEL_COUNT, DELAY_LEVEL_COUNT),
         TopicConfig(f"{config.brokerClusterName}_REPLY_TOPIC", 1, 1),
         TopicConfig(HALF_TOPIC, 1, 1),
         TopicConfig(OP_HALF_TOPIC, 1, 1),
     ]
     if config.autoCreateTopicEnable:
-        made.append(TopicConfig(DEFAULT_TOPIC, count, count, READ_WRITE | PERM_INHERIT))
+        made.append(TopicConfig(DEFAULT_TOPIC, count, count, PERM_READ_WRITE | PERM_INHERIT))
     if config.traceTopicEnable:
         made.append(TopicConfig(config.msgTraceTopicName, 1, 1))
     return made
@@ -355,7 +251,11 @@ class GroupRegistry:
         Nobody waits until it is written: one that is lost would be made again.
         """
         found = self.table.groups.get(group)
-        if found is None and self.config.autoCreateSubscriptionGroup and is_group_name(group):
+        if (
+            found is None
+            and self.config.autoCreateSubscriptionGroup
+            and group_problem(group) is None
+        ):
             if not self.room.has(len(self.table.groups), group):
                 return None
             found = self.table.put(group)

@@ -20,7 +20,7 @@ from typing import Final
 
 from rocketlens.broker.tables.log_identity import is_another_log
 from rocketlens.broker.tables.offsets import GROUP_SEPARATOR, ConsumerOffsets, DelayOffsets
-from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
+from rocketlens.model.rocketmq import SCHEDULE_TOPIC
 from rocketlens.store.write.message_store import MessageStore
 
 _log: Final = logging.getLogger("rocketlens.broker")

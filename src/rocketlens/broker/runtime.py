@@ -9,8 +9,7 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
-from rocketlens.broker.registry import SCHEDULE_QUEUES
-from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
+from rocketlens.model.rocketmq import DELAY_LEVEL_COUNT, SCHEDULE_TOPIC
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.store.write.message_store import store_timestamp_of
 from rocketlens.wire.bodies import schema
@@ -181,7 +180,7 @@ class RuntimeProcessor:
     def _delays(self) -> dict[str, str]:
         """Give of each delay level what was delivered and what there is: ``"3,5"``."""
         table: dict[str, str] = {}
-        for level in range(1, SCHEDULE_QUEUES + 1):
+        for level in range(1, DELAY_LEVEL_COUNT + 1):
             high = self.core.store.max_queue_offset(SCHEDULE_TOPIC, level - 1)
             if high:
                 done = self.core.delay_offsets.table.get(level, 0)

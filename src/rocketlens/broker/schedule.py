@@ -12,14 +12,13 @@ import logging
 from typing import Final
 
 from rocketlens.broker.core import BrokerCore, packed_host
-from rocketlens.broker.registry import HALF_TOPIC, topic_problem
 from rocketlens.errors import RecordError, StoreError
 from rocketlens.formats import commitlog_record
-from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC, QueueEntry
+from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8
+from rocketlens.model.rocketmq import HALF_TOPIC, SCHEDULE_TOPIC, parse_delay_levels, topic_problem
 from rocketlens.store.read.commitlog import SegmentLost
-from rocketlens.store.write.config import parse_delay_levels
 from rocketlens.store.write.queue_append import QueueWriter
 
 _log: Final = logging.getLogger("rocketlens.broker")

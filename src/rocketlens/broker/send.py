@@ -24,32 +24,28 @@ from itertools import islice
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.broker.core import FAQ, BrokerCore
-from rocketlens.broker.properties import (
-    REDIRECTING_NAMES,
-    TIMER_NAMES,
-    TRANSACTION_ID,
-    WAIT,
-    PropertyWriter,
-)
-from rocketlens.broker.registry import (
-    DEAD_LETTER_PREFIX,
-    HALF_TOPIC,
-    NOT_ALLOWED_SEND,
-    RETRY_PREFIX,
-    UNIT_FLAG,
-    UNIT_SUB_FLAG,
-    topic_problem,
-    topic_text,
-)
-from rocketlens.broker.tables.topics import PERM_WRITE, TopicConfig
+from rocketlens.broker.core import BrokerCore
+from rocketlens.broker.properties import REDIRECTING_NAMES, PropertyWriter
+from rocketlens.broker.registry import topic_text
+from rocketlens.broker.tables.topics import TopicConfig
 from rocketlens.errors import FormatError, MessageIllegal
 from rocketlens.formats import batch_body
 from rocketlens.formats.batch_body import BatchMember
-from rocketlens.formats.commitlog_record import SYS_FLAG_TRANSACTION_MASK
-from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
 from rocketlens.model import properties as props
 from rocketlens.model.message_id import UniqueKey
+from rocketlens.model.rocketmq import (
+    DEAD_LETTER_PREFIX,
+    FAQ,
+    HALF_TOPIC,
+    NOT_ALLOWED_SEND_TOPICS,
+    PERM_WRITE,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    SYS_FLAG_TRANSACTION_MASK,
+    UNIT_FLAG,
+    UNIT_SUB_FLAG,
+    topic_problem,
+)
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import in_thread
 from rocketlens.store.write.append import Appended
@@ -94,8 +90,8 @@ class SendProcessor:
             region=config.regionId, trace_on=config.traceOn, cluster=config.brokerClusterName
         )
         self._reply: Final = {
-            commands.MSG_REGION: config.regionId,
-            commands.TRACE_ON: "true" if config.traceOn else "false",
+            props.MSG_REGION: config.regionId,
+            props.TRACE_ON: "true" if config.traceOn else "false",
         }
         self._highest_level: Final = len(core.settings.store.messageDelayLevel.split())
         self._keys_made = 0
@@ -114,7 +110,7 @@ class SendProcessor:
         fields = pick(command.ext_fields)
         topic, queue_id, batch = fields[0], fields[1], fields[7]
         config = self._topics.get(topic)
-        if config is None or topic in NOT_ALLOWED_SEND:
+        if config is None or topic in NOT_ALLOWED_SEND_TOPICS:
             config, refused = self._topic_for(topic, command)
             if config is None:
                 return self._refuse(refused)
@@ -181,7 +177,7 @@ class SendProcessor:
                 **self._reply,
             }
         )
-        if self._is_sync and properties.get(WAIT, "true").lower() == "true":
+        if self._is_sync and properties.get(props.WAIT, "true").lower() == "true":
             return self._when_durable(appended, response)
         return response
 
@@ -201,7 +197,7 @@ class SendProcessor:
         problem = topic_problem(topic)
         if problem is not None:
             return None, (ResponseCode.INVALID_PARAMETER, problem)
-        if topic in NOT_ALLOWED_SEND:
+        if topic in NOT_ALLOWED_SEND_TOPICS:
             words = f"Sending message to topic[{topic}] is forbidden."
             return None, (ResponseCode.NO_PERMISSION, words)
         is_long = command.code == RequestCode.SEND_MESSAGE
@@ -254,11 +250,11 @@ class SendProcessor:
         level = read_i32(properties.get(props.DELAY, "0"), props.DELAY)
         is_half = properties.get(props.TRANSACTION_PREPARED, "").lower() == "true"
         if is_half and not (reconsume_times > 0 and level > 0):
-            properties[TRANSACTION_ID] = properties[props.UNIQUE_KEY]
+            properties[props.TRANSACTION_ID] = properties[props.UNIQUE_KEY]
             properties[props.REAL_TOPIC] = topic
             properties[props.REAL_QUEUE_ID] = str(queue_id)
             return HALF_TOPIC, 0, sys_flag & ~SYS_FLAG_TRANSACTION_MASK
-        if TIMER_NAMES & properties.keys():
+        if props.TIMER_NAMES & properties.keys():
             raise TimerMissing
         if level > 0:
             level = min(level, self._highest_level)
@@ -345,7 +341,7 @@ class SendProcessor:
             # Producers of 5.x give the batch itself a key, too.
             ext_fields["transactionId"] = properties[props.UNIQUE_KEY]
         response = Response(ext_fields=ext_fields)
-        if self._is_sync and properties.get(WAIT, "true").lower() == "true":
+        if self._is_sync and properties.get(props.WAIT, "true").lower() == "true":
             return self._when_durable(last, response)
         return response
 

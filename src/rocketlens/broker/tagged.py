@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 from rocketlens.broker.queue_entries import read_entries
 from rocketlens.errors import RecordError
-from rocketlens.formats.commitlog_record import HEAD, SYS_FLAG_BORN_HOST_V6
-from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, FILLER_SIZE, SCHEDULE_TOPIC
+from rocketlens.formats.commitlog_record import HEAD
+from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, FILLER_SIZE
 from rocketlens.model.java import string_hash
+from rocketlens.model.rocketmq import SCHEDULE_TOPIC, SYS_FLAG_BORN_HOST_V6
 from rocketlens.query.verify import Wanted
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.index_files import PAUSE

@@ -12,9 +12,10 @@ from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.large_answers import Estimate, row_bytes
 from rocketlens.broker.offset import store_time
 from rocketlens.broker.registration import wire_topic
-from rocketlens.broker.registry import MOST_QUEUES, is_system_topic, topic_problem
+from rocketlens.broker.registry import MOST_QUEUES
 from rocketlens.broker.tables.topics import TopicConfig
 from rocketlens.broker.topic_attributes import change
+from rocketlens.model.rocketmq import is_system_topic, topic_problem
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import Pace, in_thread
 from rocketlens.wire.bodies import schema

@@ -11,14 +11,18 @@ from typing import Final
 
 from rocketlens.broker.core import BrokerCore, packed_host
 from rocketlens.broker.ended import EndedHalves
-from rocketlens.broker.properties import TRANSACTION_ID
-from rocketlens.broker.registry import HALF_TOPIC, OP_HALF_TOPIC
 from rocketlens.errors import RecordError
 from rocketlens.formats import commitlog_record
-from rocketlens.formats.commitlog_record import SYS_FLAG_COMMIT, SYS_FLAG_TRANSACTION_MASK, Record
-from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
+from rocketlens.formats.commitlog_record import Record
 from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8
+from rocketlens.model.rocketmq import (
+    HALF_TOPIC,
+    OP_HALF_TOPIC,
+    SCHEDULE_TOPIC,
+    SYS_FLAG_COMMIT,
+    SYS_FLAG_TRANSACTION_MASK,
+)
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.store.write.queue_append import QueueWriter
 from rocketlens.wire.codes import RequestCode, ResponseCode
@@ -131,6 +135,9 @@ def _refusal(half: Record | None, asked: EndTransactionRequest) -> str | None:
         return "The producer group wrong"
     if half.queue_offset != asked.tran_state_table_offset:
         return "The transaction state table offset wrong"
-    if asked.transaction_id and properties.get(TRANSACTION_ID) not in (None, asked.transaction_id):
+    if asked.transaction_id and properties.get(props.TRANSACTION_ID) not in (
+        None,
+        asked.transaction_id,
+    ):
         return "The commit log offset wrong"
     return None

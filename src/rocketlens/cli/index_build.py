@@ -62,10 +62,10 @@ def _refuse_queue_options(arguments: Namespace) -> None:
 def _delays_ms(levels: str | None) -> tuple[int, ...] | None:
     if levels is None:
         return None
-    from rocketlens.pipeline.delay_levels import parse_levels
+    from rocketlens.model.rocketmq import parse_delay_levels
 
     try:
-        return parse_levels(levels)
+        return parse_delay_levels(levels)
     except ValueError as error:
         raise BadInput(f"--delay-levels: {error}") from error
 

@@ -13,9 +13,9 @@ from rocketlens.cli.output import BOLD, coloured, note, say
 from rocketlens.cli.source import choose_source, find_in
 from rocketlens.cli.times import iso_text
 from rocketlens.errors import BadInput
-from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
 from rocketlens.model.escape import printable
 from rocketlens.model.message import MessageExt
+from rocketlens.model.rocketmq import is_system_topic
 
 _LABEL_WIDTH: Final = 18
 _TRANSACTION: Final = {0x4: "prepared", 0x8: "committed", 0xC: "rolled back"}
@@ -57,7 +57,7 @@ def run(arguments: Namespace) -> int:
 
 def _waits(message: MessageExt) -> bool:
     """Say whether this is a copy that the broker keeps until a transaction or a delay ends."""
-    return message.topic == SCHEDULE_TOPIC or message.topic.lower().startswith("rmq_sys_")
+    return is_system_topic(message.topic)
 
 
 def _place(message: MessageExt) -> str:

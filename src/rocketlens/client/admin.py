@@ -27,6 +27,7 @@ from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.arguments import check_int, check_text, epoch_ms
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
+from rocketlens.model.rocketmq import PERM_READ_WRITE
 from rocketlens.query.held import Held
 from rocketlens.query.verify import Wanted
 from rocketlens.wire.bodies.topic import TopicFilterType
@@ -49,8 +50,6 @@ if TYPE_CHECKING:
 
 Q = TypeVar("Q")
 A = TypeVar("A")
-
-READ_AND_WRITE: Final = 6
 
 
 class ClusterClient:
@@ -220,7 +219,7 @@ class ClusterClient:
         queue_nums: int = 8,
         *,
         cluster_name: str | None = None,
-        perm: int = READ_AND_WRITE,
+        perm: int = PERM_READ_WRITE,
         order: bool = False,
     ) -> None:
         """Make a topic, or change it, on all masters of the name servers, or of one cluster.

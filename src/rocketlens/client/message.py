@@ -14,64 +14,17 @@ INSTANCE_ID             the producer's namespace
 Source: ``Message``, ``Validators``, ``TopicValidator``.
 """
 
-import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, MessageIllegal
-from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
 from rocketlens.model import properties as props
 from rocketlens.model.arguments import check_int, check_text, wrong_type
 from rocketlens.model.message import MessageExt
+from rocketlens.model.rocketmq import DELAY_LEVEL_COUNT, NOT_ALLOWED_SEND_TOPICS, topic_problem
 
-WAIT: Final = "WAIT"
-SHARDING_KEY: Final = "__SHARDINGKEY"
-INSTANCE_ID: Final = "INSTANCE_ID"
-RECONSUME_TIME: Final = "RECONSUME_TIME"
-MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
-
-RETRY_PREFIX: Final = "%RETRY%"
-DEAD_LETTER_PREFIX: Final = "%DLQ%"
-MOST_DELAY_LEVELS: Final = 18
-
-LONGEST_TOPIC: Final = 127
 FLAG_RANGE: Final = range(-(2**31), 2**31)
-_LEGAL_TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
-
-NOT_TO_BE_SENT_TO: Final = frozenset(
-    {
-        SCHEDULE_TOPIC,
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-    }
-)
-"""Topics that brokers fill themselves."""
-
-SYSTEM_PROPERTIES: Final = frozenset(
-    {
-        *("KEYS", "TAGS", "WAIT", "DELAY", "RETRY_TOPIC", "REAL_TOPIC", "REAL_QID", "TRAN_MSG"),
-        *("PGROUP", "MIN_OFFSET", "MAX_OFFSET", "BUYER_ID", "ORIGIN_MESSAGE_ID", "TRANSFER_FLAG"),
-        *("CORRECTION_FLAG", "MQ2_FLAG", "RECONSUME_TIME", "MSG_REGION", "TRACE_ON", "UNIQ_KEY"),
-        *("EXTEND_UNIQ_INFO", "MAX_RECONSUME_TIMES", "CONSUME_START_TIME", "INSTANCE_ID"),
-        *("CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "ARRIVE_TIME", "PUSH_REPLY_TIME", "CLUSTER"),
-        *("MSG_TYPE", "POP_CK", "TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS"),
-        *("TIMER_OUT_MS", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_ROLL_TIMES"),
-        *("__transactionId__", "TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES"),
-        *("CHECK_IMMUNITY_TIME_IN_SECONDS", "PROPAGATION", "1ST_POP_TIME", "REDIRECT", "__CRC32#"),
-        *(
-            "INNER_NUM",
-            "INNER_BASE",
-            "DUP_INFO",
-            "INNER_MULTI_DISPATCH",
-            "INNER_MULTI_QUEUE_OFFSET",
-        ),
-    }
-)
-"""Names of properties that mean something to RocketMQ, and are no user's to set."""
 
 
 class Message:
@@ -109,7 +62,7 @@ class Message:
         self.flag: Final = flag
         self.properties: Final[dict[str, str]] = {}
         for name, value in (properties or {}).items():
-            if name in SYSTEM_PROPERTIES:
+            if name in props.SYSTEM_PROPERTIES:
                 raise BadInput(f"property {name!r} is RocketMQ's own: choose another name")
             self.put(name, value)
         if tags is not None:
@@ -117,10 +70,10 @@ class Message:
         joined = _join_keys(keys)
         if joined:
             self.put(props.KEYS, joined)
-        self.put(WAIT, "true" if wait_store else "false")
-        if not 0 <= check_int(delay_level, "delay_level") <= MOST_DELAY_LEVELS:
+        self.put(props.WAIT, "true" if wait_store else "false")
+        if not 0 <= check_int(delay_level, "delay_level") <= DELAY_LEVEL_COUNT:
             raise BadInput(
-                f"delay level {delay_level}: give 1 (a second) to {MOST_DELAY_LEVELS} (two hours), "
+                f"delay level {delay_level}: give 1 (a second) to {DELAY_LEVEL_COUNT} (two hours), "
                 "or 0 for none"
             )
         if delay_level:
@@ -172,15 +125,12 @@ class Message:
 def check_topic(topic: str) -> None:
     """Refuse a topic that RocketMQ would refuse.
 
-    :raises MessageIllegal: when it is empty, too long, or has other characters than allowed.
+    :raises MessageIllegal: when it is empty, too long, or has other characters than allowed; the
+        text is RocketMQ's own.
     """
-    if not _is_text(topic):
-        raise MessageIllegal("the topic is empty")
-    longest = limits.TOPIC_CHARACTERS if is_of_group(topic) else LONGEST_TOPIC
-    if len(topic) > longest:
-        raise MessageIllegal(f"topic {topic[:60]!r}...: {len(topic)} characters, {longest} allowed")
-    if not _LEGAL_TOPIC.fullmatch(topic):
-        raise MessageIllegal(f"topic {topic!r}: only letters, digits, '%', '|', '-' and '_'")
+    problem = topic_problem(topic)
+    if problem is not None:
+        raise MessageIllegal(problem)
 
 
 def check_sendable(message: Message, topic: str, max_message_bytes: int) -> None:
@@ -189,7 +139,7 @@ def check_sendable(message: Message, topic: str, max_message_bytes: int) -> None
     :raises MessageIllegal: when the topic is not to be sent to, or the body is empty or too large.
     """
     check_topic(topic)
-    if topic in NOT_TO_BE_SENT_TO:
+    if topic in NOT_ALLOWED_SEND_TOPICS:
         raise MessageIllegal(f"topic {topic} is filled by brokers only")
     size = len(message.body)
     if size == 0:
@@ -210,11 +160,6 @@ def encoded_properties(properties: Mapping[str, str]) -> str:
             f"the properties have {size} bytes, {limits.PROPERTIES_BYTES} allowed: shorten keys"
         )
     return text
-
-
-def is_of_group(topic: str) -> bool:
-    """Say whether a topic is for the retries or the dead letters of a consumer group."""
-    return RETRY_PREFIX in topic or DEAD_LETTER_PREFIX in topic
 
 
 def check_message(message: object) -> None:

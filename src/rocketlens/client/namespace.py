@@ -4,23 +4,24 @@ Names of retry and dead-letter topics keep their mark in front: ``%RETRY%ns%grou
 brokers make themselves are in no namespace. Source: ``NamespaceUtil``.
 """
 
-from typing import Final
-
-from rocketlens.client.message import DEAD_LETTER_PREFIX, NOT_TO_BE_SENT_TO, RETRY_PREFIX
-
-SEPARATOR: Final = "%"
-SYSTEM_PREFIXES: Final = ("RMQ_SYS_", "rmq_sys_", "CID_RMQ_SYS_")
-SYSTEM_NAMES: Final = NOT_TO_BE_SENT_TO | {"TBW102", "BenchmarkTest"}
+from rocketlens.model.rocketmq import (
+    DEAD_LETTER_PREFIX,
+    NAMESPACE_SEPARATOR,
+    RETRY_PREFIX,
+    SYSTEM_GROUP_PREFIX,
+    SYSTEM_TOPIC_PREFIX,
+    is_system_topic,
+)
 
 
 def with_namespace(namespace: str, name: str) -> str:
     """Give the name that brokers know; unchanged without a namespace, or if it is there."""
     mark, rest = _split(name)
-    prefix = namespace + SEPARATOR
+    prefix = namespace + NAMESPACE_SEPARATOR
     if (
         not namespace
-        or rest.startswith((prefix, *SYSTEM_PREFIXES))
-        or (not mark and rest in SYSTEM_NAMES)
+        or rest.startswith((prefix, SYSTEM_GROUP_PREFIX, SYSTEM_TOPIC_PREFIX))
+        or (not mark and is_system_topic(rest))
     ):
         return name
     return mark + prefix + rest
@@ -29,12 +30,12 @@ def with_namespace(namespace: str, name: str) -> str:
 def without_namespace(namespace: str, name: str) -> str:
     """Give the name that users know."""
     mark, rest = _split(name)
-    return mark + rest.removeprefix(namespace + SEPARATOR) if namespace else name
+    return mark + rest.removeprefix(namespace + NAMESPACE_SEPARATOR) if namespace else name
 
 
 def is_in_namespace(namespace: str, name: str) -> bool:
     """Say whether a name that brokers know is one of a namespace; any is, where there is none."""
-    return not namespace or _split(name)[1].startswith(namespace + SEPARATOR)
+    return not namespace or _split(name)[1].startswith(namespace + NAMESPACE_SEPARATOR)
 
 
 def _split(name: str) -> tuple[str, str]:

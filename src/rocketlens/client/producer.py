@@ -27,7 +27,7 @@ from rocketlens import limits
 from rocketlens.client.admin import ClusterClient
 from rocketlens.client.cluster import Credentials, broker_error, request_name
 from rocketlens.client.faults import QueueChooser
-from rocketlens.client.message import SHARDING_KEY, Message, check_message
+from rocketlens.client.message import Message, check_message
 from rocketlens.client.namespace import without_namespace
 from rocketlens.client.route import MessageQueue, Route
 from rocketlens.client.send_request import Compression, Sending, SendRequest, result_of
@@ -44,7 +44,9 @@ from rocketlens.errors import (
     SendFailed,
     TopicNotFound,
 )
+from rocketlens.model import properties as props
 from rocketlens.model.java import string_hash
+from rocketlens.model.rocketmq import DEFAULT_TOPIC, group_problem
 from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.heartbeat import HeartbeatData, ProducerData
 from rocketlens.wire.commands.client import (
@@ -56,8 +58,6 @@ from rocketlens.wire.commands.command_table import NoFields
 
 logger: Final = logging.getLogger("rocketlens.client")
 
-DEFAULT_TOPIC: Final = "TBW102"
-"""A topic of brokers that make new topics on demand; theirs will have its queues."""
 DEFAULT_TOPIC_QUEUE_NUMS: Final = 4
 DEFAULT_GROUP: Final = "rocketlens_producer"
 
@@ -131,8 +131,9 @@ class Producer(ClusterClient):
             connect_timeout_s=connect_timeout_s,
             clock=clock,
         )
-        if not group.strip() or len(group) > limits.TOPIC_CHARACTERS:
-            raise BadInput(f"producer group {group[:60]!r}: give a name of 1 .. 255 characters")
+        problem = group_problem(group)
+        if problem is not None:
+            raise BadInput(problem)
         if retries < 0:
             raise BadInput(f"retries is {retries}; give how often to try again, 0 for never")
         self.group: Final = self._full_topic(group)
@@ -181,7 +182,7 @@ class Producer(ClusterClient):
         """
         check_message(message)
         if sharding_key is not None:
-            message.put(SHARDING_KEY, sharding_key)
+            message.put(props.SHARDING_KEY, sharding_key)
         request = self._sending.request(message)
         return await self._send(request, queue, sharding_key, timeout_s)
 
@@ -215,7 +216,7 @@ class Producer(ClusterClient):
         """
         check_message(message)
         if sharding_key is not None:
-            message.put(SHARDING_KEY, sharding_key)
+            message.put(props.SHARDING_KEY, sharding_key)
         request = self._sending.request(message)
         route = await self._write_route(request.topic)
         chosen = self._chosen(route, queue, sharding_key) or self._chooser.choose(

@@ -9,14 +9,12 @@ from rocketlens import limits
 from rocketlens.client.cluster import Cluster, broker_error, fields_of
 from rocketlens.client.records import Page, take_page
 from rocketlens.client.route import MessageQueue
+from rocketlens.model.rocketmq import TOOLS_GROUP
 from rocketlens.query.held import Held
 from rocketlens.query.verify import Wanted
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.pull import PULL_MESSAGE, SUBSCRIPTION_FLAG, PullMessageRequest
-
-TOOLS_GROUP: Final = "TOOLS_CONSUMER"
-"""A consumer group that every broker knows, and in which nobody commits offsets."""
 
 OWN_TOOLS_GROUP: Final = "ROCKETLENS_TOOLS"
 """Used at a broker where TOOLS_GROUP may not consume; brokers make it themselves, if they may."""

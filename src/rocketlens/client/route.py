@@ -2,16 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from rocketlens import limits
 from rocketlens.errors import CommandBodyError, TopicNotFound
+from rocketlens.model.rocketmq import MASTER_ID, PERM_READ, PERM_WRITE
 from rocketlens.wire.bodies.route import BrokerData, QueueData, TopicRouteData
-
-MASTER_ID: Final = 0
-READABLE: Final = 4
-WRITABLE: Final = 2
-"""Bits of a topic's ``perm``."""
 
 
 class MessageQueue(NamedTuple):
@@ -96,11 +92,11 @@ class Route:
         _check_count(topic, received.queue_datas)
         brokers = brokers_of(received.broker_datas)
         queue_datas = sorted(received.queue_datas, key=lambda each: each.broker_name)
-        readable = _queues(topic, queue_datas, READABLE)
+        readable = _queues(topic, queue_datas, PERM_READ)
         if received.order_topic_conf:
             writable = _ordered_queues(topic, received.order_topic_conf)
         else:
-            writable = _queues(topic, queue_datas, WRITABLE)
+            writable = _queues(topic, queue_datas, PERM_WRITE)
         masters = {name for name, broker in brokers.items() if broker.master is not None}
         return cls(
             topic,
@@ -135,7 +131,7 @@ def _queues(topic: str, queue_datas: list[QueueData], permission: int) -> list[M
     queues: list[MessageQueue] = []
     for each in queue_datas:
         if each.perm & permission:
-            count = each.read_queue_nums if permission == READABLE else each.write_queue_nums
+            count = each.read_queue_nums if permission == PERM_READ else each.write_queue_nums
             queues += _of_broker(topic, each.broker_name, count)
     return queues
 

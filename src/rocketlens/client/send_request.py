@@ -5,18 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from rocketlens.client.message import (
-    INSTANCE_ID,
-    MAX_RECONSUME_TIMES,
-    RECONSUME_TIME,
-    RETRY_PREFIX,
-    WAIT,
-    Message,
-    check_message,
-    check_sendable,
-    encoded_properties,
-    is_of_group,
-)
+from rocketlens.client.message import Message, check_message, check_sendable, encoded_properties
 from rocketlens.client.route import MessageQueue
 from rocketlens.client.send_result import STATUS_OF_CODE, SendResult
 from rocketlens.client.unique_key import new_unique_key
@@ -24,14 +13,13 @@ from rocketlens.errors import BadInput, MessageIllegal
 from rocketlens.formats import batch_body
 from rocketlens.formats.body_compression import COMPRESSED, LZ4, ZLIB, ZSTD, compress
 from rocketlens.model import properties as props
+from rocketlens.model.rocketmq import DEFAULT_REGION, RETRY_PREFIX, is_group_topic
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.command_table import Command
 from rocketlens.wire.commands.send import (
-    MSG_REGION,
     SEND_BATCH_MESSAGE,
     SEND_MESSAGE_V2,
-    TRACE_ON,
     SendMessageRequest,
     SendMessageResponse,
 )
@@ -96,8 +84,8 @@ class Sending:
         sent = dict(message.properties)
         if topic.startswith(RETRY_PREFIX):
             # A consumer gives a message back: brokers want these in the header.
-            fields["reconsume_times"] = int(sent.pop(RECONSUME_TIME, "0"))
-            most = sent.pop(MAX_RECONSUME_TIMES, None)
+            fields["reconsume_times"] = int(sent.pop(props.RECONSUME_TIME, "0"))
+            most = sent.pop(props.MAX_RECONSUME_TIMES, None)
             if most is not None:
                 fields["max_reconsume_times"] = int(most)
         fields["properties"] = encoded_properties(sent)
@@ -119,11 +107,11 @@ class Sending:
             check_sendable(each, self.full_topic(each.topic), self.max_message_bytes)
             if each.topic != first.topic:
                 raise MessageIllegal(f"a batch of topics {first.topic} and {each.topic}")
-            if each.properties[WAIT] != first.properties[WAIT]:
+            if each.properties[props.WAIT] != first.properties[props.WAIT]:
                 raise MessageIllegal("a batch of messages that differ in wait_store")
             if each.delay_level:
                 raise MessageIllegal("a batch with a delayed message")
-            if is_of_group(each.topic):
+            if is_group_topic(each.topic):
                 raise MessageIllegal(f"a batch of topic {each.topic}: not to a consumer group's")
         for each in messages:
             self._complete(each)
@@ -139,7 +127,7 @@ class Sending:
             )
         fields = self._fields(topic, 0, 0)
         # Brokers append these to each member's own, so there must be no unique key among them.
-        fields["properties"] = encoded_properties({WAIT: first.properties[WAIT]})
+        fields["properties"] = encoded_properties({props.WAIT: first.properties[props.WAIT]})
         fields["batch"] = True
         keys = ",".join(each.properties[props.UNIQUE_KEY] for each in messages)
         return SendRequest(SEND_BATCH_MESSAGE, topic, body, fields, messages, keys)
@@ -148,7 +136,7 @@ class Sending:
         if props.UNIQUE_KEY not in message.properties:
             message.put(props.UNIQUE_KEY, new_unique_key())
         if self.namespace:
-            message.put(INSTANCE_ID, self.namespace)
+            message.put(props.INSTANCE_ID, self.namespace)
 
     def _body(self, body: bytes) -> tuple[bytes, int]:
         if self.compression is None or len(body) < self.compress_over_bytes:
@@ -186,7 +174,7 @@ def result_of(
         message_queue=MessageQueue(shown_topic, queue.broker_name, fields.queue_id),
         queue_offset=fields.queue_offset,
         transaction_id=fields.transaction_id,
-        region_id=answer.ext_fields.get(MSG_REGION) or "DefaultRegion",
-        trace_on=answer.ext_fields.get(TRACE_ON) != "false",
+        region_id=answer.ext_fields.get(props.MSG_REGION) or DEFAULT_REGION,
+        trace_on=answer.ext_fields.get(props.TRACE_ON) != "false",
         recall_handle=fields.recall_handle,
     )

@@ -5,6 +5,7 @@ from enum import Enum
 from typing import Final
 
 from rocketlens.client.route import MessageQueue
+from rocketlens.model.rocketmq import DEFAULT_REGION
 from rocketlens.wire.codes import ResponseCode
 
 
@@ -44,7 +45,7 @@ class SendResult:
     message_queue: MessageQueue
     queue_offset: int
     transaction_id: str | None = None
-    region_id: str = "DefaultRegion"
+    region_id: str = DEFAULT_REGION
     trace_on: bool = True
     recall_handle: str | None = None
 

@@ -52,19 +52,12 @@ from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8
 from rocketlens.model.message import Host, MessageExt
 from rocketlens.model.message_id import OffsetMessageId, address_text, pack_address
+from rocketlens.model.rocketmq import CRC_MASK, SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
 MAGIC_V1: Final = -626843481
 MAGIC_V2: Final = -626843477
 MAGIC_BLANK: Final = -875286124
 
-SYS_FLAG_TRANSACTION_MASK: Final = 0xC
-SYS_FLAG_PREPARED: Final = 0x4
-SYS_FLAG_COMMIT: Final = 0x8
-SYS_FLAG_ROLLBACK: Final = 0xC
-SYS_FLAG_BORN_HOST_V6: Final = 0x10
-SYS_FLAG_STORE_HOST_V6: Final = 0x20
-
-CRC_MASK: Final = 0x7FFFFFFF
 CRC_PROPERTY_BYTES: Final = 20
 _CRC_NAME: Final = props.CRC32.encode() + b"\x01"
 

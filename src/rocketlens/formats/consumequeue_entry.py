@@ -25,7 +25,6 @@ ENTRY: Final = struct.Struct(">qiq")
 ENTRY_BYTES: Final = 20
 FILLER_SIZE: Final = 0x7FFFFFFF
 DEFAULT_FILE_BYTES: Final = 6_000_000
-SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 
 
 class QueueEntry(NamedTuple):

@@ -26,7 +26,6 @@ from rocketlens.store.fs import read_bytes
 
 _log: Final = logging.getLogger("rocketlens.namesrv")
 
-ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
 """The namespace of the order of topics: key topic, value ``broker-a:4;broker-b:4``."""
 
 _FIXED_BYTES: Final = 64

@@ -8,8 +8,9 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from rocketlens import limits
+from rocketlens.model.rocketmq import CRC_MASK, FAQ, ORDER_TOPIC_NAMESPACE
 from rocketlens.namesrv import register_body
-from rocketlens.namesrv.kv import ORDER_TOPIC_CONFIG, KvConfig
+from rocketlens.namesrv.kv import KvConfig
 from rocketlens.namesrv.routes import RouteTable
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import LARGE_BODY_BYTES, Pace, in_thread
@@ -25,9 +26,6 @@ from rocketlens.wire.bodies.topic import DataVersion, RegisterBrokerBody
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import namesrv
-
-FAQ: Final = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
-CRC_MASK: Final = 0x7FFFFFFF
 
 MOST_AT_ONCE: Final = 1_000
 """Topics or brokers that are listed in one piece of work: a millisecond."""
@@ -194,7 +192,7 @@ class Processors:
         if registered is None:
             return Response(ResponseCode.SYSTEM_ERROR, remark="register broker failed")
         wants_order = self._return_order_topic_config
-        order = self._namespace_body(ORDER_TOPIC_CONFIG) if wants_order else None
+        order = self._namespace_body(ORDER_TOPIC_NAMESPACE) if wants_order else None
         return Response(
             ext_fields=namesrv.REGISTER_BROKER.response.encode(registered), body=order or b""
         )
@@ -237,7 +235,7 @@ class Processors:
     def route(self, command: RemotingCommand, _: Channel) -> Response | Awaitable[Response | None]:
         """105: say where a topic is."""
         topic = namesrv.GET_ROUTEINFO_BY_TOPIC.request.decode(command.ext_fields).topic
-        order = self.kv.get(ORDER_TOPIC_CONFIG, topic) if self._order_message_enable else None
+        order = self.kv.get(ORDER_TOPIC_NAMESPACE, topic) if self._order_message_enable else None
         route = self.routes.route(topic, order)
         if route is None:
             remark = f"No topic route info in name server for the topic: {topic}{FAQ}"

@@ -19,6 +19,13 @@ from typing import Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
+from rocketlens.model.rocketmq import (
+    MASTER_ID,
+    PERM_READ_WRITE,
+    PERM_WRITE,
+    UNIT_FLAG,
+    UNIT_SUB_FLAG,
+)
 from rocketlens.wire.bodies.route import (
     BrokerData,
     ClusterInfo,
@@ -29,20 +36,11 @@ from rocketlens.wire.bodies.route import (
 from rocketlens.wire.bodies.topic import DataVersion, RegisterBrokerBody, TopicConfig
 from rocketlens.wire.commands.namesrv import RegisterBrokerRequest, RegisterBrokerResponse
 
-MASTER_ID: Final = 0
 EXPIRY_S: Final = 120.0
 """Seconds after which a broker that is not heard of is dropped, unless it asks for others."""
 
 TOPICS_AT_ONCE: Final = 500
 """Topics of a registration that are taken in in one step: a millisecond or two."""
-
-READ: Final = 4
-WRITE: Final = 2
-"""Bits of ``perm``."""
-
-UNIT_FLAG: Final = 1
-UNIT_SUB_FLAG: Final = 2
-"""Bits of ``topic_sys_flag``."""
 
 BrokerKey = tuple[str, str]
 """Cluster and address."""
@@ -201,7 +199,7 @@ class RouteTable:
                     del self._clusters[each]
             self._drop_topics([broker_name], list(self._topics_of.get(broker_name, ())))
         elif name.enable_acting_master and min(name.broker_addrs) != MASTER_ID:
-            self._set_perm(broker_name, lambda perm: perm & ~WRITE)
+            self._set_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
 
     def heard_of(self, cluster: str, address: str, now_s: float) -> None:
         """Note that a broker is alive."""
@@ -254,11 +252,11 @@ class RouteTable:
 
     def wipe_write_permission(self, broker_name: str) -> int:
         """Let no topic of a broker be written; give how many there are."""
-        return self._set_perm(broker_name, lambda perm: perm & ~WRITE)
+        return self._set_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
 
     def add_write_permission(self, broker_name: str) -> int:
         """Let all topics of a broker be read and written; give how many there are."""
-        return self._set_perm(broker_name, lambda _: READ | WRITE)
+        return self._set_perm(broker_name, lambda _: PERM_READ_WRITE)
 
     def route(self, topic: str, order_topic_conf: str | None = None) -> TopicRouteData | None:
         """Give where a topic is; None when no broker has it."""
@@ -382,9 +380,9 @@ class RouteTable:
             self._filter_servers[key] = servers
 
     def _check_topic(self, topic: str) -> None:
-        if not 0 < len(topic) <= limits.TOPIC_CHARACTERS:
+        if not 0 < len(topic) <= limits.MAX_TOPIC_CHARACTERS:
             raise BadInput(
-                f"a topic has 1 to {limits.TOPIC_CHARACTERS} characters, not {len(topic)}"
+                f"a topic has 1 to {limits.MAX_TOPIC_CHARACTERS} characters, not {len(topic)}"
             )
 
     def _check_count(self, added: int) -> None:
@@ -409,7 +407,7 @@ class RouteTable:
         )
         if broker_id != MASTER_ID and not acts:
             return
-        kept = ~WRITE if acts and entry.enable_acting_master else ~0
+        kept = ~PERM_WRITE if acts and entry.enable_acting_master else ~0
         name = request.broker_name
         for number, each in enumerate(topics, 1):
             if number % TOPICS_AT_ONCE == 0:

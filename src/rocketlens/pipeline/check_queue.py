@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketlens.errors import RecordError
 from rocketlens.formats.consumequeue_entry import FILLER_SIZE
+from rocketlens.model.rocketmq import is_topic_name
 from rocketlens.pipeline.report import Finding, Findings, Kind
 from rocketlens.store import fs
 from rocketlens.store.read.commitlog import CommitLog
-from rocketlens.store.read.consumequeue import ConsumeQueue, QueueFile, is_topic_name
+from rocketlens.store.read.consumequeue import ConsumeQueue, QueueFile
 from rocketlens.store.read.former_topics import Run
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketlens.errors import BodyError
 from rocketlens.formats.body_compression import COMPRESSED, decompress
-from rocketlens.formats.commitlog_record import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import address_text
+from rocketlens.model.rocketmq import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,24 +11,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketlens.formats import commitlog_record
-from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
 from rocketlens.model import java
 from rocketlens.model import properties as props
+from rocketlens.model.rocketmq import DELAY_LEVELS, SCHEDULE_TOPIC, parse_delay_levels
 from rocketlens.pipeline import jobs
 from rocketlens.pipeline.ranges import LogRange, RangeReader, open_range
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DEFAULT_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-"""RocketMQ's own notation (``messageDelayLevel``); the first is level 1."""
-
 ARGUMENT: Final = "argument"
 QUEUES: Final = "consume queues"
 COPIES: Final = "delivered copies"
 DEFAULTS: Final = "RocketMQ's defaults"
 
-_UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SAMPLES_PER_RANGE: Final = 400
 
 
@@ -44,26 +40,13 @@ class DelayLevels(NamedTuple):
         return ", ".join(sorted(set(self.sources.values())))
 
 
-def parse_levels(text: str) -> tuple[int, ...]:
-    """Read ``1s 5s 10s`` as (0, 1000, 5000, 10000).
-
-    :raises ValueError: when a word is not a number and one of s, m, h, d.
-    """
-    delays = [0]
-    for word in text.split():
-        if word[-1] not in _UNIT_MS or not word[:-1].isdigit():
-            raise ValueError(f"{word!r} is no delay: give numbers with s, m, h or d")
-        delays.append(int(word[:-1]) * _UNIT_MS[word[-1]])
-    return tuple(delays)
-
-
 def settle(
     used: set[int], argument: Sequence[int] | None, learned: dict[int, int], copies: dict[int, int]
 ) -> DelayLevels:
     """Give the delay of every level, taking each from the best source that has it."""
     if argument is not None:
         return DelayLevels(tuple(argument), dict.fromkeys(sorted(used), ARGUMENT))
-    delays = list(parse_levels(DEFAULT_LEVELS))
+    delays = list(parse_delay_levels(DELAY_LEVELS))
     sources = {}
     for level in sorted(used | set(learned) | set(copies)):
         if level >= 1 << 16:

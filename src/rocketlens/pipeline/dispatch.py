@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.errors import BadInput
-from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, SCHEDULE_TOPIC
+from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.formats.index_file import Geometry
+from rocketlens.model.rocketmq import LMQ_PREFIX, SCHEDULE_TOPIC
 from rocketlens.pipeline import delay_levels, existing, index_build, jobs, queue_build
 from rocketlens.pipeline.delay_levels import DelayLevels
 from rocketlens.pipeline.extract import Extracted, ExtractTask, QueuePart, extract
@@ -252,7 +253,7 @@ class _Dispatch:
                 continue
             queue = queues.queue(*name)
             last = queue.last_entry() if queue else None
-            is_light = name.topic.startswith(existing.LIGHT_QUEUE_PREFIX)
+            is_light = name.topic.startswith(LMQ_PREFIX)
             is_deleted = last is not None and last.physical_offset < self.log.min_offset
             is_kept = self.workspace.root == self.store and (is_light or is_deleted)
             (kept if is_kept else dropped).append(f"{name.topic}/{name.queue_id}")

@@ -11,18 +11,16 @@ from rocketlens.formats.consumequeue_entry import DEFAULT_FILE_BYTES, ENTRY_BYTE
 from rocketlens.formats.index_file import DEFAULT_GEOMETRY, Geometry
 from rocketlens.model import java
 from rocketlens.model import properties as props
+from rocketlens.model.rocketmq import ROCKSDB_HALF_TOPIC
 from rocketlens.store import fs
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.consumequeue import ConsumeQueues
 
 NAME_DIGITS: Final = 17
-LIGHT_QUEUE_PREFIX: Final = "%LMQ%"
-"""Queues of RocketMQ 5 that hold entries of other topics' records."""
 _ENTRIES_LOOKED_AT: Final = 20_000
 _RECORDS_LOOKED_AT: Final = 500
 _QUEUE_FILES_LOOKED_AT: Final = 100
 _CONFIG_BYTES: Final = 64 << 20
-_TOPIC_OF_5_5: Final = b"RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC"
 
 
 def index_paths(store: Path) -> list[Path]:
@@ -57,7 +55,7 @@ def has_tag_entries(store: Path, log: CommitLog, geometry: Geometry) -> bool:
         if told is not None:
             return told
     topics = fs.read_bytes(store / "config" / "topics.json", _CONFIG_BYTES) or b""
-    return (store / "rocksdbstore").is_dir() or _TOPIC_OF_5_5 in topics
+    return (store / "rocksdbstore").is_dir() or ROCKSDB_HALF_TOPIC.encode() in topics
 
 
 def _entries_have_tags(mapped: fs.MappedFile, log: CommitLog, geometry: Geometry) -> bool | None:

@@ -31,7 +31,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketlens.formats import commitlog_record
-from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, SCHEDULE_TOPIC
+from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
+from rocketlens.model.rocketmq import SCHEDULE_TOPIC, SYS_FLAG_PREPARED
 from rocketlens.pipeline.ranges import LogRange, RangeReader, Walked, open_range
 from rocketlens.store.read.former_topics import Run, runs_of
 
@@ -166,7 +167,7 @@ class QueueRows:
         from rocketlens.formats import kernels
 
         # Of the transaction states prepared (4) and rollback (12) have this bit.
-        is_queued = (rows["sys_flag"] & commitlog_record.SYS_FLAG_PREPARED) == 0
+        is_queued = (rows["sys_flag"] & SYS_FLAG_PREPARED) == 0
         if not is_queued.all():
             rows = rows[is_queued]
         groups = kernels.group_rows(self._content, self._base, rows, by_queue=True)

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from rocketlens.errors import BadInput
+from rocketlens.model.rocketmq import is_system_topic
 from rocketlens.query.topic_choice import asked_topics, is_pattern, unknown_topic
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read import deleted
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.consumequeue import ConsumeQueues
-from rocketlens.store.read.former_topics import configured_topics, is_system_topic
+from rocketlens.store.read.former_topics import configured_topics
 
 _INT64: Final = (-(2**63), 2**63 - 1)
 _OF_BOTH: Final = (

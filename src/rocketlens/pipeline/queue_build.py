@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketlens.formats.commitlog_record import SMALLEST_RECORD
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, FILLER
+from rocketlens.model.rocketmq import is_topic_name
 from rocketlens.pipeline.extract import QueuePart
-from rocketlens.store.read.consumequeue import is_topic_name
 from rocketlens.store.read.former_topics import Run, TopicEvidence, ends_of_former
 
 if TYPE_CHECKING:

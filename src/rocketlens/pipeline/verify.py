@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketlens.errors import CheckpointError, StoreError
 from rocketlens.formats import checkpoint
-from rocketlens.formats.commitlog_record import SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
+from rocketlens.model.rocketmq import LMQ_PREFIX, SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
 from rocketlens.pipeline import check_index, check_queue, existing, jobs
 from rocketlens.pipeline.check_index import Expected, IndexCompared, IndexFileFacts
 from rocketlens.pipeline.check_queue import QueueCompared, QueueRecords
@@ -398,11 +398,9 @@ class _Verify:
         for one in results:
             sound.update(one.queues.sound)
         names = ConsumeQueues(self.store / "consumequeue").names()
-        light = [name for name in names if name.topic.startswith(existing.LIGHT_QUEUE_PREFIX)]
+        light = [name for name in names if name.topic.startswith(LMQ_PREFIX)]
         if light:
-            self.report.not_compared.append(
-                f"{len(light)} light queues ({existing.LIGHT_QUEUE_PREFIX})"
-            )
+            self.report.not_compared.append(f"{len(light)} light queues ({LMQ_PREFIX})")
             names = [name for name in names if name not in light]
         tasks = [
             check_queue.QueueTask(

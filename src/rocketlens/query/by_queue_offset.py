@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import zip_longest
-from typing import Final
 
 from rocketlens.errors import (
     AnswerIncomplete,
@@ -12,26 +11,18 @@ from rocketlens.errors import (
     MessageNotFound,
     RecordError,
 )
-from rocketlens.formats.commitlog_record import (
-    SYS_FLAG_PREPARED,
-    Record,
-    message_of,
-)
+from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.java import decode_utf8
 from rocketlens.model.message import MessageExt
+from rocketlens.model.rocketmq import LMQ_PREFIX, SYS_FLAG_PREPARED, is_topic_name
 from rocketlens.query.by_time import QueuePlace, Scan
 from rocketlens.query.source import CONSUME_QUEUE, StoreSource
 from rocketlens.query.verify import Wanted
-from rocketlens.store.read.consumequeue import ConsumeQueue, is_topic_name
+from rocketlens.store.read.consumequeue import ConsumeQueue
 from rocketlens.store.read.former_topics import ends_of_former, runs_of
-
-LITE_TOPIC_PREFIX: Final = "%LMQ%"
-"""Lite queues hold entries of other topics' messages."""
-MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
-MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
 
 
 def query_by_queue_offset(
@@ -141,7 +132,7 @@ def _record_of(
         record = source.log.record_at(entry.physical_offset)
     except RecordError as error:
         return None, f"its entry {place[2]} leads to a bad {error}"
-    if place[0].startswith(LITE_TOPIC_PREFIX):
+    if place[0].startswith(LMQ_PREFIX):
         if place[0] not in _lite_places(props.parse(decode_utf8(record.properties))):
             return None, f"its entry {place[2]} leads to a message that was not sent there"
     elif (record.topic, record.queue_id, record.queue_offset) != place:
@@ -161,8 +152,8 @@ def _lite_places(properties: Mapping[str, str]) -> dict[str, str]:
     The broker counts these offsets apart from the queues' own, and can get them wrong, so an
     entry of such a queue is believed before them.
     """
-    topics = properties.get(MULTI_DISPATCH, "").split(",")
-    offsets = properties.get(MULTI_QUEUE_OFFSET, "").split(",")
+    topics = properties.get(props.MULTI_DISPATCH, "").split(",")
+    offsets = properties.get(props.MULTI_QUEUE_OFFSET, "").split(",")
     return dict(zip_longest(topics, offsets[: len(topics)], fillvalue=""))
 
 
@@ -184,7 +175,7 @@ def _read_log(
     """Look for the message of a place in the stretch of log, and if need be behind it."""
     topic = query.rsplit("/", 2)[0]
     start, stop = stretch
-    if topic.startswith(LITE_TOPIC_PREFIX):
+    if topic.startswith(LMQ_PREFIX):
         scan = Scan(source, Wanted(), start=start, stop=stop)
         claimed = str(place.queue_offset)
         messages = [m for m in scan if _lite_places(m.properties).get(topic) == claimed]

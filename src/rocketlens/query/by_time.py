@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from rocketlens.errors import RecordError
-from rocketlens.formats.commitlog_record import SYS_FLAG_PREPARED, Record, message_of
+from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.message import MessageExt
+from rocketlens.model.rocketmq import SYS_FLAG_PREPARED
 from rocketlens.query.source import StoreSource, torn_coverage, unfinished
 from rocketlens.query.verify import Wanted
 from rocketlens.store.read.scan import Chunk, LogWalk, interpreted_bytes

@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketlens import limits
 from rocketlens.errors import ConfigError, RecordError
 from rocketlens.formats import config_json
-from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.rocketmq import (
+    DEAD_LETTER_PREFIX,
+    NOT_ALLOWED_SEND_TOPICS,
+    RETRY_PREFIX,
+    TIMER_TOPIC,
+    TRACE_TOPIC,
+)
 from rocketlens.query.topic_choice import is_pattern, matching_topics, suggestion, unknown_topic
 from rocketlens.store import fs
 from rocketlens.store.read.scan import Damage, LogWalk
@@ -31,16 +37,8 @@ _READ_AT_ONCE_BYTES: Final = 1 << 20
 _INTERPRETED_BYTES: Final = 4 << 20
 """Up to here, loading the compiled scan takes longer than doing without."""
 _GIB: Final = 1 << 30
-_SYSTEM_TOPICS: Final = frozenset(
-    {
-        "RMQ_SYS_TRACE_TOPIC",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        SCHEDULE_TOPIC,
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "rmq_sys_wheel_timer",
-    }
-)
+_SYSTEM_TOPICS: Final = NOT_ALLOWED_SEND_TOPICS | {TRACE_TOPIC, TIMER_TOPIC}
+"""Topics that brokers write to, whether configuration names them or not."""
 
 
 class Topics:
@@ -220,7 +218,9 @@ class Topics:
                 topic, _, group = str(name).partition("@")
                 topics.add(topic)
                 groups.add(group)
-        return topics | {f"{kind}{group}" for kind in ("%RETRY%", "%DLQ%") for group in groups}
+        return topics | {
+            f"{kind}{group}" for kind in (RETRY_PREFIX, DEAD_LETTER_PREFIX) for group in groups
+        }
 
     def _tables(self, name: str, member: str) -> Iterator[dict[str, Any]]:
         for path in (self._source.path / name, self._source.path / f"{name}.bak"):

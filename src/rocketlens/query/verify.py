@@ -6,16 +6,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.formats.commitlog_record import (
-    CRC_MASK,
-    MAGIC_V1,
-    PROPERTIES_LENGTH,
-    SYS_FLAG_BORN_HOST_V6,
-    SYS_FLAG_STORE_HOST_V6,
-    Record,
-)
+from rocketlens.formats.commitlog_record import MAGIC_V1, PROPERTIES_LENGTH, Record
 from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8
+from rocketlens.model.rocketmq import CRC_MASK, SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
 LONGEST_TOPIC_V1: Final = 127
 _LARGEST_PORT: Final = 0xFFFF

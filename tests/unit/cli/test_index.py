@@ -80,7 +80,7 @@ def test_a_damaged_place_of_the_log_is_named_and_left_out(run, copy, own_session
     [
         (("--delay-levels", "1s 5s"), "--queues"),
         (("--queue-file-size", "20"), "--queues"),
-        (("--queues", "--delay-levels", "soon"), "'soon' is no delay"),
+        (("--queues", "--delay-levels", "soon"), "'soon' is not a delay"),
         (("--slots", "0"), "--slots"),
         (("--entries", "-1"), "--entries"),
     ],

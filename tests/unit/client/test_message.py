@@ -109,6 +109,9 @@ def test_properties_longer_than_a_record_holds_are_refused():
         ("%DLQ%ns%g", "%DLQ%ns%g"),
         ("RMQ_SYS_TRACE_TOPIC", "RMQ_SYS_TRACE_TOPIC"),
         ("TBW102", "TBW102"),
+        ("CHECKPOINT_TOPIC", "CHECKPOINT_TOPIC"),
+        ("CID_RMQ_SYS_TRANS", "CID_RMQ_SYS_TRANS"),
+        ("RMQ_SYS_ORDERS", "ns%RMQ_SYS_ORDERS"),
     ],
 )
 def test_brokers_know_names_with_their_namespace(name, known):

@@ -429,7 +429,7 @@ def test_a_signed_request_is_one_that_the_secret_verifies():
 def test_options_that_make_no_sense_are_refused(monkeypatch):
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
     monkeypatch.delenv("ROCKETMQ_NAMESRV_ADDR", raising=False)
-    for options in ({"group": " "}, {"retries": -1}, {"group": "x" * 256}):
+    for options in ({"group": " "}, {"retries": -1}, {"group": "x" * 256}, {"group": "a/b"}):
         with pytest.raises(BadInput):
             Producer("127.0.0.1:1", **options)
     for address in (None, "", "nonsense", "a:b", ";;"):

@@ -5,9 +5,10 @@ import logging
 
 import pytest
 
-from rocketlens.client.pull import OWN_TOOLS_GROUP, TOOLS_GROUP, pull_answer
+from rocketlens.client.pull import OWN_TOOLS_GROUP, pull_answer
 from rocketlens.client.route import MessageQueue
 from rocketlens.errors import BrokerError
+from rocketlens.model.rocketmq import TOOLS_GROUP
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
 

@@ -327,7 +327,7 @@ def test_names_that_are_empty_or_too_long_are_refused_and_change_nothing(brokers
         for field in ({"name": wrong}, {"address": wrong}, {"cluster": wrong}):
             with pytest.raises(BadInput, match="characters"):
                 brokers.register(**field)
-    for wrong in ("", "x" * (limits.TOPIC_CHARACTERS + 1)):
+    for wrong in ("", "x" * (limits.MAX_TOPIC_CHARACTERS + 1)):
         with pytest.raises(BadInput, match="a topic has 1 to 255 characters"):
             brokers.register(topics=[wrong, "X"])
     assert brokers.table.cluster_info().cluster_addr_table == {}

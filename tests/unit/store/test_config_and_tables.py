@@ -15,9 +15,10 @@ from rocketlens.broker.tables.offsets import ConsumerOffsets, DelayOffsets
 from rocketlens.broker.tables.topics import GroupTable, TopicConfig, TopicTable
 from rocketlens.errors import BadInput
 from rocketlens.formats import config_json
+from rocketlens.model.rocketmq import parse_delay_levels
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.write.config import StoreConfig, parse_delay_levels, parse_properties
+from rocketlens.store.write.config import StoreConfig, parse_properties
 from tests.unit.store.written_stores import Clock
 
 

@@ -12,10 +12,11 @@ from rocketlens.errors import IndexFileError, RecordError
 from rocketlens.formats.commitlog_record import Reason
 from rocketlens.formats.index_file import HEADER_BYTES
 from rocketlens.model.java import index_hash
+from rocketlens.model.rocketmq import is_topic_name
 from rocketlens.store import fs
 from rocketlens.store.read import mapped, tail
 from rocketlens.store.read.commitlog import CommitLog, SegmentLost
-from rocketlens.store.read.consumequeue import ConsumeQueue, ConsumeQueues, is_topic_name
+from rocketlens.store.read.consumequeue import ConsumeQueue, ConsumeQueues
 from rocketlens.store.read.index import IndexFile, is_near
 from rocketlens.store.read.index_files import IndexFiles
 from rocketlens.store.read.resync import next_record

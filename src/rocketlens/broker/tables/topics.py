@@ -8,10 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from rocketlens.broker.tables.entry_table import EntryTable
-
-PERM_READ: Final = 4
-PERM_WRITE: Final = 2
-PERM_INHERIT: Final = 1
+from rocketlens.model.rocketmq import PERM_READ_WRITE
 
 _TOPIC_FIELDS: Final = {
     "attributes": "attributes",
@@ -34,7 +31,7 @@ class TopicConfig:
     topic: str
     read_queue_count: int = 16
     write_queue_count: int = 16
-    perm: int = PERM_READ | PERM_WRITE
+    perm: int = PERM_READ_WRITE
     filter_type: str = "SINGLE_TAG"
     sys_flag: int = 0
     order: bool = False

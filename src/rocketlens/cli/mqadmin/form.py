@@ -10,13 +10,13 @@ from typing import Final
 
 from rocketlens.cli.times import time_text
 from rocketlens.errors import BadInput
+from rocketlens.formats.body_compression import COMPRESSED
 from rocketlens.model.java import utf8_pieces
 from rocketlens.model.message import Host, MessageExt
 from rocketlens.model.properties import TRANSACTION_PREPARED, java_order
 
 LAYOUTS: Final = ("4.9", "5.5")
 NULL: Final = "null"
-COMPRESSED: Final = 1
 _PIECE: Final = 1 << 16
 _SIGNED: Final = [str(byte - 256 if byte > 127 else byte) for byte in range(256)]
 """Bytes as Java prints them."""

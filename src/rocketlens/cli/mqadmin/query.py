@@ -17,10 +17,10 @@ from rocketlens.client.route import MessageQueue, Route
 from rocketlens.client.view import offset_id_of
 from rocketlens.errors import BadInput, MessageNotFound, RocketLensError
 from rocketlens.model.message import MessageExt
+from rocketlens.model.rocketmq import LMQ_PREFIX
 from rocketlens.query.verify import Wanted
 
 SHOWN_OF_UNIQUE_KEY: Final = 32
-LIGHT_PREFIX: Final = "%LMQ%"
 DASHES: Final = "-" * 56
 _PULLED_AT_ONCE: Final = 32
 _NO_BODY: Final = ("NOT PRINT BODY",)
@@ -227,6 +227,6 @@ def _refuse_consumer(call: Call) -> None:
 def _cluster_name(call: Call, topic: str) -> str | None:
     """Give the cluster whose brokers are asked; None for all brokers of the topic."""
     name = call.given.text("c")
-    if name and topic.startswith(LIGHT_PREFIX):
-        raise BadInput("-c, the parent of a light topic (%LMQ%...), is not possible here")
+    if name and topic.startswith(LMQ_PREFIX):
+        raise BadInput(f"-c, the parent of a light topic ({LMQ_PREFIX}...), is not possible here")
     return name or None

@@ -6,9 +6,16 @@ from rocketlens.cli.mqadmin.form import NULL, map_text, padded
 from rocketlens.cli.mqadmin.layout import route_json, route_table, status_table
 from rocketlens.cli.mqadmin.tool import Call, as_it_is, incomplete
 from rocketlens.cli.mqadmin.track import groups_of
-from rocketlens.client.message import DEAD_LETTER_PREFIX, RETRY_PREFIX, check_topic
+from rocketlens.client.message import check_topic
 from rocketlens.client.route import Broker
 from rocketlens.errors import BadInput, BrokerError, MessageNotFound, RocketLensError
+from rocketlens.model.rocketmq import (
+    DEAD_LETTER_PREFIX,
+    DEFAULT_TOPIC,
+    ORDER_TOPIC_NAMESPACE,
+    RETRY_PREFIX,
+    perm_text,
+)
 from rocketlens.wire.bodies.route import TopicList
 from rocketlens.wire.bodies.stats import MessageQueue, TopicOffset, TopicStatsTable
 from rocketlens.wire.codes import ResponseCode
@@ -31,7 +38,6 @@ from rocketlens.wire.commands.topic import (
     GetTopicStatsRequest,
 )
 
-ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 _GROUP_TOPICS: Final = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 _NO_GROUP: Final[tuple[str, ...]] = ("",)
 _MOST_QUEUES: Final = 2**31 - 1
@@ -109,7 +115,7 @@ async def update_topic(call: Call) -> None:
     check_topic(topic)
     header = CreateTopicRequest(
         topic=topic,
-        default_topic="TBW102",
+        default_topic=DEFAULT_TOPIC,
         read_queue_nums=given.number("r", 8, 0, _MOST_QUEUES),
         write_queue_nums=given.number("w", 8, 0, _MOST_QUEUES),
         perm=given.number("p", 6, 0, 7),
@@ -143,7 +149,7 @@ async def _set_order_conf(call: Call, topic: str, names: list[str], count: int) 
     said = ";".join(f"{name}:{count}" for name in names)
     kept = said
     if "b" in call.given:
-        asked = GetKvConfigRequest(namespace=ORDER_NAMESPACE, key=topic)
+        asked = GetKvConfigRequest(namespace=ORDER_TOPIC_NAMESPACE, key=topic)
         old = ""
         try:
             answer = await cluster.ask_name_servers(GET_KV_CONFIG, asked)
@@ -153,7 +159,7 @@ async def _set_order_conf(call: Call, topic: str, names: list[str], count: int) 
                 raise
         parts = {part.partition(":")[0]: part for part in f"{old};{said}".split(";") if part}
         kept = ";".join(parts.values())
-    put = PutKvConfigRequest(namespace=ORDER_NAMESPACE, key=topic, value=kept)
+    put = PutKvConfigRequest(namespace=ORDER_TOPIC_NAMESPACE, key=topic, value=kept)
     for address in cluster.name_servers:
         await cluster.ask(address, PUT_KV_CONFIG, put)
     what = "broker" if "b" in call.given else "cluster"
@@ -169,13 +175,11 @@ def _line_end(call: Call) -> str:
 
 def config_text(call: Call, header: CreateTopicRequest) -> str:
     """Give what was asked for as ``TopicConfig.toString`` does."""
-    perm = "".join(
-        letter if header.perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1))
-    )
     text = (
         f"TopicConfig [topicName={call.form.shown(header.topic)}, "
         f"readQueueNums={header.read_queue_nums}, writeQueueNums={header.write_queue_nums}, "
-        f"perm={perm}, topicFilterType=SINGLE_TAG, topicSysFlag={header.topic_sys_flag}, "
+        f"perm={perm_text(header.perm)}, topicFilterType=SINGLE_TAG, "
+        f"topicSysFlag={header.topic_sys_flag}, "
         f"order={'true' if header.order else 'false'}"
     )
     if not call.form.is_5:

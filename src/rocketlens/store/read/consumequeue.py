@@ -5,18 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rocketlens import limits
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, QueueEntry, decode
+from rocketlens.model.rocketmq import is_topic_name
 from rocketlens.store import fs
 from rocketlens.store.read.mapped import MappedFiles
 
-_TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
 _FILE_NAME: Final = re.compile(r"\d{20}\Z")
-
-
-def is_topic_name(text: str) -> bool:
-    """Say whether RocketMQ would take ``text`` as a topic, so that it is safe in a path."""
-    return len(text) <= limits.TOPIC_CHARACTERS and _TOPIC.match(text) is not None
 
 
 class QueueName(NamedTuple):

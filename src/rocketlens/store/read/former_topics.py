@@ -29,7 +29,8 @@ from typing import Final, NamedTuple
 from rocketlens import limits
 from rocketlens.errors import ConfigError, RecordError
 from rocketlens.formats import config_json
-from rocketlens.formats.consumequeue_entry import SCHEDULE_TOPIC, QueueEntry
+from rocketlens.formats.consumequeue_entry import QueueEntry
+from rocketlens.model.rocketmq import is_system_topic
 from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read import deleted
@@ -42,8 +43,6 @@ WHOLE_LOG: Final = 2**63 - 1
 """As an end: every record of the topic is of a former one."""
 _MAX_ENTRIES_TRIED: Final = 16
 """Entries at the begin of a queue among which one that leads to its record is looked for."""
-_SYSTEM_PREFIXES: Final = ("rmq_sys_", "RMQ_SYS_")
-_SYSTEM_TOPICS: Final = frozenset({SCHEDULE_TOPIC, "TRANS_CHECK_MAX_TIME_TOPIC"})
 
 
 def begins_again(queue_offset: int, physical_offset: int, last_offset: int | None) -> bool:
@@ -138,11 +137,6 @@ class TopicEvidence(NamedTuple):
         if is_gone and topic not in self.present and not is_system_topic(topic):
             return WHOLE_LOG
         return self.ends.get(topic, 0)
-
-
-def is_system_topic(topic: str) -> bool:
-    """Return whether brokers refuse to delete a topic."""
-    return topic in _SYSTEM_TOPICS or topic.startswith(_SYSTEM_PREFIXES)
 
 
 def read_evidence(store: Path, log: CommitLog) -> TopicEvidence:

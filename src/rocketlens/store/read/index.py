@@ -22,11 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rocketlens.errors import IndexFileError, RecordError
-from rocketlens.formats.commitlog_record import (
-    SYS_FLAG_ROLLBACK,
-    SYS_FLAG_TRANSACTION_MASK,
-    Record,
-)
+from rocketlens.formats.commitlog_record import Record
 from rocketlens.formats.index_file import (
     HEADER_BYTES,
     SLOT,
@@ -39,6 +35,7 @@ from rocketlens.formats.index_file import (
 )
 from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8, index_hash
+from rocketlens.model.rocketmq import SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
 from rocketlens.store import fs
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.index_check import check_slots, entry_columns, log_explains

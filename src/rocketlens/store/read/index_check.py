@@ -11,14 +11,9 @@ replayed before that, every slot and link of them.
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens.errors import IndexFileError, RecordError
-from rocketlens.formats.commitlog_record import (
-    MAGIC_V1,
-    MAGIC_V2,
-    SMALLEST_RECORD,
-    SYS_FLAG_BORN_HOST_V6,
-    Reason,
-)
+from rocketlens.formats.commitlog_record import MAGIC_V1, MAGIC_V2, SMALLEST_RECORD, Reason
 from rocketlens.formats.index_file import ENTRY_DTYPE, HEADER_BYTES
+from rocketlens.model.rocketmq import SYS_FLAG_BORN_HOST_V6
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.scan import LogWalk, exhaust
 

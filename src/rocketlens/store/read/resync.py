@@ -29,13 +29,12 @@ from rocketlens.formats.commitlog_record import (
     SIZE_AND_MAGIC,
     SMALLEST_RECORD,
     STORE_TIMESTAMP,
-    SYS_FLAG_BORN_HOST_V6,
-    SYS_FLAG_STORE_HOST_V6,
     TOPIC_LENGTH_V1,
     TOPIC_LENGTH_V2,
     Reason,
     Record,
 )
+from rocketlens.model.rocketmq import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 from rocketlens.store import fs
 from rocketlens.store.read.commitlog import CommitLog, Segment, SegmentLost
 

@@ -19,22 +19,20 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import MessageIllegal, StoreBusy, StoreError, StoreFull
-from rocketlens.formats.commitlog_record import (
-    CRC_MASK,
-    MAGIC_BLANK,
-    MAGIC_V1,
-    MAGIC_V2,
-    SIZE_AND_MAGIC,
-    SYS_FLAG_BORN_HOST_V6,
-    SYS_FLAG_STORE_HOST_V6,
-)
-from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES, SCHEDULE_TOPIC
+from rocketlens.formats.commitlog_record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, SIZE_AND_MAGIC
+from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES
 from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8
+from rocketlens.model.rocketmq import (
+    CRC_MASK,
+    SCHEDULE_TOPIC,
+    SYS_FLAG_BORN_HOST_V6,
+    SYS_FLAG_STORE_HOST_V6,
+    is_topic_name,
+)
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk, WritableFile
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.read.consumequeue import is_topic_name
 from rocketlens.store.write.queue_append import OpenQueues, QueueWriter
 from rocketlens.store.write.tags_code import TagsCodes
 
@@ -256,7 +254,7 @@ class Appender:
         """
         queue = self.queues.get((topic, queue_id))
         if queue is None:
-            longest = limits.TOPIC_CHARACTERS if self._long_topics else _LONGEST_TOPIC_V1
+            longest = limits.MAX_TOPIC_CHARACTERS if self._long_topics else _LONGEST_TOPIC_V1
             if not is_topic_name(topic) or len(topic) > longest:
                 raise MessageIllegal(f"topic {topic[:300]!r} is not one that can be stored")
             if not 0 <= queue_id <= _LARGEST_QUEUE_ID:

@@ -18,12 +18,11 @@ from rocketlens.formats.index_file import (
     DEFAULT_SLOT_COUNT,
     Geometry,
 )
+from rocketlens.model.rocketmq import DELAY_LEVELS, parse_delay_levels
 
 ASYNC_FLUSH: Final = "ASYNC_FLUSH"
 SYNC_FLUSH: Final = "SYNC_FLUSH"
 
-DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-_UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SMALLEST_SEGMENT: Final = 4096
 _LARGEST_FILE: Final = 2**31 - 1
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -123,19 +122,6 @@ class StoreConfig:
         mine = {field.name: readers[type(field.default)] for field in fields(cls)}
         taken = {key: mine[key](key, text) for key, text in values.items() if key in mine}
         return cls(**taken), {key: text for key, text in values.items() if key not in mine}
-
-
-def parse_delay_levels(text: str) -> tuple[int, ...]:
-    """Read ``1s 5s 1m`` as (0, 1000, 5000, 60000): element n is level n in ms, 0 is unused.
-
-    :raises BadInput: when a word is not a number and one of s, m, h, d.
-    """
-    delays = [0]
-    for word in text.split():
-        if word[-1] not in _UNIT_MS or not word[:-1].isascii() or not word[:-1].isdigit():
-            raise BadInput(f"messageDelayLevel {word!r}: give numbers with s, m, h or d")
-        delays.append(int(word[:-1]) * _UNIT_MS[word[-1]])
-    return tuple(delays)
 
 
 def parse_properties(text: str) -> dict[str, str]:

@@ -2,13 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-from rocketlens.formats.commitlog_record import (
-    SYS_FLAG_ROLLBACK,
-    SYS_FLAG_TRANSACTION_MASK,
-    Record,
-)
+from rocketlens.formats.commitlog_record import Record
 from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8, index_hash
+from rocketlens.model.rocketmq import SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
 from rocketlens.store.read.index_state import IndexPlace
 from rocketlens.store.read.scan import LogWalk, interpreted_bytes
 from rocketlens.store.write.index_writer import IndexWriter

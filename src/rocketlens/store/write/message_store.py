@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Final, Self
 
 from rocketlens.errors import BadInput, NotAStore, StoreFull
-from rocketlens.formats.commitlog_record import HEAD, STORE_TIMESTAMP, SYS_FLAG_BORN_HOST_V6
+from rocketlens.formats.commitlog_record import HEAD, STORE_TIMESTAMP
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import pack_address
+from rocketlens.model.rocketmq import SYS_FLAG_BORN_HOST_V6, parse_delay_levels
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk, restore_directories
 from rocketlens.store.layout import StoreLayout
@@ -28,7 +29,7 @@ from rocketlens.store.read.deleted import Mark
 from rocketlens.store.read.state import StoreState, read_state, read_synced
 from rocketlens.store.write import cleaner
 from rocketlens.store.write.append import DISK_FULL, Appended, Appender, Limits
-from rocketlens.store.write.config import StoreConfig, parse_delay_levels
+from rocketlens.store.write.config import StoreConfig
 from rocketlens.store.write.deleted_topics import DeletedTopics
 from rocketlens.store.write.durability import Durability
 from rocketlens.store.write.flush import CHECKPOINT_THREAD, FLUSH_THREAD, FlushThread, Waiter

@@ -22,11 +22,11 @@ from typing import Final, NamedTuple
 
 from rocketlens.errors import RecordError
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
+from rocketlens.model.rocketmq import is_topic_name
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.commitlog import CommitLog
-from rocketlens.store.read.consumequeue import is_topic_name
 from rocketlens.store.read.state import StoreState
 from rocketlens.store.write.append import Appended, Appender
 from rocketlens.store.write.durability import read_checkpoint

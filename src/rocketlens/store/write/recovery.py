@@ -35,19 +35,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
-from rocketlens.formats.commitlog_record import (
-    SMALLEST_RECORD,
-    SYS_FLAG_TRANSACTION_MASK,
-    Record,
-)
-from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES, FILLER_SIZE, SCHEDULE_TOPIC
+from rocketlens.formats.commitlog_record import SMALLEST_RECORD, Record
+from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES, FILLER_SIZE
 from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8, string_hash
+from rocketlens.model.rocketmq import SCHEDULE_TOPIC, SYS_FLAG_TRANSACTION_MASK, is_topic_name
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.commitlog import OpenLog, Segment, SegmentLost
-from rocketlens.store.read.consumequeue import is_topic_name
 from rocketlens.store.read.former_topics import begins_again
 from rocketlens.store.read.scan import Chunk, Damage, LogWalk, interpreted_bytes
 from rocketlens.store.read.state import StoreState, Synced

@@ -65,10 +65,6 @@ class ConsumerSendMessageBackRequest:
     max_reconsume_times: int | None = i32("maxReconsumeTimes", default=None)
 
 
-MSG_REGION: Final = "MSG_REGION"
-TRACE_ON: Final = "TRACE_ON"
-"""These two are in every answer to a send, beside the header's fields."""
-
 SEND_MESSAGE: Final = Command(RequestCode.SEND_MESSAGE, SendMessageRequest, SendMessageResponse)
 SEND_MESSAGE_V2: Final = Command(
     RequestCode.SEND_MESSAGE_V2, SendMessageRequest, SendMessageResponse, short=True

@@ -2,12 +2,13 @@
 
 from typing import Final
 
+from rocketlens.model.rocketmq import SYS_FLAG_COMMIT, SYS_FLAG_ROLLBACK
 from rocketlens.wire.codes import V5_0_0, RequestCode
 from rocketlens.wire.commands.command_table import Command, NoFields
 from rocketlens.wire.commands.header_table import boolean, header, i32, i64, text
 
-COMMIT: Final = 8
-ROLLBACK: Final = 12
+COMMIT: Final = SYS_FLAG_COMMIT
+ROLLBACK: Final = SYS_FLAG_ROLLBACK
 UNKNOWN: Final = 0
 """Values of ``commit_or_rollback``."""
 

@@ -10,10 +10,11 @@ import rocketlens
 from rocketlens.errors import MessageIllegal
 from rocketlens.formats import batch_body, commitlog_record
 from rocketlens.formats.commitlog_record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, SIZE_AND_MAGIC
-from rocketlens.formats.consumequeue_entry import FILLER, SCHEDULE_TOPIC
+from rocketlens.formats.consumequeue_entry import FILLER
 from rocketlens.model.java import string_hash
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import pack_address
+from rocketlens.model.rocketmq import SCHEDULE_TOPIC
 from rocketlens.store.disk import Disk
 from rocketlens.store.write.append import TagsCodes
 from rocketlens.store.write.config import StoreConfig

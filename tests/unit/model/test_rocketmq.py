@@ -1,0 +1,141 @@
+"""RocketMQ's words: which names it takes and how it words a refusal, permissions, delay levels."""
+
+import pytest
+
+from rocketlens import limits
+from rocketlens.errors import BadInput
+from rocketlens.model import rocketmq
+from rocketlens.model.rocketmq import (
+    DELAY_LEVEL_COUNT,
+    DELAY_LEVELS,
+    group_problem,
+    is_group_topic,
+    is_system_topic,
+    is_topic_name,
+    parse_delay_levels,
+    perm_text,
+    topic_problem,
+)
+
+LEGAL = "allowing only ^[%|a-zA-Z0-9_-]+$"
+DEAD_LETTERS = "%DLQ%" + "g" * 251
+DEAD_LETTERS_WORDS = (
+    f"The specified topic is DLQ or Retry topic: {DEAD_LETTERS}, "
+    "and it's longer than topic max length: 255"
+)
+
+
+@pytest.mark.parametrize("topic", ["a", "A-b_c|9", "t" * 127, "%DLQ%g", "%RETRY%" + "g" * 248])
+def test_topics_that_rocketmq_creates_have_no_problem(topic):
+    assert topic_problem(topic) is None
+    assert is_topic_name(topic)
+
+
+@pytest.mark.parametrize(
+    ("topic", "words"),
+    [
+        ("", "The specified topic is blank."),
+        (" \t", "The specified topic is blank."),
+        ("a b", f"The specified topic: a b, contains illegal characters, {LEGAL}"),
+        ("../x", f"The specified topic: ../x, contains illegal characters, {LEGAL}"),
+        ("a\n", f"The specified topic: a\n, contains illegal characters, {LEGAL}"),
+        ("t" * 128, f"The specified topic: {'t' * 128}, is longer than topic max length: 127"),
+        (DEAD_LETTERS, DEAD_LETTERS_WORDS),
+        # A prefix stands in front, or it is none.
+        (
+            "t%RETRY%" + "g" * 120,
+            f"The specified topic: t%RETRY%{'g' * 120}, is longer than topic max length: 127",
+        ),
+    ],
+)
+def test_a_refused_topic_is_refused_in_the_words_of_rocketmq_5_5(topic, words):
+    assert topic_problem(topic) == words
+
+
+@pytest.mark.parametrize(
+    ("group", "words"),
+    [
+        ("g" * 120, None),
+        ("", "The specified group is blank."),
+        ("a/b", f"The specified group: a/b, contains illegal characters, {LEGAL}"),
+        ("g" * 121, f"The specified group: {'g' * 121}, is longer than group max length: 120"),
+    ],
+)
+def test_a_refused_group_is_refused_in_the_words_of_rocketmq_5_5(group, words):
+    assert group_problem(group, limits.MAX_NEW_GROUP_CHARACTERS) == words
+
+
+def test_a_group_that_a_client_brings_along_may_be_longer():
+    assert group_problem("g" * 255) is None
+    assert group_problem("g" * 256) is not None
+
+
+def test_a_long_name_of_others_is_cut_in_the_words():
+    assert len(topic_problem("/" * 1_000_000) or "") < 500
+    assert len(group_problem("/" * 1_000_000) or "") < 500
+
+
+def test_a_store_may_have_topics_that_cannot_be_created():
+    """Brokers of other versions and configurations take longer names (``maxTopicLength``)."""
+    assert is_topic_name("t" * 255)
+    assert not any(map(is_topic_name, ("", "t" * 256, "a/b", "..", "a b", "a\n", "主题")))
+
+
+def test_only_a_prefix_makes_a_topic_one_of_a_group():
+    assert is_group_topic("%RETRY%g")
+    assert is_group_topic("%DLQ%g")
+    assert not is_group_topic("Orders%RETRY%g")
+    assert not is_group_topic("%LMQ%g")
+
+
+def test_the_topics_of_rocketmq_are_those_of_its_topic_validator():
+    """``TopicValidator`` of 5.5.0, which has all of 4.9.7's."""
+    not_allowed_send = {
+        *("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"),
+        *("TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"),
+        *("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"),
+    }
+    others = {"TBW102", "BenchmarkTest", "RMQ_SYS_TRACE_TOPIC", "CHECKPOINT_TOPIC"}
+    assert not_allowed_send == rocketmq.NOT_ALLOWED_SEND_TOPICS
+    assert not_allowed_send | others == rocketmq.SYSTEM_TOPICS
+
+
+@pytest.mark.parametrize("topic", ["TBW102", "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"])
+def test_a_topic_of_rocketmq_is_a_system_topic(topic):
+    assert is_system_topic(topic)
+
+
+@pytest.mark.parametrize("topic", ["Orders", "RMQ_SYS_ORDERS", "%RETRY%rmq_sys_g", "tbw102"])
+def test_a_topic_that_only_looks_like_one_of_rocketmq_is_not_a_system_topic(topic):
+    assert not is_system_topic(topic)
+
+
+def test_permissions_are_printed_as_rocketmq_prints_them():
+    texts = [perm_text(perm) for perm in range(8)]
+    assert texts == ["---", "--X", "-W-", "-WX", "R--", "R-X", "RW-", "RWX"]
+
+
+def test_the_default_delay_levels_are_those_of_rocketmq():
+    delays_ms = parse_delay_levels(DELAY_LEVELS)
+    assert len(delays_ms) == DELAY_LEVEL_COUNT + 1
+    assert (delays_ms[1], delays_ms[5], delays_ms[18]) == (1_000, 60_000, 7_200_000)
+
+
+def test_delay_levels_are_read_with_the_digits_that_java_reads():
+    assert parse_delay_levels(" 1s  ٢m 3h\t4d ") == (0, 1000, 120_000, 10_800_000, 345_600_000)
+    assert parse_delay_levels("") == (0,)
+
+
+@pytest.mark.parametrize("word", ["soon", "s", "5", "-5s", "5S", "²s", "1.5s", "9" * 11 + "d"])
+def test_what_is_not_a_delay_is_refused(word):
+    with pytest.raises(BadInput, match="is not a delay such as 10s, 5m or 2h"):
+        parse_delay_levels(f"1s {word}")
+
+
+def test_the_longest_delay_fits_64_bits_with_a_time_stamp():
+    assert parse_delay_levels("9" * 10 + "d")[1] + 2**42 < 2**63
+
+
+def test_a_huge_delay_is_refused_without_reading_its_number():
+    with pytest.raises(BadInput, match="is not a delay"):
+        parse_delay_levels("9" * 1_000_000 + "s")
