@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketlens import limits
 from rocketlens.formats import kernels
 
 RECORD_BYTES = 200
@@ -167,7 +168,7 @@ def measure(log_bytes: int = DEFAULT_LOG_BYTES, runs: int = 5) -> KernelRates:
     log = make_log(log_bytes)
     records = len(log) // RECORD_BYTES
     made = records * ENTRIES_PER_RECORD
-    entries = kernels.EntryArrays.allocate(made + kernels.MOST_ENTRIES_OF_A_RECORD)
+    entries = kernels.EntryArrays.allocate(made + limits.MAX_RECORD_ENTRIES)
     space = IndexFileSpace(DEFAULT_SLOT_COUNT, DEFAULT_ENTRY_COUNT)
     unordered = entries_without_order(min(made, space.capacity))
     built = len(unordered.hashes)

@@ -1,12 +1,27 @@
 """Every bound of this package: value, unit, why, and RocketMQ's own value.
 
 A number that comes from outside (a file, a frame, a user) is compared with one of these before it
-is used to allocate, loop or recurse.
+is used to allocate, loop or recurse. How much a module shows, or does in one step, whatever comes
+from outside, is a private constant of that module.
 """
 
 from typing import Final
 
-MAX_TIMESTAMP_MS: Final = 2**63 - 1
+MAX_INT: Final = 2**31 - 1
+"""Largest 32-bit number. RocketMQ: Integer.MAX_VALUE."""
+
+MAX_LONG: Final = 2**63 - 1
+"""Largest 64-bit number. RocketMQ: Long.MAX_VALUE."""
+
+MAX_PHYSICAL_OFFSET: Final = 2**62
+"""Largest physical offset that is believed, in bytes: two of them add up to 64 bits at most.
+RocketMQ: Long.MAX_VALUE.
+"""
+
+MAX_QUEUE_OFFSET: Final = 2**58
+"""Largest queue offset that is believed: above it an entry has no byte position in 63 bits."""
+
+MAX_TIMESTAMP_MS: Final = MAX_LONG
 """End of a time range that has none, in milliseconds. RocketMQ: Long.MAX_VALUE."""
 
 RECORD_BYTES: Final = 512 * 1024 * 1024
@@ -25,6 +40,9 @@ clients send no body of over 4 MiB before compression, unless they are configure
 
 PROPERTIES_BYTES: Final = 32_767
 """Largest property string of a record, in bytes: its length is a signed 16-bit field."""
+
+MAX_RECORD_ENTRIES: Final = (PROPERTIES_BYTES + 1) // 2
+"""Index entries of one record: keys of one byte with a space between, the unique key, the tags."""
 
 KEY_BYTES: Final = PROPERTIES_BYTES
 """Longest key that a record can hold, in UTF-8 bytes."""
@@ -58,6 +76,16 @@ That takes 0.1 s, and numpy, which takes longer to load. Larger ones are checked
 along each path that a look-up walks. RocketMQ checks nothing.
 """
 
+MAX_INDEX_CANDIDATES: Final = 100_000
+"""Positions in an index file that are tried for an entry when its geometry is looked for.
+
+In a real file they number the entries and slots of one record; more is a file made to be searched
+for hours.
+"""
+
+MAX_INDEX_GAP_BYTES: Final = 16 * 1024 * 1024
+"""Log between index files that a broker reads again when they are opened anew: 20 ms."""
+
 TOPIC_SCAN_BYTES: Final = 4 * 1024 * 1024 * 1024
 """Log of at most so many bytes is read for deleted topics before a key is said to be in no topic.
 
@@ -86,8 +114,47 @@ key, ten minutes at 20,000 a second, take 190 MiB. What is beyond is read again 
 RocketMQ answers nothing for such log.
 """
 
+MAX_RUN_ENTRIES: Final = 1 << 21
+"""Entries of a sorted run that merging makes: 16 MiB."""
+
+MAX_MAPPED_FILES: Final = 256
+"""Segments that one reader of a log keeps mapped, an open file each. RocketMQ: all of them."""
+
+MAX_OPEN_FILES: Final = 65_536
+"""Files that a process has open, even if more are allowed: Linux maps about as many at once."""
+
+MIN_QUEUE_FILES: Final = 128
+"""Files of queues that a broker has open, however few a process may have."""
+
+MAX_STATE_BYTES: Final = 256 * 1024 * 1024
+"""Largest file of what is known to be durable that is read, in bytes."""
+
+MAX_INDEX_STATE_BYTES: Final = 64 * 1024 * 1024
+"""Largest file of how far index files are safe that is read, in bytes."""
+
+MAX_KEPT_PIECE_BYTES: Final = 64 * 1024 * 1024
+"""Largest file of those in which recovery keeps what it cuts off, in bytes."""
+
+MAX_IDENTITY_SEGMENTS: Final = 16
+"""Segments by which a log is recognized again. One that shares none of them may be the same."""
+
+MIN_SEGMENT_BYTES: Final = 4096
+"""Smallest ``mappedFileSizeCommitLog`` that a store is written with. RocketMQ: any."""
+
+MAX_DELETED_SEGMENTS: Final = 10
+"""Segments that a cleaner deletes at once. RocketMQ: the same (deleteFileBatchMax)."""
+
+MAX_QUEUES_ASKED: Final = 2_000
+"""Queues that are looked at for the topics of what a cleaner deletes: some 0.1 s."""
+
+MAX_TOPICS_NAMED: Final = 20
+"""Topics that the log line about deleted segments names."""
+
 FRAME_BYTES: Final = 16 * 1024 * 1024
 """Largest frame of the remoting protocol, its four length bytes included. RocketMQ: the same."""
+
+MAX_ANSWER_FRAME_BYTES: Final = FRAME_BYTES - 64 * 1024
+"""Records, or JSON, of one answer of a server, in bytes: header and body must fit a frame."""
 
 REQUEST_HEADER_BYTES: Final = 384 * 1024
 """Largest header that a server reads: JSON can grow to 70 times its size in memory.
@@ -102,6 +169,15 @@ HEADER_BYTES: Final = 8 * 1024 * 1024
 EXT_FIELDS: Final = 1_024
 """Fields in one header, at most. RocketMQ's own headers have up to 25."""
 
+MAX_NUMBER_CHARACTERS: Final = 64
+"""Longest number in a header field. RocketMQ: any number of leading zeros."""
+
+MAX_QUOTATION_CHARACTERS: Final = 64
+"""Characters of a wrong field that an error repeats."""
+
+MAX_REMARK_CHARACTERS: Final = 500
+"""Longest remark about a failure in an answer."""
+
 JSON_DEPTH: Final = 64
 """Nesting that is followed in a command's body; RocketMQ's own have 6 levels."""
 
@@ -110,6 +186,15 @@ JSON_BODY_BYTES: Final = FRAME_BYTES
 
 CLIENT_JSON_BODY_BYTES: Final = 1024 * 1024
 """Largest JSON body that a broker reads from a client: heartbeats and lists of queues."""
+
+MAX_JSON_VALUES: Final = 3_000_000
+"""Values in the large lists and objects of one JSON body. RocketMQ: no limit."""
+
+MAX_CONFIG_DEPTH: Final = 128
+"""Nesting that is followed in a file of ``config/``; RocketMQ's own have 4 levels.
+
+More than in a request (`JSON_DEPTH`): what came in one is kept a few levels further in.
+"""
 
 UNANSWERED_REQUESTS: Final = 10_000
 """Requests of one connection that a server works on at once; more are answered with "busy".
@@ -124,6 +209,12 @@ CONNECTIONS: Final = 10_000
 """Connections that a server has at once, at most; fewer where few files may be open. Idle ones are
 closed for new ones. RocketMQ: no limit.
 """
+
+MIN_CONNECTIONS: Final = 16
+"""Connections that a broker allows, however few files a process may have open."""
+
+MIN_ADDRESS_CONNECTIONS: Final = 16
+"""Connections that one address may have, though it has most of all that are allowed."""
 
 REQUESTS_IN_FLIGHT: Final = 100_000
 """Requests of all connections that a server works on at once; more are answered with "busy"."""
@@ -141,6 +232,9 @@ MAX_ROUND_S: Final = 0.005
 """Seconds of work for connections that wait for their next turn, before those with little to say
 have theirs. With 50 that always have more, others wait so long and not 50 turns.
 """
+
+MAX_PIECE_S: Final = 0.002
+"""Seconds of a long piece of work on the event loop before others have their turn."""
 
 UNSENT_BYTES: Final = 64 * 1024 * 1024
 """Bytes that wait for one peer to read them; with more, the connection is closed.
@@ -170,11 +264,17 @@ FRAME_DEADLINE_S: Final = 10.0
 IDLE_S: Final = 120.0
 """Seconds without a byte either way after which a server closes a connection. RocketMQ: 120."""
 
+MIN_IDLE_S: Final = 2.0
+"""Seconds without a byte after which a connection is closed for a new one, if there is no room."""
+
 CONNECT_TIMEOUT_S: Final = 3.0
 """Seconds to wait for a connection. RocketMQ: 3."""
 
 CALL_TIMEOUT_S: Final = 3.0
 """Seconds to wait for an answer, unless told otherwise. RocketMQ: 3, its admin tools 5."""
+
+MIN_NAMESRV_TIMEOUT_S: Final = 1.0
+"""Seconds that each of many name servers has to answer before the next is asked."""
 
 RECONNECT_DELAYS_S: Final = (0.05, 1.0)
 """Seconds until an address that refused is dialled again: the first, doubled up to the last."""
@@ -185,10 +285,13 @@ NAMESRV_BROKERS: Final = 10_000
 NAMESRV_QUEUE_DATAS: Final = 1_000_000
 """Topics times brokers that a name server keeps; more are refused. RocketMQ: no limit."""
 
+MAX_LISTED_AT_ONCE: Final = 1_000
+"""Topics or brokers that a name server lists in one piece of work: a millisecond."""
+
 MAX_FILTER_SERVERS: Final = 10_000
 """Filter servers of all brokers that a name server keeps. RocketMQ: no limit, and none since 5."""
 
-MAX_STATE_VERSION: Final = 2**31 - 1
+MAX_STATE_VERSION: Final = MAX_INT
 """Largest state version of a broker's topics: a controller's count of masters, 32 bits there."""
 
 KV_BYTES: Final = 4 * 1024 * 1024
@@ -196,6 +299,11 @@ KV_BYTES: Final = 4 * 1024 * 1024
 
 MAX_TOPICS: Final = 150_000
 """Topics of a broker, at most, whoever makes them; each takes about 1 KiB. RocketMQ: no limit."""
+
+MAX_TOPIC_QUEUES: Final = 65_536
+"""Queues of one topic on one broker: a broker refuses more, a client believes no more.
+RocketMQ: no limit.
+"""
 
 MAX_GROUPS: Final = 100_000
 """Subscription groups of a broker, at most. RocketMQ: no limit."""
@@ -205,6 +313,9 @@ MAX_GROUP_CHARACTERS: Final = 255
 
 MAX_NEW_GROUP_CHARACTERS: Final = 120
 """Longest name of a group that operators create. RocketMQ: the same (``TopicValidator``)."""
+
+MAX_HEARTBEAT_GROUPS: Final = 1_000
+"""Groups in one heartbeat. RocketMQ: no limit."""
 
 MAX_SHOWN_CHARACTERS: Final = 300
 """Characters of a name or value of others in a remark or a log line. RocketMQ: any."""
@@ -227,10 +338,7 @@ ADDRESS_CHARACTERS: Final = 300
 ROUTE_REFRESH_S: Final = 30.0
 """Seconds for which a client believes a topic's route, unless a send fails. RocketMQ: 30."""
 
-ROUTE_QUEUES: Final = 65_536
-"""Queues of one topic on one broker that a client believes; more is an error."""
-
-MAX_ROUTE_QUEUES: Final = 4 * ROUTE_QUEUES
+MAX_ROUTE_QUEUES: Final = 4 * MAX_TOPIC_QUEUES
 """Queues of one topic on all brokers that a client believes; more is an error. RocketMQ: any."""
 
 MAX_ROUTE_BROKERS: Final = 10_000
@@ -257,7 +365,7 @@ COMPRESS_OVER_BYTES: Final = 4096
 QUERY_PAGE_MESSAGES: Final = 64
 """Messages that a broker is asked for at once. RocketMQ gives no more (maxMsgsNumBatch)."""
 
-SMALLEST_QUERY_CAP: Final = 16
+MIN_QUERY_CAP: Final = 16
 """A broker that gives fewer messages than this surely gave all it has.
 
 RocketMQ's own caps are 64, and 32 by unique key, but they can be configured.
@@ -269,6 +377,15 @@ MAX_MESSAGE_ANSWERS: Final = 8
 PULL_MESSAGES: Final = 32
 """Messages that are pulled at once. RocketMQ gives no more (maxTransferCountOnMessageInMemory)."""
 
+MAX_EMPTY_STEP: Final = 16 * 1024
+"""Queue offsets that a client passes at once where a queue has nothing."""
+
+MAX_EMPTY_PULLS: Final = 1_000
+"""Pulls in a row without a message, after which a queue is not read on: 16 million offsets."""
+
+MAX_READ_ANSWERS: Final = 4
+"""How many times what an answer can hold a client reads from one broker for it."""
+
 MAX_CONFIG_BYTES: Final = 256 * 1024 * 1024
 """Largest file of ``config/`` that is written, in bytes. RocketMQ: none."""
 
@@ -277,6 +394,18 @@ MAX_CONFIG_READ_BYTES: Final = 4 * MAX_CONFIG_BYTES
 
 MAX_CONFIG_ENTRY_BYTES: Final = 64 * 1024
 """Largest topic or group in its table, in bytes, with members of newer versions. RocketMQ: none."""
+
+MAX_SERVER_CONFIG_BYTES: Final = 1024 * 1024
+"""Largest ``broker.conf``, ``namesrv.conf`` or file of TLS settings, in bytes. RocketMQ: none."""
+
+MAX_PORT: Final = 65_535
+"""The highest port of TCP."""
+
+MAX_CONTEXTS_BYTES: Final = 1024 * 1024
+"""Largest file of named contexts, or of mqadmin's access keys, in bytes. RocketMQ: any."""
+
+MAX_SECRET_BYTES: Final = 4096
+"""Largest file with a secret key, in bytes."""
 
 SEEN_BROKER_DAYS: Final = 30
 """Days for which a broker that is not registered any more makes answers incomplete."""
@@ -318,6 +447,18 @@ answer to a query.
 MAX_LOOK_UP_WAIT_S: Final = 60.0
 """Seconds after which that is done whatever there was to wait for."""
 
+MAX_LOOK_UP_TURN_S: Final = 0.001
+"""Seconds of one look-up in the thread for them before others have their turn."""
+
+MAX_LOOP_CANDIDATES: Final = 256
+"""Candidates that a look-up on the event loop looks at: some milliseconds."""
+
+MAX_LOOP_LOOK_UP_BYTES: Final = 1024 * 1024
+"""Records that a look-up on the event loop answers with, in bytes: likewise."""
+
+MAX_QUEUE_ENTRIES_ANSWERED: Final = 10_000
+"""Entries of a queue in one answer (321). RocketMQ: no limit."""
+
 MAX_BATCH_MEMBERS: Final = 65_536
 """Members of one batch that a broker stores; more are refused with MESSAGE_ILLEGAL (13).
 
@@ -336,3 +477,41 @@ MAX_SUBSCRIPTION_CHARACTERS: Final = 32_767
 
 As long as all properties of a message. RocketMQ: no limit.
 """
+
+MAX_BUILDER_RESTART_S: Final = 60.0
+"""Seconds until a builder of index files that ended is started again; at first it is less."""
+
+MAX_BUILDER_HUNG_S: Final = 3600.0
+"""Seconds without a word after which a builder of index files is ended; at first it is less."""
+
+MAX_QUEUE_RUNS: Final = 1_000
+"""Runs of one queue in one range of log. A topic that is deleted more often in so few bytes is not
+one: all its records are then one run.
+"""
+
+MAX_STREAM_TRIGGER_BYTES: Final = 256 << 20
+"""Log in one batch of a stream, in bytes, unless ``maxBytesPerTrigger`` says otherwise."""
+
+MAX_FOLLOW_TRIGGER_BYTES: Final = 128 << 20
+"""Log in one batch of the builder that runs beside a broker, in bytes."""
+
+MAX_STOP_S: Final = 4.0
+"""Seconds from a signal to the end of a server: some are killed after 5 or 10."""
+
+MAX_FAREWELL_S: Final = 3.0
+"""Of these for all that is done for others: what the store needs is done in any case."""
+
+MAX_UNREGISTER_S: Final = 1.0
+"""Of these for name servers."""
+
+MAX_STOP_ANSWERS_S: Final = 1.0
+"""Of these for answers that are under way."""
+
+MIN_STOP_INDEX_S: Final = 1.0
+"""Seconds for index entries when a server stops, however long the rest took."""
+
+MAX_SHOWN_JSON_BYTES: Final = 4 << 20
+"""Largest body that is shown as JSON: as values it takes up to 50 times its size in memory."""
+
+MAX_SHOWN_JSON_DEPTH: Final = 500
+"""Nesting of a body that is shown as JSON."""

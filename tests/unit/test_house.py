@@ -1,6 +1,7 @@
 """The rules of the house that no linter knows."""
 
 import ast
+import itertools
 import re
 import subprocess
 import sys
@@ -21,6 +22,28 @@ EMPTY_WORDS = {"id", "pos", "ts", "data", "info", "manager", "util", "utils"}
 
 # A command pays for these when it needs them, not when it is named.
 HEAVY_PACKAGES = ("numba", "pandas", "pyarrow", "pyspark")
+
+# A bound is named MAX_ or MIN_, like its unit, and stands in limits.py, which says why.
+OTHER_BOUND = re.compile(r"_?(MOST|LARGEST|LONGEST|FEWEST|SMALLEST|LEAST)_[A-Z0-9_]+")
+BOUND = re.compile(r"(MAX|MIN)_[A-Z0-9_]+")
+BOUNDS_ELSEWHERE = {
+    # They follow from the layout that they stand beside.
+    ("formats/commitlog_record.py", "MIN_RECORD_BYTES"),
+    ("formats/commitlog_record.py", "MAX_TOPIC_BYTES_V1"),
+    ("formats/batch_body.py", "MIN_MEMBER_BYTES"),
+    ("wire/frame.py", "MIN_LENGTH"),
+    # Compiled code takes its constants from its own module.
+    ("formats/kernels_scan.py", "SMALLEST_RECORD"),
+    ("formats/kernels_scan.py", "LARGEST_RECORD"),
+    # The name of a property.
+    ("model/properties.py", "MAX_RECONSUME_TIMES"),
+}
+
+# What only model/rocketmq.py spells out: prefixes and topics of RocketMQ's own, the rule for names.
+ROCKETMQ_WORDS = re.compile(
+    r"%(RETRY|DLQ|LMQ)%|^(CID_)?(RMQ_SYS|rmq_sys)_|^(TBW102|SCHEDULE_TOPIC_XXXX|SELF_TEST_TOPIC)$"
+    r"|^(TRANS_CHECK_MAX_TIME_TOPIC|OFFSET_MOVED_EVENT|BenchmarkTest)$|a-zA-Z0-9_-"
+)
 
 # Split, so that this file does not break the rule it checks.
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME)\b")
@@ -101,6 +124,58 @@ def test_no_parameter_has_an_empty_word_for_a_name(path):
 @every_file
 def test_no_module_has_an_empty_word_for_a_name(path):
     assert EMPTY_WORDS.isdisjoint(path.relative_to(SOURCE).with_suffix("").parts)
+
+
+def module_constants(path):
+    """The names of constants of a module and of its classes."""
+    for body in ast.walk(tree_of(path)):
+        for node in body.body if isinstance(body, ast.Module | ast.ClassDef) else []:
+            targets = (
+                node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            )
+            yield from (each.id for each in targets if isinstance(each, ast.Name))
+
+
+@every_file
+def test_every_bound_is_named_max_or_min_and_stands_in_limits(path):
+    where = path.relative_to(SOURCE / "rocketlens").as_posix() if "rocketlens" in path.parts else ""
+    elsewhere = [
+        name
+        for name in module_constants(path)
+        if OTHER_BOUND.fullmatch(name) or (BOUND.fullmatch(name) and where != "limits.py")
+        if (where, name) not in BOUNDS_ELSEWHERE
+    ]
+    assert elsewhere == []
+
+
+def test_every_bound_says_why():
+    tree = tree_of(SOURCE / "rocketlens" / "limits.py")
+    names = [node.target.id for node in tree.body if isinstance(node, ast.AnnAssign)]
+    said = [
+        before.target.id
+        for before, node in itertools.pairwise(tree.body)
+        if isinstance(before, ast.AnnAssign) and isinstance(node, ast.Expr)
+    ]
+    assert said == names
+    assert len(set(names)) == len(names)
+
+
+@every_file
+def test_words_of_rocketmq_are_spelled_in_one_module(path):
+    if path == SOURCE / "rocketlens" / "model" / "rocketmq.py":
+        return
+    tree = tree_of(path)
+    docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    spelled = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
+        if node not in docstrings
+        if ROCKETMQ_WORDS.search(
+            node.value if isinstance(node.value, str) else node.value.decode("latin-1")
+        )
+    ]
+    assert spelled == []
 
 
 def test_architecture_names_every_module():

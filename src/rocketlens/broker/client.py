@@ -44,8 +44,6 @@ from rocketlens.wire.commands import client as client_commands
 
 Pending = Response | Awaitable[Response | None]
 
-MOST_GROUPS_OF_A_CLIENT: Final = 1_000
-"""Groups in one heartbeat, at most."""
 GROUPS_AT_ONCE: Final = 20
 """Groups that are taken in in one piece of work."""
 
@@ -105,8 +103,8 @@ class ClientProcessor:
     ) -> Response | None:
         """Take in many groups, with turns for others; those of a connection that ended are left."""
         groups = len(said.producer_datas) + len(said.consumer_datas)
-        if groups > MOST_GROUPS_OF_A_CLIENT:
-            words = f"{groups} groups in one heartbeat, {MOST_GROUPS_OF_A_CLIENT} allowed"
+        if groups > limits.MAX_HEARTBEAT_GROUPS:
+            words = f"{groups} groups in one heartbeat, {limits.MAX_HEARTBEAT_GROUPS} allowed"
             return Response(ResponseCode.SYSTEM_ERROR, remark=words)
         if not channel.is_open:
             return None

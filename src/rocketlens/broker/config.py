@@ -13,6 +13,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
+from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.model.config_keys import check_unknown_keys
 from rocketlens.model.rocketmq import (
@@ -33,7 +34,6 @@ from rocketlens.store.write.config import StoreConfig, parse_properties
 
 _log: Final = logging.getLogger("rocketlens.broker")
 
-LARGEST_PORT: Final = 65_535
 VIP_DISTANCE: Final = 2
 """The second port is so far below the first."""
 
@@ -95,12 +95,12 @@ class BrokerConfig:
         for key in ("storePathRootDir", "storePathCommitLog"):
             if "\0" in getattr(self, key):
                 raise BadInput(f"{key} has a zero character in it")
-        self._check("listenPort", 0, LARGEST_PORT)
+        self._check("listenPort", 0, limits.MAX_PORT)
         if 0 < self.listenPort <= VIP_DISTANCE:
             raise BadInput(f"listenPort {self.listenPort}: the port two below is needed, too")
         self._check("brokerId", 0, 2**31 - 1)
         self._check("brokerPermission", 0, 7)
-        self._check("defaultTopicQueueNums", 1, 65_536)
+        self._check("defaultTopicQueueNums", 1, limits.MAX_TOPIC_QUEUES)
         for key in ("maxMsgsNumBatch", "defaultQueryMaxNum"):
             self._check(key, 1, 10_000)
         self._check("accessMessageInMemoryMaxRatio", 0, 95)
@@ -143,7 +143,6 @@ class BrokerConfig:
 
 
 NO_TLS: Final = TlsSettings()
-LARGEST_FILE_BYTES: Final = 1024 * 1024
 
 
 class BrokerSettings(NamedTuple):
@@ -223,7 +222,7 @@ def take_tls(values: Mapping[str, str]) -> tuple[TlsSettings, dict[str, str]]:
         raise BadInput(f"{CONFIG_FILE_KEY} has a zero character in it")
     with Path(file).open("rb") as opened:
         # As Java reads it.
-        content = opened.read(LARGEST_FILE_BYTES).decode("latin-1")
+        content = opened.read(limits.MAX_SERVER_CONFIG_BYTES).decode("latin-1")
     named = {key: text for key, text in parse_properties(content).items() if key[:4] == "tls."}
     rest = {key: text for key, text in values.items() if key != CONFIG_FILE_KEY}
     return tls_of_properties({**rest, **named})

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _PORT: Final = struct.Struct(">i")
 
-LITTLE_MEMORY: Final = 4 * 1024**3
+ASSUMED_MEMORY_BYTES: Final = 4 * 1024**3
 
 
 class BrokerCore:
@@ -143,4 +143,4 @@ def _memory_bytes() -> int:
     """Give the memory of this machine; 4 GiB where it is not told."""
     with suppress(ValueError, OSError):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return LITTLE_MEMORY
+    return ASSUMED_MEMORY_BYTES

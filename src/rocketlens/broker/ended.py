@@ -28,7 +28,7 @@ MARKS_READ: Final = 1024
 """Marks that are read at once."""
 _PAGE_BITS: Final = 12
 _PAGE_SIZE: Final = 1 << _PAGE_BITS
-_LONGEST_NUMBER: Final = 19
+_MAX_DIGITS: Final = 19
 
 
 class _Read(NamedTuple):
@@ -148,5 +148,5 @@ def _named_at(log: CommitLog, physical_offset: int) -> list[int]:
     return [
         int(word)
         for word in words
-        if word.isascii() and word.isdigit() and len(word) <= _LONGEST_NUMBER
+        if word.isascii() and word.isdigit() and len(word) <= _MAX_DIGITS
     ]

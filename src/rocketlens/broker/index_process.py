@@ -21,10 +21,11 @@ from contextlib import suppress
 from time import monotonic
 from typing import Final
 
+from rocketlens import limits
+
 _log: Final = logging.getLogger("rocketlens.broker")
 
 FIRST_WAIT_S: Final = 1.0
-LONGEST_WAIT_S: Final = 60.0
 STEADY_S: Final = 60.0
 """Who ran for so long and then failed is started again as quickly as after a first failure."""
 STOP_S: Final = 2.0
@@ -33,7 +34,6 @@ HUNG_S: Final = 60.0
 """How long a process may bring nothing into the index files though there is something to index."""
 HUNG_STARTING_S: Final = 180.0
 """The same for one that is not ready yet: Spark starts."""
-LONGEST_HUNG_S: Final = 3600.0
 _LINE_CHARACTERS: Final = 500
 
 
@@ -44,7 +44,7 @@ def next_wait_s(before_s: float, ran_s: float) -> float:
     """
     if before_s == 0 or ran_s >= STEADY_S:
         return FIRST_WAIT_S
-    return min(2 * before_s, LONGEST_WAIT_S)
+    return min(2 * before_s, limits.MAX_BUILDER_RESTART_S)
 
 
 class IndexProcess:
@@ -93,7 +93,7 @@ class IndexProcess:
             self._safe_offset, self._moved_s = safe_offset, now_s
             return
         allowed_s = HUNG_S if self.state == "running" else HUNG_STARTING_S
-        allowed_s = min(allowed_s * 2**self._hung_count, LONGEST_HUNG_S)
+        allowed_s = min(allowed_s * 2**self._hung_count, limits.MAX_BUILDER_HUNG_S)
         if now_s - self._moved_s > allowed_s and process.returncode is None and not self._is_hung:
             self._hung_count += 1
             self._is_hung = True

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Final
 
+from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.large_answers import Estimate
 from rocketlens.broker.registration import topic_table
@@ -30,8 +31,6 @@ from rocketlens.wire.commands import admin as commands
 from rocketlens.wire.commands import broker as broker_commands
 from rocketlens.wire.commands.broker import GetBrokerConfigResponse
 
-MOST_ENTRIES: Final = 10_000
-"""Entries of a queue in one answer. RocketMQ: no limit."""
 _ENTRIES_READ: Final = 500
 _TOPIC_BYTES: Final = 100
 """What a topic takes at least in the answer about all, beside its name, which is there twice."""
@@ -124,7 +123,9 @@ class InspectionProcessor:
             wanted = group.subscriptions.get(asked.topic) if group else None
             if wanted is None:
                 missing = f"{asked.consumer_group[:300]}@{asked.topic} is not online!"
-        entries = await _entries(queue, asked.index, min(asked.count, MOST_ENTRIES))
+        entries = await _entries(
+            queue, asked.index, min(asked.count, limits.MAX_QUEUE_ENTRIES_ANSWERED)
+        )
         answer = ConsumeQueueAnswer(
             subscription=wanted,
             filter_data=missing,

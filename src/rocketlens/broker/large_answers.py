@@ -17,7 +17,6 @@ from rocketlens.net.channel import Channel
 from rocketlens.wire.bodies import schema
 from rocketlens.wire.codes import ResponseCode
 
-LARGEST_ANSWER_BYTES: Final = limits.FRAME_BYTES - 64 * 1024
 SMALL_ANSWER_BYTES: Final = 256 * 1024
 """Answers up to this are built as they are asked for."""
 
@@ -51,10 +50,10 @@ class Estimate:
         """
         self.rows += rows
         self.least_bytes += rows * row_bytes
-        if self.least_bytes > LARGEST_ANSWER_BYTES:
+        if self.least_bytes > limits.MAX_ANSWER_FRAME_BYTES:
             raise AnswerTooLarge(
                 f"the answer would have over {self.rows} rows and {self.least_bytes} bytes, "
-                f"{LARGEST_ANSWER_BYTES} are the most: {self._advice}"
+                f"{limits.MAX_ANSWER_FRAME_BYTES} are the most: {self._advice}"
             )
 
 

@@ -59,7 +59,6 @@ ALL_TAGS: Final = "*"
 TAG_TYPES: Final = (None, "", "TAG")
 ENTRIES_LOOKED_AT: Final = 4_000
 """Entries that one pull looks at, at most, when their tags do not pass: 5 ms. RocketMQ: 16,000."""
-LARGEST_ANSWER_BYTES: Final = limits.FRAME_BYTES - 64 * 1024
 
 Codes = frozenset[int] | None
 """Hash codes of the tags that pass; None for all."""
@@ -214,7 +213,9 @@ class PullProcessor:
 
     def _budget(self, asked: PullMessageRequest) -> Budget:
         config = self.core.config
-        most = min(LARGEST_ANSWER_BYTES, asked.max_message_bytes or LARGEST_ANSWER_BYTES)
+        most = min(
+            limits.MAX_ANSWER_FRAME_BYTES, asked.max_message_bytes or limits.MAX_ANSWER_FRAME_BYTES
+        )
         most_messages = max(
             config.maxTransferCountOnMessageInMemory, config.maxTransferCountOnMessageInDisk
         )
@@ -322,7 +323,7 @@ _PROPERTIES_LENGTH_BYTES: Final = 2
 
 def _is_sound(content: memoryview, entry: QueueEntry, queue: QueueWriter, offset: int) -> bool:
     """Say whether a record is the one of its entry, and whole; what differs from ours is not."""
-    if len(content) < commitlog_record.SMALLEST_RECORD:
+    if len(content) < commitlog_record.MIN_RECORD_BYTES:
         return False
     size, magic, crc, queue_id, _, queue_offset, physical_offset, sys_flag, *_ = (
         commitlog_record.HEAD.unpack_from(content)

@@ -23,8 +23,6 @@ from rocketlens.wire.commands import query as commands
 
 TAG_TYPE: Final = "T"
 UNIQUE_TYPE: Final = "U"
-LONGEST_FAILURE: Final = 500
-"""Characters of what an answer says of it."""
 NOT_FOUND: Final = "can not find message, maybe time range not correct"
 
 Pending = Response | Awaitable[Response | None]
@@ -80,11 +78,12 @@ class QueryProcessor:
                 "indexLastUpdatePhyoffset": str(last.physical_offset),
             }
             if found.failures:
-                fields[commands.NOT_SEARCHED] = found.failures[0][:LONGEST_FAILURE]
+                fields[commands.NOT_SEARCHED] = found.failures[0][: limits.MAX_REMARK_CHARACTERS]
             return Response(ext_fields=fields, body=found.body)
         nothing = {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}
         if found.failures:
-            words = f"not everything could be searched: {found.failures[0][:LONGEST_FAILURE]}"
+            failure = found.failures[0][: limits.MAX_REMARK_CHARACTERS]
+            words = f"not everything could be searched: {failure}"
             return Response(ResponseCode.SYSTEM_ERROR, nothing, remark=words)
         return Response(ResponseCode.QUERY_NOT_FOUND, nothing, remark=NOT_FOUND)
 

@@ -36,8 +36,6 @@ from rocketlens.wire.codes import ResponseCode
 
 _log: Final = logging.getLogger("rocketlens.broker")
 
-MOST_QUEUES: Final = 65_536
-"""Queues of one topic, at most. RocketMQ: no limit."""
 WARNING_INTERVAL_MS: Final = 60_000
 """Between two warnings that there is no room for more."""
 

@@ -52,10 +52,6 @@ READ_INTERVAL_S: Final = 0.25
 """Seconds from one round of steps to the next."""
 REOPEN_ENTRIES: Final = 1_000_000
 """With so many entries in memory, index files are opened anew once they cover half of them."""
-LARGEST_GAP_BYTES: Final = 16 * 1024 * 1024
-"""Log between index files that is read again when they are opened anew, at most: 20 ms."""
-LARGEST_ANSWER_BYTES: Final = limits.FRAME_BYTES - 64 * 1024
-"""Records of one answer together: they must fit a frame."""
 THREAD_NAME: Final = "rocketlens-search"
 TAG_THREAD_NAME: Final = "rocketlens-search-tags"
 KEY_BOUNDS: Final = Bounds(
@@ -67,9 +63,6 @@ KEY_BOUNDS: Final = Bounds(
 TAG_BOUNDS: Final = KEY_BOUNDS._replace(
     of_one=limits.MAX_TAG_LOOK_UPS_OF_CONNECTION, of_all=limits.MAX_TAG_LOOK_UPS
 )
-MAX_CANDIDATES_AT_ONCE: Final = 256
-MAX_BYTES_AT_ONCE: Final = 1024 * 1024
-"""Candidates, and bytes of answers, that a look-up on the event loop looks at: some ms."""
 _ALL_BYTES: Final = 1 << 62
 
 
@@ -259,7 +252,7 @@ class LiveSearch:
         source = StoreSource(self._store.layout.root)
         left_out = source.index.uncovered()
         more_bytes = _gap_bytes(left_out) - _gap_bytes(self._source.index.uncovered())
-        if left_out[-1][0] < self._open_at or more_bytes > LARGEST_GAP_BYTES:
+        if left_out[-1][0] < self._open_at or more_bytes > limits.MAX_INDEX_GAP_BYTES:
             source.close()
             self._reopen_at += max(self._read_to - self._open_at, 0) // 2
             return
@@ -390,7 +383,7 @@ class LiveSearch:
         """Return the newest of the candidates that are answers; they must come newest first."""
         records: list[memoryview] = []
         failures: list[str] = []
-        left = LARGEST_ANSWER_BYTES
+        left = limits.MAX_ANSWER_FRAME_BYTES
         sure = SureMatch(query.wanted)
         view, begin, end = memoryview(b""), 0, 0
         min_offset = self._store.min_offset
@@ -400,8 +393,8 @@ class LiveSearch:
             if offset >= 0 and (len(records) == query.max_num or left <= 0 or offset < min_offset):
                 break
             if piece is None:
-                if number == MAX_CANDIDATES_AT_ONCE or (
-                    LARGEST_ANSWER_BYTES - left > MAX_BYTES_AT_ONCE
+                if number == limits.MAX_LOOP_CANDIDATES or (
+                    limits.MAX_ANSWER_FRAME_BYTES - left > limits.MAX_LOOP_LOOK_UP_BYTES
                 ):
                     raise TakesLong
             elif piece.is_over:

@@ -57,24 +57,12 @@ DELIVERED_AT_ONCE: Final = 16
 """Delayed messages of one level that are delivered in one piece of work: a millisecond."""
 DELAY_SAVE_INTERVAL_S: Final = 1.0
 """Between two saves of delay offsets; ``flushDelayOffsetInterval`` where that is less."""
-MAX_STOP_S: Final = 4.0
-"""Seconds from a signal to the end: who runs servers may kill them after 5 or 10."""
-MAX_UNREGISTER_S: Final = 1.0
-MAX_ANSWERS_S: Final = 1.0
-MAX_FAREWELL_S: Final = 3.0
-"""Of these seconds so many for name servers, for answers that are under way, and for all that is
-done for others. What the store needs is done in any case, but for indexing, which can be gone on
-with by the next start.
-"""
-MIN_INDEX_S: Final = 1.0
 WATCH_INTERVAL_S: Final = 5.0
 LOAD_KERNELS_AFTER_S: Final = 1.0
 """In a process of its own a broker does that before it must, but not while its clients connect."""
 PORT_TRIES: Final = 20
-MIN_QUEUE_FILES: Final = 128
 OTHER_FILES: Final = 256
 """Files of log and index that are mapped, connections to name servers, and the like."""
-MIN_CONNECTIONS: Final = 16
 
 
 class BrokerService:
@@ -185,10 +173,10 @@ class BrokerService:
         index, polite = self._index, self._answer_and_close()
         try:
             if index is None:
-                await within(polite, MAX_FAREWELL_S, hurried)
+                await within(polite, limits.MAX_FAREWELL_S, hurried)
             else:
-                ending = within(index.stop(MAX_FAREWELL_S), None, hurried)
-                await asyncio.gather(within(polite, MAX_FAREWELL_S, hurried), ending)
+                ending = within(index.stop(limits.MAX_FAREWELL_S), None, hurried)
+                await asyncio.gather(within(polite, limits.MAX_FAREWELL_S, hurried), ending)
         finally:
             self.has_left.set()
             server, self._server = self._server, None
@@ -196,20 +184,22 @@ class BrokerService:
                 await server.abort()
             if index is not None:
                 await index.stop(0)
-            self._close_store(max(began_s + MAX_STOP_S - time.monotonic(), MIN_INDEX_S))
+            self._close_store(
+                max(began_s + limits.MAX_STOP_S - time.monotonic(), limits.MIN_STOP_INDEX_S)
+            )
 
     async def _answer_and_close(self) -> None:
         """Say goodbye to name servers and clients."""
         registrar, self._registrar = self._registrar, None
         if registrar is not None:
-            await within(registrar.stop(), MAX_UNREGISTER_S)
+            await within(registrar.stop(), limits.MAX_UNREGISTER_S)
         self.has_left.set()
         if self._core is not None:
             # Whoever waits for the disk is answered before connections end.
             self._core.store.flush_log()
             await asyncio.sleep(0)
         if self._server is not None:
-            await self._server.stop(MAX_ANSWERS_S)
+            await self._server.stop(limits.MAX_STOP_ANSWERS_S)
 
     def _close_store(self, index_s: float) -> None:
         core, self._core = self._core, None
@@ -369,9 +359,9 @@ def max_connections(open_files: int) -> int:
 
     It may have a quarter of all as queues, two descriptors each, and others beside.
     """
-    queues = max(open_files // 2, MIN_QUEUE_FILES)
+    queues = max(open_files // 2, limits.MIN_QUEUE_FILES)
     others = min(OTHER_FILES, open_files // 4)
-    return max(min(open_files - queues - others, limits.CONNECTIONS), MIN_CONNECTIONS)
+    return max(min(open_files - queues - others, limits.CONNECTIONS), limits.MIN_CONNECTIONS)
 
 
 def _free_port(address: str) -> int:

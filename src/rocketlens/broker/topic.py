@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Awaitable, Mapping
 from typing import Final
 
+from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.large_answers import Estimate, row_bytes
 from rocketlens.broker.offset import store_time
 from rocketlens.broker.registration import wire_topic
-from rocketlens.broker.registry import MOST_QUEUES
 from rocketlens.broker.tables.topics import TopicConfig
 from rocketlens.broker.topic_attributes import change
 from rocketlens.model.rocketmq import is_system_topic, topic_problem
@@ -152,8 +152,8 @@ def _problem(asked: CreateTopicRequest) -> str | None:
         ("readQueueNums", asked.read_queue_nums),
         ("writeQueueNums", asked.write_queue_nums),
     ):
-        if not 0 <= count <= MOST_QUEUES:
-            return f"{name} {count}: give 0 to {MOST_QUEUES}"
+        if not 0 <= count <= limits.MAX_TOPIC_QUEUES:
+            return f"{name} {count}: give 0 to {limits.MAX_TOPIC_QUEUES}"
     if not 0 <= asked.perm <= 7:
         return f"perm {asked.perm}: give 0 to 7"
     if asked.topic_filter_type not in TopicFilterType.__members__:

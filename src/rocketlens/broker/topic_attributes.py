@@ -20,12 +20,10 @@ Sources: ``AttributeParser``, ``AttributeUtil``, ``TopicAttributes``.
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from rocketlens import limits
 from rocketlens.errors import BadInput, FieldError
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.header_table import read_i64
-
-LONGEST_SHOWN: Final = 300
-"""Characters of a name or value in a remark."""
 
 
 class _Attribute(NamedTuple):
@@ -70,7 +68,7 @@ def change(known: Mapping[str, str] | None, text: str) -> dict[str, str]:
     changed = dict(known or {})
     for signed, value in _parse(text).items():
         sign, name = signed[:1], signed[1:]
-        shown = name[:LONGEST_SHOWN]
+        shown = name[: limits.MAX_SHOWN_CHARACTERS]
         if not name or "+" in name or "-" in name:
             raise AttributeRefused("kv string format wrong.")
         if sign == "-" and known is None:
@@ -103,12 +101,14 @@ def _parse(text: str) -> dict[str, str]:
                 raise AttributeRefused(f"Index {len(words)} out of bounds for length {len(words)}")
             key, value = words[:2]
             if "+" not in key:
-                shown = key[:LONGEST_SHOWN]
+                shown = key[: limits.MAX_SHOWN_CHARACTERS]
                 raise AttributeRefused(f"add/alter attribute format is wrong: {shown}")
         elif "-" not in part:
-            raise AttributeRefused(f"delete attribute format is wrong: {part[:LONGEST_SHOWN]}")
+            raise AttributeRefused(
+                f"delete attribute format is wrong: {part[: limits.MAX_SHOWN_CHARACTERS]}"
+            )
         if key in parsed:
-            raise AttributeRefused(f"key duplication: {key[:LONGEST_SHOWN]}")
+            raise AttributeRefused(f"key duplication: {key[: limits.MAX_SHOWN_CHARACTERS]}")
         parsed[key] = value
     return parsed
 
@@ -121,7 +121,7 @@ def _check(attribute: _Attribute, value: str) -> None:
     try:
         number = read_i64(value)
     except FieldError:
-        words = f'For input string: "{value[:LONGEST_SHOWN]}"'
+        words = f'For input string: "{value[: limits.MAX_SHOWN_CHARACTERS]}"'
         raise AttributeRefused(words) from None
     if not attribute.low <= number <= attribute.high:
         words = f"value is not in range({attribute.low}, {attribute.high})"

@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
+from rocketlens import limits
 from rocketlens.errors import RocketLensError
 from rocketlens.wire.codes import ResponseCode
 
@@ -27,8 +28,6 @@ Work = Generator[None, bool | None, T]
 Whoever takes it by ``next`` alone lets it go on to its end.
 """
 
-MAX_PIECE_S: Final = 0.001
-"""Seconds of a look-up before others have their turn."""
 FRESH_TURNS: Final = 4
 """Turns of look-ups that begin, for each one of those that go on."""
 
@@ -66,7 +65,7 @@ class Piece:
     __slots__ = ("_until",)
 
     def __init__(self) -> None:
-        self._until = time.perf_counter() + MAX_PIECE_S
+        self._until = time.perf_counter() + limits.MAX_LOOK_UP_TURN_S
 
     @property
     def is_over(self) -> bool:
@@ -75,7 +74,7 @@ class Piece:
 
     def begin(self) -> None:
         """Begin the next one."""
-        self._until = time.perf_counter() + MAX_PIECE_S
+        self._until = time.perf_counter() + limits.MAX_LOOK_UP_TURN_S
 
 
 def result_of(work: Work[T]) -> T:

@@ -30,13 +30,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from rocketlens import limits
 from rocketlens.cli.connection_options import CONTEXT_VARIABLE
 from rocketlens.cli.output import note
 from rocketlens.errors import BadInput
 
 CONFIG_VARIABLE: Final = "ROCKETLENS_CONFIG"
-LARGEST_FILE_BYTES: Final = 1024 * 1024
-LARGEST_SECRET_BYTES: Final = 4096
 
 _PATHS: Final = ("store", "secret_key_file", "ca", "cert", "cert_key")
 _SECRETS: Final = ("secret_key", "secret_key_file", "secret_key_env")
@@ -160,12 +159,12 @@ def read_secret(path: Path) -> str:
     try:
         with opened_regular(path, where) as file:
             warn_of_readers(os.fstat(file.fileno()).st_mode, path)
-            content = file.read(LARGEST_SECRET_BYTES + 1)
+            content = file.read(limits.MAX_SECRET_BYTES + 1)
     except OSError as error:
         # Without its name: it may be the secret itself.
         raise BadInput(f"{where} cannot be read: {error.strerror or error}") from None
-    if len(content) > LARGEST_SECRET_BYTES:
-        raise BadInput(f"{where} has over {LARGEST_SECRET_BYTES} bytes: that is no secret key")
+    if len(content) > limits.MAX_SECRET_BYTES:
+        raise BadInput(f"{where} has over {limits.MAX_SECRET_BYTES} bytes: that is no secret key")
     try:
         secret = content.decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError:
@@ -223,12 +222,14 @@ def _load(path: Path) -> dict[str, Any] | None:
     try:
         with opened_regular(path, f"{path}") as file:
             check_owner(file, path)
-            content = file.read(LARGEST_FILE_BYTES + 1)
+            content = file.read(limits.MAX_CONTEXTS_BYTES + 1)
             mode = os.fstat(file.fileno()).st_mode
     except FileNotFoundError:
         return None
-    if len(content) > LARGEST_FILE_BYTES:
-        raise BadInput(f"{path} has over {LARGEST_FILE_BYTES} bytes: that is no configuration")
+    if len(content) > limits.MAX_CONTEXTS_BYTES:
+        raise BadInput(
+            f"{path} has over {limits.MAX_CONTEXTS_BYTES} bytes: that is no configuration"
+        )
     try:
         config = tomllib.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 _OK, _WARN, _FAIL, _NOTE = "ok", "warn", "fail", "note"
 _COLOURS: Final = {_OK: GREEN, _WARN: YELLOW, _FAIL: RED, _NOTE: BOLD}
 _HEALTHY, _ILL = 0, 1
-_MOST_DAMAGED: Final = 10
-_LARGEST_NOTE_BYTES: Final = 1 << 20
-_LEAST_FREE_BYTES: Final = 1 << 30
+_MAX_LISTED: Final = 10
+_MAX_NOTE_BYTES: Final = 1 << 20
+_MIN_FREE_BYTES: Final = 1 << 30
 _LONG_TAIL_SECONDS: Final = 2.0
 _LONG_LAG_BYTES: Final = 1 << 30
 _LONG_STILL_SECONDS: Final = 60.0
@@ -133,7 +133,7 @@ def _temporary() -> Iterator[Check]:
     yield _free_space("temp dir", Path(tempfile.gettempdir()))
 
 
-def _free_space(name: str, directory: Path, wanted_bytes: int = _LEAST_FREE_BYTES) -> Check:
+def _free_space(name: str, directory: Path, wanted_bytes: int = _MIN_FREE_BYTES) -> Check:
     free = shutil.disk_usage(directory).free
     detail = f"{directory}: {size_text(free)} free"
     if free < wanted_bytes:
@@ -159,7 +159,7 @@ def store_checks(store: Path) -> Iterator[Check]:
         f"from physical offset {log.min_offset}",
     )
     if log.odd_files:
-        names = ", ".join(log.odd_files[:_MOST_DAMAGED])
+        names = ", ".join(log.odd_files[:_MAX_LISTED])
         yield Check(_WARN, "commit log", f"not part of it, and not read: {names}")
     try:
         yield _owner(store)
@@ -170,7 +170,7 @@ def store_checks(store: Path) -> Iterator[Check]:
         yield from _tables(store)
         yield from _name_taken(store)
         yield from _missing(store)
-        yield _free_space("disk", store, wanted_bytes=max(_LEAST_FREE_BYTES, log_bytes // 2))
+        yield _free_space("disk", store, wanted_bytes=max(_MIN_FREE_BYTES, log_bytes // 2))
         detail = "what index files cover was not read here: `rocketlens index verify` reads it all"
         yield Check(_NOTE, "log content", detail)
     except OSError as error:
@@ -203,10 +203,10 @@ def _holes(source: "StoreSource") -> Iterator[Check]:
         for before, after in pairwise(segments)
         if before.end_offset < after.base_offset
     ]
-    for start, stop in holes[:_MOST_DAMAGED]:
+    for start, stop in holes[:_MAX_LISTED]:
         detail = f"no file has physical offsets {start} to {stop}: what was in there is not found"
         yield Check(_WARN, "commit log", f"{detail}, and answers that it could be part of say so")
-    if len(holes) > _MOST_DAMAGED:
+    if len(holes) > _MAX_LISTED:
         yield Check(_WARN, "commit log", f"{len(holes)} stretches are missing in all")
 
 
@@ -270,7 +270,7 @@ def _name_taken(store: Path) -> Iterator[Check]:
     from rocketlens.store.layout import StoreLayout
 
     try:
-        note = json.loads(read_bytes(StoreLayout(store).name_taken, _LARGEST_NOTE_BYTES) or b"null")
+        note = json.loads(read_bytes(StoreLayout(store).name_taken, _MAX_NOTE_BYTES) or b"null")
         if note is None:
             return
         now = "; ".join(f"{server} leads to {other}" for server, other in note["takenBy"].items())
@@ -303,15 +303,15 @@ def _index(source: "StoreSource") -> Iterator[Check]:
     if not states:
         detail = "no index files: searching reads the log; `rocketlens index build` makes them"
     yield Check(_OK if states else _WARN, "index", detail)
-    for state in damaged[:_MOST_DAMAGED]:
+    for state in damaged[:_MAX_LISTED]:
         detail = f"{state.path.name} is damaged: {state.error}; answers come from the log"
         yield Check(_WARN, "index", f"{detail}; `rocketlens index build` mends it")
-    if len(damaged) > _MOST_DAMAGED:
+    if len(damaged) > _MAX_LISTED:
         yield Check(_WARN, "index", f"{len(damaged)} files are damaged in all")
     begin = time.monotonic()
     tail = source.tail
     seconds = time.monotonic() - begin
     detail = f"reading what the index does not cover took {seconds:.1f} s, before each search"
     yield Check(_OK if seconds < _LONG_TAIL_SECONDS else _WARN, "not indexed", detail)
-    for damage in tail.damage[:_MOST_DAMAGED]:
+    for damage in tail.damage[:_MAX_LISTED]:
         yield Check(_WARN, "commit log", f"{damage}: answers that it could be part of say so")

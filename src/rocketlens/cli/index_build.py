@@ -15,7 +15,7 @@ from rocketlens.query.offline import open_store
 if TYPE_CHECKING:
     from rocketlens.pipeline.dispatch import DispatchResult
 
-_MOST_NOTES: Final = 20
+_MAX_DAMAGE_LINES: Final = 20
 _DONE: Final = 0
 
 
@@ -96,9 +96,9 @@ def result_lines(result: "DispatchResult", *, with_queues: bool) -> Iterator[str
 
 def print_notes(result: "DispatchResult") -> None:
     """Say on stderr what a person should know about the log and the result."""
-    for damage in result.damage[:_MOST_NOTES]:
+    for damage in result.damage[:_MAX_DAMAGE_LINES]:
         note(f"damaged log, left out: {damage}")
-    if result.damage_count > _MOST_NOTES:
+    if result.damage_count > _MAX_DAMAGE_LINES:
         note(f"{result.damage_count} damaged places in all: see rocketlens index verify")
     if result.torn is not None:
         note(f"unfinished write at the end of the log, left out: {result.torn}")

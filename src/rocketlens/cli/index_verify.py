@@ -13,7 +13,7 @@ from rocketlens.query.offline import open_store
 if TYPE_CHECKING:
     from rocketlens.pipeline.verify import VerifyReport
 
-_MOST_OF_A_KIND: Final = 5
+_MAX_LISTED_OF_A_KIND: Final = 5
 _AGREES, _DIFFERS = 0, 1
 
 
@@ -65,9 +65,9 @@ def report_lines(report: "VerifyReport") -> Iterator[str]:
     for kind, count in report.counts.items():
         yield f"{kind}: {count:,}"
         listed = [finding for finding in report.findings if finding.kind == kind]
-        for finding in listed[:_MOST_OF_A_KIND]:
+        for finding in listed[:_MAX_LISTED_OF_A_KIND]:
             yield f"  {printable(str(finding))}"
-        if count > _MOST_OF_A_KIND:
+        if count > _MAX_LISTED_OF_A_KIND:
             yield f"  ... (-o json lists {len(listed):,})"
     for text in report.not_compared:
         yield f"not compared: {printable(text)}"

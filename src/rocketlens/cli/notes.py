@@ -10,7 +10,7 @@ from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.escape import printable
 from rocketlens.model.message import MessageExt
 
-_MOST_LINES: Final = 20
+_MAX_LINES: Final = 20
 
 
 def print_notes(answer: Answer, count: int | None = None) -> None:
@@ -50,7 +50,7 @@ def lines_of(answer: Answer, count: int) -> Iterator[str]:
 def _as_stored(messages: Iterable[MessageExt]) -> Iterator[str]:
     """Name the messages whose bodies cannot be decompressed."""
     for count, message in enumerate((each for each in messages if each.body_error), 1):
-        if count > _MOST_LINES:
+        if count > _MAX_LINES:
             yield "and more bodies that are given as they are stored (all of them: -o json)"
             return
         yield body_note(message)
@@ -88,6 +88,6 @@ def _summary(searched: Iterable[Coverage]) -> str:
 
 def _listed(before: str, sources: Iterable[Coverage]) -> Iterator[str]:
     lines = [f"{before}{c.source}: {printable(c.error or '')}" for c in sources]
-    yield from lines[:_MOST_LINES]
-    if len(lines) > _MOST_LINES:
-        yield f"{before}{len(lines) - _MOST_LINES} more (all of them: -o json)"
+    yield from lines[:_MAX_LINES]
+    if len(lines) > _MAX_LINES:
+        yield f"{before}{len(lines) - _MAX_LINES} more (all of them: -o json)"

@@ -6,12 +6,11 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
+from rocketlens import limits
 from rocketlens.broker.config import BrokerSettings
 from rocketlens.cli.output import note
 from rocketlens.errors import BadInput, SparkUnavailable
 from rocketlens.model.escape import printable
-
-LARGEST_FILE_BYTES = 1024 * 1024
 
 
 def configuration_text(file: str | None) -> str:
@@ -25,9 +24,11 @@ def configuration_text(file: str | None) -> str:
     if "\0" in file:
         raise BadInput("the configuration's path has a zero character in it")
     with Path(file).open("rb") as opened:
-        content = opened.read(LARGEST_FILE_BYTES + 1)
-    if len(content) > LARGEST_FILE_BYTES:
-        raise BadInput(f"{file} has over {LARGEST_FILE_BYTES} bytes: that is no configuration")
+        content = opened.read(limits.MAX_SERVER_CONFIG_BYTES + 1)
+    if len(content) > limits.MAX_SERVER_CONFIG_BYTES:
+        raise BadInput(
+            f"{file} has over {limits.MAX_SERVER_CONFIG_BYTES} bytes: that is no configuration"
+        )
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -7,6 +7,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import Final
 
+from rocketlens import limits
 from rocketlens.cli.find import exit_code
 from rocketlens.cli.notes import body_note, print_notes
 from rocketlens.cli.output import BOLD, coloured, note, say
@@ -23,9 +24,6 @@ _COMPRESSION: Final = {0x000: "zlib", 0x100: "lz4", 0x200: "zstd", 0x300: "zlib"
 _HEX_BYTES: Final = 1 << 20
 _LISTED: Final = 10
 _STEP: Final = 1 << 16
-_LARGEST_JSON: Final = 4 << 20
-"""Bytes: as values JSON takes up to 50 times its size."""
-_DEEPEST_JSON: Final = 500
 
 
 def run(arguments: Namespace) -> int:
@@ -148,17 +146,19 @@ def _text(body: bytes) -> Iterator[str]:
 
 
 def _json(body: bytes) -> Iterator[str]:
-    if len(body) > _LARGEST_JSON:
+    if len(body) > limits.MAX_SHOWN_JSON_BYTES:
         raise BadInput(
-            f"the body has {len(body)} bytes, and {_LARGEST_JSON} can be shown as JSON: try --body "
-            "raw"
+            f"the body has {len(body)} bytes, and {limits.MAX_SHOWN_JSON_BYTES} can be shown as "
+            "JSON: try --body raw"
         )
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise BadInput(f"the body is no JSON ({str(error)[:100]}): try --body text") from error
-    if _is_deeper(value, _DEEPEST_JSON):
-        raise BadInput(f"the body is nested over {_DEEPEST_JSON} deep: try --body text")
+    if _is_deeper(value, limits.MAX_SHOWN_JSON_DEPTH):
+        raise BadInput(
+            f"the body is nested over {limits.MAX_SHOWN_JSON_DEPTH} deep: try --body text"
+        )
     encoder = json.JSONEncoder(ensure_ascii=False, indent=2)
     return (printable(piece, keep="\n") for piece in encoder.iterencode(value))
 

@@ -16,7 +16,7 @@ _PIPED_COLUMNS: Final = ("time", "topic", "tags", "keys", "id", "position", "siz
 # Widest that a column may get on a terminal; ids and positions are never cut, they get copied.
 _WIDEST: Final = {"TOPIC": 32, "TAGS": 16, "KEYS": 32}
 _GAP: Final = 2
-_LEAST_BODY: Final = 24
+_MIN_BODY_COLUMNS: Final = 24
 
 
 def print_messages(messages: Sequence[MessageExt]) -> None:
@@ -63,7 +63,7 @@ def terminal_lines(messages: Sequence[MessageExt], columns: int) -> Iterable[str
     for number, title in enumerate(titles):
         widths[number] = min(_WIDEST.get(title, 1 << 20), widths[number])
     used = sum(widths) + _GAP * len(widths)
-    one_line = used + id_width + _GAP + _LEAST_BODY <= columns
+    one_line = used + id_width + _GAP + _MIN_BODY_COLUMNS <= columns
     if not one_line:
         _narrow(widths, titles, used - _GAP - columns)
     head = _line(titles, widths)
@@ -81,7 +81,7 @@ def terminal_lines(messages: Sequence[MessageExt], columns: int) -> Iterable[str
         else:
             yield _line(row, widths)
             room = columns - id_width - 2 * _GAP
-            start = f"  {cut(body, room)}" if room >= _LEAST_BODY // 2 else ""
+            start = f"  {cut(body, room)}" if room >= _MIN_BODY_COLUMNS // 2 else ""
             yield coloured(f"  {fit(text, id_width)}{start}", DIM, sys.stdout)
 
 

@@ -27,7 +27,7 @@ _CALENDAR_DIGITS: Final = {
 """``yyyyMMdd`` and on: RocketMQ names index files ``yyyyMMddHHmmssSSS``."""
 _EPOCH_DIGITS: Final = {10: (1, 1_000), 13: (1, 1), 16: (1_000, 1), 19: (1_000_000, 1)}
 """By the number of digits, what epoch seconds, ms, us and ns are divided and multiplied by."""
-_LONGEST_TEXT: Final = 64
+_MAX_TEXT_CHARACTERS: Final = 64
 
 
 def parse_time(text: str, option: str, *, is_end: bool, now_ms: int | None = None) -> int:
@@ -49,7 +49,7 @@ def parse_time(text: str, option: str, *, is_end: bool, now_ms: int | None = Non
     """
     word = text.strip()
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-    if len(word) > _LONGEST_TEXT:
+    if len(word) > _MAX_TEXT_CHARACTERS:
         raise _no_time(text, option)
     if word.isascii() and word.isdigit():
         return _of_digits(word, option, is_end=is_end)

@@ -231,8 +231,8 @@ class ClusterClient:
         """
         full_topic = self._full_topic(topic)
         check_topic(full_topic)
-        if not 1 <= queue_nums <= limits.ROUTE_QUEUES:
-            raise BadInput(f"{queue_nums} queues: give 1 .. {limits.ROUTE_QUEUES}")
+        if not 1 <= queue_nums <= limits.MAX_TOPIC_QUEUES:
+            raise BadInput(f"{queue_nums} queues: give 1 .. {limits.MAX_TOPIC_QUEUES}")
         brokers = await self._cluster.all_brokers(cluster_name)
         masters = [each.master for each in brokers.values() if each.master is not None]
         if not masters:

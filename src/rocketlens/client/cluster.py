@@ -78,9 +78,6 @@ RETRIABLE_CODES: Final = frozenset(
 )
 """Answers after which RocketMQ's producers try another broker (since 5.x also 2 and 1500)."""
 
-LEAST_PATIENCE_S: Final = 1.0
-"""Seconds that each of many name servers has at least to answer, before the next is asked."""
-
 
 class Credentials(NamedTuple):
     """What requests are signed with (RocketMQ's access control since 4.4)."""
@@ -337,7 +334,7 @@ class Cluster:
         refused: BrokerError | None = None
         failed: RemotingError | None = None
         count = len(self.name_servers)
-        timeout_s = max(self.timeout_s / count, min(self.timeout_s, LEAST_PATIENCE_S))
+        timeout_s = max(self.timeout_s / count, min(self.timeout_s, limits.MIN_NAMESRV_TIMEOUT_S))
         for number in range(self._first_name_server, self._first_name_server + count):
             address = self.name_servers[number % count]
             try:

@@ -33,8 +33,6 @@ INDEX_STEP_MS: Final = 1000
 KEYS_INDEX: Final = "K"
 UNIQUE_KEY_INDEX: Final = "U"
 OVER_THE_LIMIT: Final = "over the limit"
-MAX_READ_ANSWERS: Final = 4
-"""How many times what an answer can hold is read from one broker for it, at most."""
 FEWER: Final = 8
 """By how many times fewer messages are asked for after an answer that was too large."""
 
@@ -93,7 +91,7 @@ class KeySearch:
     async def _search_within(self, begin: int, end: int) -> None:
         oldest_offset = None
         while end >= begin and not self.question.held.is_past(end):
-            if self._read_bytes > MAX_READ_ANSWERS * limits.ANSWER_BYTES:
+            if self._read_bytes > limits.MAX_READ_ANSWERS * limits.ANSWER_BYTES:
                 said = f"{self.address} gives the same messages again and again: it is not read on"
                 add_damage(self._damage, said)
                 return
@@ -160,7 +158,7 @@ class KeySearch:
     def _may_be_cut(self, page: Page) -> bool:
         """Say whether there may be more than came: as much as ever came at once."""
         self._largest_page = max(self._largest_page, page.records)
-        smallest = min(limits.SMALLEST_QUERY_CAP, self._page_messages)
+        smallest = min(limits.MIN_QUERY_CAP, self._page_messages)
         return smallest <= page.records == self._largest_page
 
     async def _read_queues(self, begin: int, end: int) -> None:

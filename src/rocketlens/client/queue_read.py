@@ -14,7 +14,6 @@ appends meanwhile                       what came after the question was asked i
 """
 
 from dataclasses import dataclass
-from typing import Final
 
 from rocketlens import limits
 from rocketlens.client.cluster import Cluster, fields_of
@@ -30,11 +29,6 @@ from rocketlens.wire.commands.offset import (
     GetMaxOffsetRequest,
     SearchOffsetRequest,
 )
-
-MAX_STEP: Final = 16 * 1024
-"""Places of a queue that are passed at once where there is nothing."""
-MAX_EMPTY_PULLS: Final = 1_000
-"""Pulls in a row without a message, after which a queue is not read on: 16 million places."""
 
 
 async def read_queue(
@@ -90,7 +84,7 @@ class _Reader:
                 step = limits.PULL_MESSAGES
                 self.is_over |= self.held.is_past(page.most_ms)
             else:
-                step = min(2 * step, MAX_STEP)
+                step = min(2 * step, limits.MAX_EMPTY_STEP)
             low = max(low, begins_at)
             top = bottom
 
@@ -129,7 +123,7 @@ class _Reader:
         page = pulled.page
         self.empty_pulls = 0 if page.records else self.empty_pulls + 1
         self.read_bytes += page.held_bytes
-        if self.empty_pulls > MAX_EMPTY_PULLS:
+        if self.empty_pulls > limits.MAX_EMPTY_PULLS:
             self._give_up(f"nothing at {self.empty_pulls} places in a row")
         elif self.read_bytes > 2 * limits.ANSWER_BYTES:
             self._give_up("more than an answer can hold, of other times or again and again")

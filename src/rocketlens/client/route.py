@@ -160,9 +160,9 @@ def _ordered_queues(topic: str, order_topic_conf: str) -> list[MessageQueue]:
 
 
 def _of_broker(topic: str, broker_name: str, count: int) -> list[MessageQueue]:
-    if count > limits.ROUTE_QUEUES:
+    if count > limits.MAX_TOPIC_QUEUES:
         raise CommandBodyError(
             f"a route with {count} queues of topic {topic} on {broker_name}, "
-            f"{limits.ROUTE_QUEUES} believed"
+            f"{limits.MAX_TOPIC_QUEUES} believed"
         )
     return [MessageQueue(topic, broker_name, number) for number in range(count)]

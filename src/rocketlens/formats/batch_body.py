@@ -26,7 +26,7 @@ from rocketlens.errors import FormatError
 HEAD: Final = struct.Struct(">iiiii")
 """total_size .. body length: 20 bytes."""
 PROPERTIES_LENGTH: Final = struct.Struct(">h")
-SMALLEST_MEMBER: Final = HEAD.size + PROPERTIES_LENGTH.size
+MIN_MEMBER_BYTES: Final = HEAD.size + PROPERTIES_LENGTH.size
 
 
 class BatchMember(NamedTuple):
@@ -45,7 +45,7 @@ def encode(members: Iterable[BatchMember]) -> bytes:
     """
     parts: list[bytes] = []
     for member in members:
-        size = SMALLEST_MEMBER + len(member.body) + len(member.properties)
+        size = MIN_MEMBER_BYTES + len(member.body) + len(member.properties)
         try:
             head = HEAD.pack(size, 0, 0, member.flag, len(member.body))
             tail = PROPERTIES_LENGTH.pack(len(member.properties))
@@ -65,11 +65,11 @@ def decode(body: bytes | memoryview) -> Iterator[BatchMember]:
     start = 0
     while start < len(view):
         left = len(view) - start
-        if left < SMALLEST_MEMBER:
+        if left < MIN_MEMBER_BYTES:
             message = f"batch ends inside a member at byte {start}"
             raise FormatError(message)
         total_size, _magic, _crc, flag, body_length = HEAD.unpack_from(view, start)
-        properties_length = total_size - SMALLEST_MEMBER - body_length
+        properties_length = total_size - MIN_MEMBER_BYTES - body_length
         if not (body_length >= 0 and properties_length >= 0 and total_size <= left):
             message = f"batch member at byte {start}: sizes {total_size} and {body_length}"
             raise FormatError(message)

@@ -72,10 +72,11 @@ TOPIC_LENGTH_V2: Final = struct.Struct(">h")
 PROPERTIES_LENGTH: Final = struct.Struct(">h")
 SIZE_AND_MAGIC: Final = struct.Struct(">ii")
 
-SMALLEST_RECORD: Final = 91
+MIN_RECORD_BYTES: Final = 91
 """Bytes of a V1 record over IPv4 with empty body, topic and properties."""
 
-_MAX_TOPIC_V1: Final = 127
+MAX_TOPIC_BYTES_V1: Final = 127
+"""Longest topic of a V1 record in UTF-8 bytes: its length is a signed byte."""
 
 
 class Reason(StrEnum):
@@ -199,7 +200,7 @@ def _size_and_magic(
             raise RecordError(Reason.END, "nothing was written here", physical_offset)
         detail = f"begins with magic {magic & 0xFFFFFFFF:#010x}, which is no record's"
         raise RecordError(Reason.MAGIC, detail, physical_offset)
-    if not SMALLEST_RECORD <= total_size <= min(left, limits.RECORD_BYTES):
+    if not MIN_RECORD_BYTES <= total_size <= min(left, limits.RECORD_BYTES):
         detail = f"says {total_size} bytes where {left} are left"
         raise RecordError(Reason.SIZE, detail, physical_offset)
     return total_size, magic

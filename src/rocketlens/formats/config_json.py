@@ -24,11 +24,9 @@ import re
 from enum import StrEnum
 from typing import Any, Final
 
+from rocketlens import limits
 from rocketlens.errors import ConfigError
 
-MAX_DEPTH: Final = 128
-"""Nesting that is followed; RocketMQ's own files have 4 levels. More than a request may have
-(:data:`rocketlens.limits.JSON_DEPTH`), as what came in one is kept a few levels further in."""
 _DIGITS: Final = re.compile(r"-?\d{1,300}(?=\s*:)", re.ASCII)
 _INTEGER: Final = re.compile(r"0|-?[1-9]\d{0,18}", re.ASCII)
 """As a long of Java is written."""
@@ -59,7 +57,7 @@ def loads(content: bytes | str, *, integer_keys: bool = False) -> Any:
     except (ValueError, RecursionError):
         return _read_dialect(text, integer_keys=integer_keys)
     if isinstance(value, dict | list) and _is_too_deep(value):
-        message = f"nested deeper than {MAX_DEPTH} levels"
+        message = f"nested deeper than {limits.MAX_CONFIG_DEPTH} levels"
         raise ConfigError(message)
     return value
 
@@ -92,7 +90,7 @@ def _indented(value: Any, dialect: Dialect, line_start: str) -> str:
 
 def _is_too_deep(value: Any) -> bool:
     layer = [value]
-    for _ in range(MAX_DEPTH):
+    for _ in range(limits.MAX_CONFIG_DEPTH):
         # What is no container has no place in the next layer, which is most of all.
         layer = [
             inner
@@ -137,8 +135,8 @@ class _Reader:
             self.cursor += 1
 
     def _value(self, depth: int) -> Any:
-        if depth > MAX_DEPTH:
-            message = f"nested deeper than {MAX_DEPTH} levels"
+        if depth > limits.MAX_CONFIG_DEPTH:
+            message = f"nested deeper than {limits.MAX_CONFIG_DEPTH} levels"
             raise ValueError(message)
         self._skip_space()
         if self.text[self.cursor] == "{":

@@ -42,6 +42,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from rocketlens import limits
 from rocketlens.errors import IndexFileError
 
 if TYPE_CHECKING:
@@ -65,11 +66,6 @@ ENTRY_BYTES: Final = 20
 DEFAULT_SLOT_COUNT: Final = 5_000_000
 DEFAULT_ENTRY_COUNT: Final = 20_000_000
 
-_MOST_CANDIDATES: Final = 100_000
-"""Places that are tried for an entry. In a real file they number the entries and slots of one
-record, at most 16,386 each; more is a file made to be searched for hours."""
-_MOST_ENTRIES_OF_A_RECORD: Final = 16_386
-"""A key a byte in 32,767 bytes of properties, the unique key and the tags."""
 _WITNESSES: Final = 32
 _BLOCK_BYTES: Final = 1 << 20
 
@@ -243,15 +239,15 @@ def _possible_slot_counts(content: "Searchable", header: IndexHeader) -> Iterato
     if header.end_offset:
         before = HEADER_BYTES + header.last_entry * ENTRY_BYTES + 4
         needle = header.end_offset.to_bytes(8, "big")
-        for position in islice(_positions_of(content, needle, before), _MOST_CANDIDATES):
+        for position in islice(_positions_of(content, needle, before), limits.MAX_INDEX_CANDIDATES):
             slot_count, rest = divmod(position - before, SLOT_BYTES)
             if not rest:
                 yield slot_count
         return
-    if header.last_entry > _MOST_ENTRIES_OF_A_RECORD:
+    if header.last_entry > limits.MAX_RECORD_ENTRIES:
         return
     before = HEADER_BYTES + ENTRY_BYTES
-    for position in islice(_nonzero_positions(content, HEADER_BYTES), _MOST_CANDIDATES):
+    for position in islice(_nonzero_positions(content, HEADER_BYTES), limits.MAX_INDEX_CANDIDATES):
         for start in range(position - 3, position + 1):
             slot_count, rest = divmod(start - before, SLOT_BYTES)
             if not rest and slot_count > 0:

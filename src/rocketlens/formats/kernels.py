@@ -32,13 +32,13 @@ from typing import Final, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.formats import kernels_index, kernels_scan, kernels_text
 from rocketlens.formats.kernels_device import ByteArray
 from rocketlens.formats.kernels_scan import RECORD_DTYPE, RowArray
 
 __all__ = [
-    "MOST_ENTRIES_OF_A_RECORD",
     "RECORD_DTYPE",
     "EntryArrays",
     "EntryScanEnd",
@@ -66,11 +66,7 @@ __all__ = [
     "walk_to",
 ]
 
-MOST_ENTRIES_OF_A_RECORD: Final = 16_384
-"""More index entries than this no record can have: its properties end at 32767 bytes."""
 
-_LARGEST_OFFSET: Final = 2**62
-_LARGEST_COUNT: Final = 2**31 - 1
 _NO_INT32S: Final = np.empty(0, np.int32)
 _NO_INT64S: Final = np.empty(0, np.int64)
 
@@ -206,7 +202,7 @@ def scan_entries(  # noqa: PLR0917 - as scan_records, and the second output besi
     """Do :func:`scan_records` and :func:`index_entries` in one pass over the bytes.
 
     A record of which not all entries find room is left for the next call (FULL), so ``entries``
-    must hold :data:`MOST_ENTRIES_OF_A_RECORD` at least, or the walk may stand still.
+    must hold :data:`rocketlens.limits.MAX_RECORD_ENTRIES` at least, or the walk may stand still.
 
     :raises BadInput: as :func:`scan_records`.
     """
@@ -337,7 +333,7 @@ def build_index_file(
     """
     _check_entries(new)
     low, high = slot_range or (0, slot_count)
-    if not 0 < slot_count <= _LARGEST_COUNT or not 0 <= low <= high <= slot_count:
+    if not 0 < slot_count <= limits.MAX_INT or not 0 <= low <= high <= slot_count:
         message = f"slots {low} .. {high} of {slot_count} are no range of slots"
         raise BadInput(message)
     _check_geometry(slots, entries, slot_count, first_entry + len(new.hashes) - 1)
@@ -416,7 +412,7 @@ def gather(
     if total < 0:
         message = f"slice {-1 - total} lies outside the buffer"
         raise BadInput(message)
-    if total > _LARGEST_COUNT:
+    if total > limits.MAX_INT:
         message = f"{total} bytes are more than one Arrow array holds: gather fewer rows"
         raise BadInput(message)
     values = np.empty(total, np.uint8)
@@ -451,7 +447,7 @@ def property_slices(buffer: ByteArray, base_offset: int, rows: RowArray) -> Prop
     :raises BadInput: when a row doesn't belong to the buffer.
     """
     list_offsets = np.zeros(len(rows) + 1, np.int32)
-    starts = np.empty((2, 8 * len(rows) + MOST_ENTRIES_OF_A_RECORD), np.int64)
+    starts = np.empty((2, 8 * len(rows) + limits.MAX_RECORD_ENTRIES), np.int64)
     lengths = np.empty(starts.shape, np.int32)
     done = 0
     while True:
@@ -475,7 +471,7 @@ def _check_place(buffer: ByteArray, base_offset: int, start: int) -> None:
     if not 0 <= start <= len(buffer):
         message = f"position {start} is outside a buffer of {len(buffer)} bytes"
         raise BadInput(message)
-    if not 0 <= base_offset <= _LARGEST_OFFSET:
+    if not 0 <= base_offset <= limits.MAX_PHYSICAL_OFFSET:
         message = f"{base_offset} is no physical offset"
         raise BadInput(message)
 
@@ -491,7 +487,7 @@ def _check_geometry(slots: ByteArray, entries: ByteArray, slot_count: int, last_
     if not 0 < slot_count <= len(slots) // kernels_index.SLOT_BYTES:
         message = f"{len(slots)} bytes hold no {slot_count} slots"
         raise BadInput(message)
-    if last_entry < 0 or last_entry > _LARGEST_COUNT or needed > len(entries):
+    if last_entry < 0 or last_entry > limits.MAX_INT or needed > len(entries):
         message = f"{len(entries)} bytes hold no entries 0 .. {last_entry}"
         raise BadInput(message)
 

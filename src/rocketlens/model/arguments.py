@@ -7,10 +7,9 @@ from rocketlens.errors import BadInput, WrongType
 if TYPE_CHECKING:
     from datetime import datetime
 
-MIN_LIKELY_SECONDS: Final = 100_000_000
-"""Epoch seconds of March 1973; as milliseconds, the second day of 1970."""
-MAX_LIKELY_SECONDS: Final = 100_000_000_000
-"""Epoch seconds of the year 5138; as milliseconds, March 1973, long before any RocketMQ."""
+LIKELY_SECONDS: Final = range(100_000_000, 100_000_000_000)
+"""Epoch seconds from March 1973 to the year 5138; as milliseconds, from the second day of 1970 to
+March 1973, long before any RocketMQ."""
 
 
 def check_text(value: object, name: str, instead: str = "") -> str:
@@ -47,7 +46,7 @@ def epoch_ms(value: "int | datetime", name: str) -> int:
     :raises BadInput: for a number that can only be meant as seconds.
     """
     if isinstance(value, int) and not isinstance(value, bool):
-        if MIN_LIKELY_SECONDS <= value < MAX_LIKELY_SECONDS:
+        if value in LIKELY_SECONDS:
             raise BadInput(
                 f"{name}={value} looks like epoch seconds; times are epoch milliseconds: "
                 f"pass {value * 1000}, or a datetime"

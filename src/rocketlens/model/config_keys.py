@@ -40,7 +40,7 @@ _REFUSED_WHEN_TRUE: Final = {
 _TLS_PREFIX: Final = "tls."
 _SIMILAR: Final = 0.83
 """How much alike a key and the one that was probably meant are, at least, of 1."""
-_LONGEST_SHOWN: Final = 100
+_MAX_SHOWN_CHARACTERS: Final = 100
 
 _NAMES: Final = """
 accessMessageInMemoryHotRatio accessMessageInMemoryMaxRatio accountStatsEnable
@@ -217,11 +217,11 @@ def check_unknown_keys(
     for key in sorted(unknown):
         reason = _refusal(key, values[key].strip())
         if reason is not None:
-            raise BadInput(f"{where}: {key[:_LONGEST_SHOWN]}={values[key][:20]}: {reason}")
+            raise BadInput(f"{where}: {key[:_MAX_SHOWN_CHARACTERS]}={values[key][:20]}: {reason}")
         if key not in ROCKETMQ_KEYS:
             meant = _probably_meant(key, {*known, *ROCKETMQ_KEYS})
             if meant is not None:
-                shown = key[:_LONGEST_SHOWN]
+                shown = key[:_MAX_SHOWN_CHARACTERS]
                 raise BadInput(f"{where}: {shown} is no key of RocketMQ; did you mean {meant}?")
         passed_over.append(key)
     return tuple(passed_over)
@@ -238,6 +238,6 @@ def _probably_meant(key: str, names: Iterable[str]) -> str | None:
     from difflib import get_close_matches
 
     by_lower_case = {name.lower(): name for name in names}
-    for found in get_close_matches(key.lower()[:_LONGEST_SHOWN], by_lower_case, 1, _SIMILAR):
+    for found in get_close_matches(key.lower()[:_MAX_SHOWN_CHARACTERS], by_lower_case, 1, _SIMILAR):
         return by_lower_case[found]
     return None

@@ -34,14 +34,13 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import Self
 
+from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.model.message import Host
 
 _OFFSET_TAIL = struct.Struct(">iq")
 _UNIQUE_TAIL = struct.Struct(">HIIH")
 _ADDRESS_BYTES = {32: 4, 56: 16}
-_MAX_PORT = 0xFFFF
-_MAX_OFFSET = 2**63 - 1
 _CLOCK_SET_BACK_MS = 1_000_000
 """How far a producer's clock may fall behind the month it counts from, and count as its start."""
 
@@ -99,11 +98,11 @@ class OffsetMessageId:
         :raises BadInput: when a part does not fit its field: what :meth:`decode` would refuse.
         """
         packed = pack_address(self.store_host.address)
-        if not 0 <= self.store_host.port <= _MAX_PORT:
-            message = f"{self.store_host.port} is no port: it is 0 .. {_MAX_PORT}"
+        if not 0 <= self.store_host.port <= limits.MAX_PORT:
+            message = f"{self.store_host.port} is no port: it is 0 .. {limits.MAX_PORT}"
             raise BadInput(message)
-        if not 0 <= self.physical_offset <= _MAX_OFFSET:
-            message = f"{self.physical_offset} is no physical offset: it is 0 .. {_MAX_OFFSET}"
+        if not 0 <= self.physical_offset <= limits.MAX_LONG:
+            message = f"{self.physical_offset} is no physical offset: it is 0 .. {limits.MAX_LONG}"
             raise BadInput(message)
         tail = _OFFSET_TAIL.pack(self.store_host.port, self.physical_offset)
         return (packed + tail).hex().upper()
@@ -118,7 +117,7 @@ class OffsetMessageId:
         """
         raw, address_length = _unhex(text, "an offset message id")
         port, physical_offset = _OFFSET_TAIL.unpack_from(raw, address_length)
-        if not 0 <= port <= _MAX_PORT:
+        if not 0 <= port <= limits.MAX_PORT:
             message = f"{text!r} is not an offset message id: its port would be {port}"
             raise BadInput(message)
         if physical_offset < 0:

@@ -27,11 +27,6 @@ from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import namesrv
 
-MOST_AT_ONCE: Final = 1_000
-"""Topics or brokers that are listed in one piece of work: a millisecond."""
-MOST_LISTED_BYTES: Final = limits.FRAME_BYTES - 64 * 1024
-"""A list of more does not fit an answer."""
-
 SUCCESS: Final = Response()
 _END: Final = ""
 """No topic has this name."""
@@ -240,7 +235,7 @@ class Processors:
         if route is None:
             remark = f"No topic route info in name server for the topic: {topic}{FAQ}"
             return Response(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
-        if len(route.broker_datas) > MOST_AT_ONCE:
+        if len(route.broker_datas) > limits.MAX_LISTED_AT_ONCE:
             return _listed_aside(route)
         return _listed(route)
 
@@ -319,7 +314,7 @@ async def _listed_aside(body: object) -> Response | None:
 
 def _topics(names: Iterator[str | None]) -> Response | Awaitable[Response | None]:
     """Succeed with a list of topics; with many, in pieces between which others are served."""
-    chosen = [name for name in islice(names, MOST_AT_ONCE) if name is not None]
+    chosen = [name for name in islice(names, limits.MAX_LISTED_AT_ONCE) if name is not None]
     following = next(names, _END)
     if following is _END:
         return _listed(TopicList(topic_list=tuple(chosen)))
@@ -333,8 +328,8 @@ async def _many_topics(chosen: list[str], names: Iterable[str | None]) -> Respon
         if name is not None:
             chosen.append(name)
             size += len(name) + 3
-            if size > MOST_LISTED_BYTES:
-                words = f"the names of all topics have over {MOST_LISTED_BYTES} bytes"
+            if size > limits.MAX_ANSWER_FRAME_BYTES:
+                words = f"the names of all topics have over {limits.MAX_ANSWER_FRAME_BYTES} bytes"
                 return Response(ResponseCode.SYSTEM_ERROR, remark=words)
         await pace.turn()
     return await _listed_aside(TopicList(topic_list=tuple(chosen)))

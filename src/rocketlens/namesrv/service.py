@@ -25,9 +25,6 @@ from rocketlens.store.fs import allow_open_files
 
 DEFAULT_PORT: Final = 9876
 SCAN_INTERVAL_S: Final = 5.0
-MAX_ANSWERS_S: Final = 1.0
-MAX_FAREWELL_S: Final = 3.0
-"""Seconds for answers that are under way, and for all that is done for others, when it stops."""
 NO_TLS: Final = ServerTls()
 
 
@@ -161,7 +158,9 @@ class NameServer:
         if self._timer is not None:
             self._timer.cancel()
         try:
-            await within(self.server.stop(MAX_ANSWERS_S), MAX_FAREWELL_S, hurried)
+            await within(
+                self.server.stop(limits.MAX_STOP_ANSWERS_S), limits.MAX_FAREWELL_S, hurried
+            )
         finally:
             await self.server.abort()
             await self.kv.close()

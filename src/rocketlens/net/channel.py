@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from time import perf_counter
 from typing import Final, NamedTuple, cast
 
+from rocketlens import limits
 from rocketlens.errors import (
     BadInput,
     CallTimeout,
@@ -47,10 +48,9 @@ logger: Final = logging.getLogger("rocketlens.net")
 NO_FIELDS: Final[dict[str, str]] = {}
 """Never changed."""
 
-LARGEST_JOIN: Final = 64 * 1024
+_JOINED_BYTES: Final = 64 * 1024
 """Answers of more bytes than this together are written one by one, which saves a copy."""
 
-LONGEST_REMARK: Final = 500
 
 REQUESTS_AT_ONCE: Final = 16
 """Requests that are parsed before the first of them is handled."""
@@ -362,7 +362,7 @@ class Channel(asyncio.Protocol):
                         self._serve(event.command)
                     else:
                         self._take_other(event)
-                    if self._unsent_bytes > LARGEST_JOIN:
+                    if self._unsent_bytes > _JOINED_BYTES:
                         self._flush()
                     if self._must_wait:
                         self._read_or_not()
@@ -511,13 +511,13 @@ class Channel(asyncio.Protocol):
             pass
         elif len(unsent) == 1:
             transport.write(unsent[0])
-        elif sent_bytes <= LARGEST_JOIN:
+        elif sent_bytes <= _JOINED_BYTES:
             transport.write(b"".join(unsent))
         else:
             transport.writelines(unsent)
         unsent.clear()
         self._unsent_bytes = 0
-        if sent_bytes > LARGEST_JOIN:
+        if sent_bytes > _JOINED_BYTES:
             self.group.count_bytes(self)
         if self._writable is not None:
             behind = transport.get_write_buffer_size()
@@ -536,13 +536,13 @@ def failure(command: RemotingCommand, error: Exception) -> Response:
     An error of this package says itself what is wrong; anything else is a defect, and logged.
     """
     if isinstance(error, ProtocolError):
-        return Response(error.code, remark=error.remark[:LONGEST_REMARK])
+        return Response(error.code, remark=error.remark[: limits.MAX_REMARK_CHARACTERS])
     if isinstance(error, RocketLensError):
         code = ResponseCode.SYSTEM_ERROR if error.code is None else error.code
-        return Response(code, remark=str(error)[:LONGEST_REMARK])
+        return Response(code, remark=str(error)[: limits.MAX_REMARK_CHARACTERS])
     logger.error("request %d could not be handled", command.code, exc_info=error)
     words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return Response(ResponseCode.SYSTEM_ERROR, remark=words[:LONGEST_REMARK])
+    return Response(ResponseCode.SYSTEM_ERROR, remark=words[: limits.MAX_REMARK_CHARACTERS])
 
 
 def _unsupported(code: int) -> Response:

@@ -7,12 +7,12 @@ the last two seconds ends for that; if all were, it is the new connection that i
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from rocketlens import limits
 
 if TYPE_CHECKING:
     from rocketlens.net.channel import Channel
-
-MIN_IDLE_S: Final = 2.0
 
 
 def host_of(channel: "Channel") -> str:
@@ -27,7 +27,7 @@ def idle_channels(channels: Iterable["Channel"], now_s: float) -> "list[Channel]
     for channel in channels:
         host = host_of(channel)
         counts[host] += 1
-        if now_s - channel.last_active_s >= MIN_IDLE_S:
+        if now_s - channel.last_active_s >= limits.MIN_IDLE_S:
             idle[host].append(channel)
     ranked: list[tuple[int, int, Channel]] = []
     for host, some in idle.items():

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from rocketlens.net.channel import Channel
 
 SWEEP_INTERVAL_S: Final = 1.0
-FEWEST_OF_ADDRESS: Final = 16
 CLOSE_PATIENCE_S: Final = 1.0
 """Seconds that peers have to take what was sent to them last, when all channels are closed."""
 
@@ -56,7 +55,7 @@ class Bounds:
         """Connections that one address may have."""
         if self.connections_of_address is not None:
             return self.connections_of_address
-        return max(self.connections * 3 // 4, min(self.connections, FEWEST_OF_ADDRESS))
+        return max(self.connections * 3 // 4, min(self.connections, limits.MIN_ADDRESS_CONNECTIONS))
 
 
 class ChannelGroup:

@@ -13,10 +13,10 @@ from queue import SimpleQueue
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
+from rocketlens import limits
+
 T = TypeVar("T")
 
-MAX_PIECE_S: Final = 0.002
-"""Seconds of work before others have a turn."""
 LARGE_BODY_BYTES: Final = 16 * 1024
 """From this size on a JSON body is parsed in a thread: 5 ms of plain JSON's worst kind."""
 
@@ -32,7 +32,7 @@ class Pace:
 
     async def turn(self) -> None:
         """Let others have a turn if it is time. Tables may have changed afterwards."""
-        if perf_counter() - self._since > MAX_PIECE_S:
+        if perf_counter() - self._since > limits.MAX_PIECE_S:
             await asyncio.sleep(0)
             self._since = perf_counter()
 

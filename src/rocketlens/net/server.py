@@ -24,7 +24,7 @@ from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.model.message import Host
 from rocketlens.net.channel import Channel, Handler, Waiting, logger
-from rocketlens.net.crowd import MIN_IDLE_S, host_of, idle_channels
+from rocketlens.net.crowd import host_of, idle_channels
 from rocketlens.net.group import Bounds, ChannelGroup
 from rocketlens.net.tls import ServerTls, TlsMode
 from rocketlens.wire.connection import Connection
@@ -200,7 +200,7 @@ class RemotingServer:
             idle = self._idle[host] = idle_channels(some, self.group.now_s)
         while idle:
             channel = idle.pop()
-            is_idle = self.group.now_s - channel.last_active_s >= MIN_IDLE_S
+            is_idle = self.group.now_s - channel.last_active_s >= limits.MIN_IDLE_S
             if channel.is_open and is_idle and not channel.makes_room:
                 channel.makes_room = True
                 self._ended(host_of(channel))

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rocketlens import limits
 from rocketlens.errors import IndexFileError
 from rocketlens.formats import index_file
 from rocketlens.formats.index_file import ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES, Geometry
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Numbers = npt.NDArray[np.int64]
-
-_INT_MAX: Final = 2**31 - 1
 
 
 class IndexFileTask(NamedTuple):
@@ -232,8 +231,8 @@ class _Multiset:
         known = np.zeros(count, np.bool_)
         inside = ranks < len(own)
         known[inside] = own["offset"][ranks[inside]] == offsets[inside]
-        keys = np.searchsorted(own["offset"], own["offset"]) * (_INT_MAX + 1) + own["hash"]
-        wanted = ranks * (_INT_MAX + 1) + hashes
+        keys = np.searchsorted(own["offset"], own["offset"]) * (limits.MAX_INT + 1) + own["hash"]
+        wanted = ranks * (limits.MAX_INT + 1) + hashes
         place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
         is_expected = known & (keys[place] == wanted)
         chosen = place[is_expected]
@@ -306,7 +305,7 @@ def _seconds(times: "Numbers", begin_timestamp_ms: int) -> "Numbers":
 
     if begin_timestamp_ms <= 0:
         return np.zeros(len(times), np.int64)
-    return np.clip(times - begin_timestamp_ms, 0, _INT_MAX * 1000 + 999) // 1000
+    return np.clip(times - begin_timestamp_ms, 0, limits.MAX_INT * 1000 + 999) // 1000
 
 
 def _entries_between(

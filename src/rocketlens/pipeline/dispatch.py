@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.formats.index_file import Geometry
@@ -37,7 +38,6 @@ from rocketlens.store.read.former_topics import read_evidence
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_LARGEST_INDEX_FILE: Final = 2**31 - 1
 _RANGES_PER_CORE: Final = 4
 
 
@@ -146,7 +146,7 @@ def _geometry(store: Path, slot_count: int | None, entry_count: int | None) -> G
     geometry = Geometry(slot_count or own.slot_count, entry_count or own.entry_count)
     if geometry.slot_count < 1 or geometry.entry_count < 2:
         raise BadInput("an index file needs at least 1 slot and 2 entries")
-    if geometry.file_bytes > _LARGEST_INDEX_FILE:
+    if geometry.file_bytes > limits.MAX_INT:
         raise BadInput(f"an index file of {geometry.file_bytes} bytes is more than RocketMQ maps")
     return geometry
 

@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
+from rocketlens import limits
 from rocketlens.errors import IndexFileError, RecordError
 from rocketlens.formats import index_file
 from rocketlens.formats.commitlog_record import Record
@@ -20,7 +21,6 @@ NAME_DIGITS: Final = 17
 _ENTRIES_LOOKED_AT: Final = 20_000
 _RECORDS_LOOKED_AT: Final = 500
 _QUEUE_FILES_LOOKED_AT: Final = 100
-_CONFIG_BYTES: Final = 64 << 20
 
 
 def index_paths(store: Path) -> list[Path]:
@@ -54,7 +54,7 @@ def has_tag_entries(store: Path, log: CommitLog, geometry: Geometry) -> bool:
             told = _entries_have_tags(mapped, log, geometry)
         if told is not None:
             return told
-    topics = fs.read_bytes(store / "config" / "topics.json", _CONFIG_BYTES) or b""
+    topics = fs.read_bytes(store / "config" / "topics.json", limits.MAX_CONFIG_READ_BYTES) or b""
     return (store / "rocksdbstore").is_dir() or ROCKSDB_HALF_TOPIC.encode() in topics
 
 

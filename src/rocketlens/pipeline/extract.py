@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from rocketlens import limits
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.model.rocketmq import SCHEDULE_TOPIC, SYS_FLAG_PREPARED
@@ -41,9 +42,6 @@ if TYPE_CHECKING:
 
 INDEX_PART_SUFFIXES: Final = (".hashes", ".offsets", ".timestamps")
 ENTRIES_AT_ONCE: Final = 1 << 16
-MAX_RUNS: Final = 1000
-"""Runs of one queue in one range. A topic that is deleted more often than that in so few bytes is
-none; all its records are then one run."""
 
 
 class ExtractTask(NamedTuple):
@@ -115,7 +113,7 @@ def extract(task: ExtractTask) -> Extracted:
     with mapped:
         entries = None
         if task.with_index:
-            room = max(ENTRIES_AT_ONCE, kernels.MOST_ENTRIES_OF_A_RECORD)
+            room = max(ENTRIES_AT_ONCE, limits.MAX_RECORD_ENTRIES)
             entries = kernels.EntryArrays.allocate(room)
         reader = RangeReader(task.log_range, content, entries, with_tags=task.with_tags)
         queues = QueueRows(content, task.log_range.base_offset)
@@ -270,7 +268,9 @@ class Grouped(NamedTuple):
         queue_offsets = self.queue_offsets[own]
         zeros = np.flatnonzero(queue_offsets == 0).tolist()
         return runs_of(
-            zeros if len(zeros) <= MAX_RUNS else [], queue_offsets, self.physical_offsets(own)
+            zeros if len(zeros) <= limits.MAX_QUEUE_RUNS else [],
+            queue_offsets,
+            self.physical_offsets(own),
         )
 
     def physical_offsets(self, own: slice) -> Any:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from rocketlens import limits
 from rocketlens.errors import NotAStore, StoreError
 from rocketlens.pipeline import index_entries, jobs
 from rocketlens.store import fs
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 TRIGGER: Final = "1 second"
 """A micro-batch costs a fifth of a second of one core, however small it is, and nobody waits for
 it: what index files lack is in a reader's memory."""
-MAX_BYTES_PER_TRIGGER: Final = 128 << 20
 _WATCH_SECONDS: Final = 0.5
 _SELECTABLE_DESCRIPTORS: Final = 1024
 _CLEAN_SECONDS: Final = 10.0
@@ -130,8 +130,8 @@ class IndexFollower:
             .option("table", "index_entries")
             .option("tagIndex", str(self.with_tags).lower())
             .option("startingOffset", str(self.writer.place.physical_offset))
-            .option("maxBytesPerTrigger", str(MAX_BYTES_PER_TRIGGER))
-            .option("maxPartitionBytes", str(MAX_BYTES_PER_TRIGGER // 4))
+            .option("maxBytesPerTrigger", str(limits.MAX_FOLLOW_TRIGGER_BYTES))
+            .option("maxPartitionBytes", str(limits.MAX_FOLLOW_TRIGGER_BYTES // 4))
             .load()
         )
         writing = stream.writeStream.foreachBatch(self._put).option(

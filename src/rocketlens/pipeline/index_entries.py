@@ -17,6 +17,8 @@ the stretches of a batch sees that none is missing.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketlens import limits
+
 if TYPE_CHECKING:
     from rocketlens.formats.kernels import EntryArrays
     from rocketlens.pipeline.ranges import Bytes, LogRange
@@ -40,7 +42,7 @@ def batches(
     from rocketlens.pipeline.ranges import RangeReader
 
     if first is not None:
-        room = max(_ENTRIES_AT_ONCE, kernels.MOST_ENTRIES_OF_A_RECORD)
+        room = max(_ENTRIES_AT_ONCE, limits.MAX_RECORD_ENTRIES)
         entries = kernels.EntryArrays.allocate(room)
         reader = RangeReader(first, content, entries, with_tags=with_tags)
         for _ in reader:

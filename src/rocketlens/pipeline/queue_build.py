@@ -13,7 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from rocketlens.formats.commitlog_record import SMALLEST_RECORD
+from rocketlens import limits
+from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, FILLER
 from rocketlens.model.rocketmq import is_topic_name
 from rocketlens.pipeline.extract import QueuePart
@@ -27,9 +28,7 @@ if TYPE_CHECKING:
     Numbers = npt.NDArray[np.int64]
 
 ENTRIES_PER_TASK: Final = 1_000_000
-MAX_QUEUE_OFFSET: Final = 2**58
-"""A queue offset above this has no byte position in 63 bits."""
-_MOST_SINGLE_CORRECTIONS: Final = 1_000
+_SINGLE_CORRECTIONS: Final = 1_000
 _WITNESSES: Final = 3
 """Records in a row that outvote the first of a queue."""
 
@@ -152,7 +151,7 @@ def plan_queues(
 
 def is_regular(parts: Sequence[QueuePart]) -> bool:
     """Say whether the queue offsets rise by one through all parts of a queue."""
-    if not 0 <= parts[0].first_queue_offset <= MAX_QUEUE_OFFSET:
+    if not 0 <= parts[0].first_queue_offset <= limits.MAX_QUEUE_OFFSET:
         return False
     return all(part.is_consecutive for part in parts) and all(
         after.first_queue_offset == before.last_queue_offset + 1
@@ -268,9 +267,9 @@ def settle(queue_offsets: "Numbers", offsets: "Numbers") -> "tuple[Any, Any]":
     """
     import numpy as np
 
-    is_impossible = (queue_offsets < 0) | (queue_offsets > MAX_QUEUE_OFFSET)
+    is_impossible = (queue_offsets < 0) | (queue_offsets > limits.MAX_QUEUE_OFFSET)
     kept = np.flatnonzero(~is_impossible)
-    for correction in range(_MOST_SINGLE_CORRECTIONS + 1):
+    for correction in range(_SINGLE_CORRECTIONS + 1):
         possible = np.flatnonzero(~is_impossible)
         claims = queue_offsets[possible]
         end = np.maximum.accumulate(np.concatenate((np.full(1, -1, np.int64), claims[:-1])))
@@ -278,11 +277,11 @@ def settle(queue_offsets: "Numbers", offsets: "Numbers") -> "tuple[Any, Any]":
         if not correction and _is_first_odd(claims):
             is_impossible[possible[0]] = True
             continue
-        room = 1 + np.diff(offsets[kept]) // SMALLEST_RECORD
+        room = 1 + np.diff(offsets[kept]) // MIN_RECORD_BYTES
         jumps = np.flatnonzero(np.diff(queue_offsets[kept]) > room) + 1
         if not len(jumps):
             break
-        once = correction < _MOST_SINGLE_CORRECTIONS
+        once = correction < _SINGLE_CORRECTIONS
         is_impossible[kept[jumps[:1] if once else jumps]] = True
     is_kept = np.zeros(len(queue_offsets), np.bool_)
     is_kept[kept] = True

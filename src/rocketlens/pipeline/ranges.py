@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 RANGE_BYTES: Final = 64 << 20
 """Bytes of log that one task reads unless asked otherwise: about a tenth of a second of work."""
-LEAST_RANGE_BYTES: Final = 1 << 16
+_MIN_RANGE_BYTES: Final = 1 << 16
 NOTHING_WRITTEN: Final = "nothing was written here"
 ROWS_AT_ONCE: Final = 16_384
 """Records held as rows at a time: 2 MiB, which stays in the processor's cache."""
@@ -100,7 +100,7 @@ def cut(log: CommitLog, range_bytes: int = RANGE_BYTES, least_count: int = 1) ->
     system knows to be a hole at the end of a segment belongs to no range.
     """
     written = [_written_bytes(segment) for segment in log.segments]
-    range_bytes = max(min(range_bytes, -(-sum(written) // least_count)), LEAST_RANGE_BYTES)
+    range_bytes = max(min(range_bytes, -(-sum(written) // least_count)), _MIN_RANGE_BYTES)
     ranges: list[LogRange] = []
     for segment, size in zip(log.segments, written, strict=True):
         count = max(-(-size // range_bytes), 1)

@@ -26,7 +26,7 @@ INSTALL_JDK: Final = f"install a JDK >= {OLDEST_JDK} and set JAVA_HOME to it"
 INSTALL_PYSPARK: Final = "install it with: pip install 'rocketlens[spark]'"
 
 _VERSION: Final = re.compile(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)')
-_MOST_WARM_TASKS: Final = 64
+_MAX_WARM_TASKS: Final = 64
 _STANDALONE: Final = "spark://"
 _CONNECT_SECONDS: Final = 5.0
 
@@ -73,7 +73,7 @@ def start(
             builder = builder.config(name, value)
     session = builder.getOrCreate()
     if warm:
-        tasks = min(session.sparkContext.defaultParallelism, _MOST_WARM_TASKS)
+        tasks = min(session.sparkContext.defaultParallelism, _MAX_WARM_TASKS)
         with _explained(master):
             session.sparkContext.parallelize(range(tasks), tasks).foreach(_warm)
     return session

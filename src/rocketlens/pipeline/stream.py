@@ -49,6 +49,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from rocketlens import limits
 from rocketlens.errors import BadInput, NotAStore, StoreError
 from rocketlens.pipeline import index_entries
 from rocketlens.pipeline.options import check_names, choice_option, flag_option, number_option
@@ -70,7 +71,6 @@ from rocketlens.store.read.state import read_state, read_synced_offset
 if TYPE_CHECKING:
     from rocketlens.store.read.commitlog import CommitLog
 
-MAX_BYTES_PER_TRIGGER: Final = 256 << 20
 STARTS: Final = {"earliest": 0, "latest": 2**63 - 1}
 _log = logging.getLogger(__name__)
 
@@ -92,7 +92,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._with_unsynced = flag_option(options, "includeUnsynced", default=False)
         self._told: set[str] = set()
         self._with_tags = flag_option(options, "tagIndex", default=True)
-        self._max_bytes = number_option(options, "maxBytesPerTrigger", MAX_BYTES_PER_TRIGGER)
+        self._max_bytes = number_option(
+            options, "maxBytesPerTrigger", limits.MAX_STREAM_TRIGGER_BYTES
+        )
         start = options.get("startingOffset", "earliest").lower()
         self._first = STARTS.get(start)
         if self._first is None:

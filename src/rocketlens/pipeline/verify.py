@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from rocketlens import limits
 from rocketlens.errors import CheckpointError, StoreError
 from rocketlens.formats import checkpoint
 from rocketlens.model.rocketmq import LMQ_PREFIX, SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
@@ -215,7 +216,7 @@ def check_range(task: RangeTask) -> RangeChecked:
         log_range = true_start(task.log_range, content)
         if log_range is None:
             return RangeChecked(Walked(task.log_range, ending=Ending.CLOSED))
-        room = max(ENTRIES_AT_ONCE, kernels.MOST_ENTRIES_OF_A_RECORD)
+        room = max(ENTRIES_AT_ONCE, limits.MAX_RECORD_ENTRIES)
         entries = kernels.EntryArrays.allocate(room)
         reader = RangeReader(log_range, content, entries, with_tags=True)
         checked = RangeChecked(reader.walked)

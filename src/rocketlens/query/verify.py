@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.formats.commitlog_record import MAGIC_V1, PROPERTIES_LENGTH, Record
+from rocketlens.formats.commitlog_record import (
+    MAGIC_V1,
+    MAX_TOPIC_BYTES_V1,
+    PROPERTIES_LENGTH,
+    Record,
+)
 from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8
 from rocketlens.model.rocketmq import CRC_MASK, SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
-
-LONGEST_TOPIC_V1: Final = 127
-_LARGEST_PORT: Final = 0xFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class SureMatch:
         self._begin = wanted.begin if wanted.begin > 0 else -limits.MAX_TIMESTAMP_MS - 1
         self._end = wanted.end
         topic = (wanted.topic or "").encode("utf-8", "replace")
-        self._topic = bytes([len(topic)]) + topic if 0 < len(topic) <= LONGEST_TOPIC_V1 else b""
+        self._topic = bytes([len(topic)]) + topic if 0 < len(topic) <= MAX_TOPIC_BYTES_V1 else b""
         named = ((props.KEYS, wanted.key), (props.UNIQUE_KEY, wanted.unique_key))
         self._keys = [
             (name.encode() + b"\x01", key.encode()) for name, key in named if key and key.isascii()
@@ -101,8 +103,8 @@ class SureMatch:
             magic != MAGIC_V1
             or claimed != physical_offset
             or sys_flag & (SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6)
-            or not 0 <= born_port <= _LARGEST_PORT
-            or not 0 <= port <= _LARGEST_PORT
+            or not 0 <= born_port <= limits.MAX_PORT
+            or not 0 <= port <= limits.MAX_PORT
             or not body_at <= body_stop < stop <= len(view)
             or not self._begin <= stored_ms <= self._end
             or not self._is_wanted(bytes(view[body_stop:stop]))

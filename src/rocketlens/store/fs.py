@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, Self
 
+from rocketlens import limits
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -138,33 +140,28 @@ class MappedFile:
         self.close()
 
 
-MOST_OPEN_FILES: Final = 65_536
-"""So many are made use of, however many are allowed: Linux maps about as many files at once."""
-
-
 def most_open_files() -> int:
     """Give how many files this process may have open at once, up to 65,536."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return min(soft, MOST_OPEN_FILES) if soft >= 0 else MOST_OPEN_FILES
+    return min(soft, limits.MAX_OPEN_FILES) if soft >= 0 else limits.MAX_OPEN_FILES
 
 
 _OTHER_FILES: Final = 64
 """Of a store besides its queues and segments: notes, index files, directories being listed."""
-_FEWEST_QUEUES: Final = 64
-_FEWEST_MAPPED: Final = 8
-_MOST_MAPPED: Final = 256
+_MIN_QUEUES: Final = 64
+_MIN_MAPPED: Final = 8
 _LOGS: Final = 4
 """Readers of one log in a broker: the store, its index builder, look-ups, and new look-ups."""
 
 
 def most_open_queues() -> int:
     """Return how many queues of a store may have a file open at once, two descriptors each."""
-    return max((most_open_files() - 256) // 8, _FEWEST_QUEUES)
+    return max((most_open_files() - 256) // 8, _MIN_QUEUES)
 
 
 def most_mapped_files() -> int:
     """Return how many segments one reader of a log may keep mapped, a descriptor each."""
-    return min(max(most_open_files() // 16, _FEWEST_MAPPED), _MOST_MAPPED)
+    return min(max(most_open_files() // 16, _MIN_MAPPED), limits.MAX_MAPPED_FILES)
 
 
 def store_open_files() -> int:

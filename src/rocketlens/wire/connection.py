@@ -36,7 +36,6 @@ from rocketlens.wire.frame import JSON_CODEC, NO_LIMIT, FrameSplitter
 C = TypeVar("C")
 
 OVERLOAD_REMARK: Final = "[OVERLOAD]system busy, start flow control for a while"
-LARGEST_OPAQUE: Final = 2**31 - 1
 
 
 class RequestReceived(NamedTuple):
@@ -238,7 +237,7 @@ class Connection(Generic[C]):
         """Count up, and begin again at 0, past those that still wait."""
         opaque = self._last_opaque
         while True:
-            opaque = 0 if opaque == LARGEST_OPAQUE else opaque + 1
+            opaque = 0 if opaque == limits.MAX_INT else opaque + 1
             if opaque not in self._pending:
                 self._last_opaque = opaque
                 return opaque

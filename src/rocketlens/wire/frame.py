@@ -31,7 +31,7 @@ TLS_HANDSHAKE: Final = 0x16
 
 LENGTH_BYTES: Final = 4
 PREFIX_BYTES: Final = 8
-SMALLEST_LENGTH: Final = PREFIX_BYTES - LENGTH_BYTES
+MIN_LENGTH: Final = PREFIX_BYTES - LENGTH_BYTES
 HEADER_LENGTH_MASK: Final = 0xFFFFFF
 NO_LIMIT: Final = 1 << 62
 
@@ -49,7 +49,7 @@ def encode(header: bytes, body: bytes = b"", codec: int = JSON_CODEC) -> bytes:
     :raises BadInput: when it would be larger than 16 MiB, which no peer reads.
     """
     header_length = len(header)
-    length = SMALLEST_LENGTH + header_length + len(body)
+    length = MIN_LENGTH + header_length + len(body)
     if length > limits.FRAME_BYTES - LENGTH_BYTES:
         raise BadInput(f"a frame of {length} bytes is over the limit of {limits.FRAME_BYTES}")
     return PREFIX.pack(length, codec << 24 | header_length) + header + body
@@ -142,7 +142,7 @@ class FrameSplitter:
             header_length = word & HEADER_LENGTH_MASK
             end = start + LENGTH_BYTES + length
             if not (
-                SMALLEST_LENGTH + header_length <= length <= self.max_frame_bytes - LENGTH_BYTES
+                MIN_LENGTH + header_length <= length <= self.max_frame_bytes - LENGTH_BYTES
                 and header_length <= self.max_header_bytes
             ):
                 self._refuse(length, header_length)
@@ -157,13 +157,13 @@ class FrameSplitter:
             start = end
 
     def _check_length(self, length: int) -> None:
-        if not SMALLEST_LENGTH <= length <= self.max_frame_bytes - LENGTH_BYTES:
+        if not MIN_LENGTH <= length <= self.max_frame_bytes - LENGTH_BYTES:
             self._refuse(length, 0)
 
     def _refuse(self, length: int, header_length: int) -> None:
-        if not SMALLEST_LENGTH <= length <= self.max_frame_bytes - LENGTH_BYTES:
+        if not MIN_LENGTH <= length <= self.max_frame_bytes - LENGTH_BYTES:
             reason = f"a frame says it has {length} bytes, the limit is {self.max_frame_bytes}"
-        elif header_length > length - SMALLEST_LENGTH:
+        elif header_length > length - MIN_LENGTH:
             reason = f"a frame of {length} bytes says its header has {header_length}"
         else:
             reason = f"a header says it has {header_length} bytes, {self.max_header_bytes} allowed"

@@ -39,7 +39,6 @@ from rocketlens.wire.json_text import (
 _LANGUAGES: Final = {language.name: language for language in LanguageCode}
 _LANGUAGE_NAMES: Final = {language: language.name for language in LanguageCode}
 _SMALLEST: Final = -(2**31)
-_LARGEST: Final = 2**31 - 1
 _decode: Final = FAST_DECODER.raw_decode
 
 
@@ -141,7 +140,7 @@ def _check_numbers(*numbers: Any) -> None:
     for number in numbers:
         if type(number) is not int:
             raise TypeError
-        if not _SMALLEST <= number <= _LARGEST:
+        if not _SMALLEST <= number <= limits.MAX_INT:
             raise ValueError("a number does not fit 32 bits")
 
 
@@ -193,7 +192,7 @@ def _number(value: Any) -> int:
         return 0
     if type(value) is str and len(value) <= 11 and value.isascii():
         value = int(value)
-    if type(value) is not int or not _SMALLEST <= value <= _LARGEST:
+    if type(value) is not int or not _SMALLEST <= value <= limits.MAX_INT:
         raise ValueError("what should be a number of 32 bits is not")
     return value
 

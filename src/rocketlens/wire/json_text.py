@@ -26,8 +26,6 @@ PIECE_CHARACTERS: Final = 4 * 1024
 
 Meanwhile no other thread can run Python, which is why longer ones are read in pieces.
 """
-MAX_VALUES: Final = 3_000_000
-"""Values in the lists and objects of a text that are too large for a piece. RocketMQ: none."""
 
 LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
@@ -173,8 +171,8 @@ class _Reader:
 
     def _count(self) -> None:
         self.values += 1
-        if self.values > MAX_VALUES:
-            raise ValueError(f"more than {MAX_VALUES} values")
+        if self.values > limits.MAX_JSON_VALUES:
+            raise ValueError(f"more than {limits.MAX_JSON_VALUES} values")
 
     def _object(self, depth: int) -> dict[str, Any]:
         members: list[tuple[str, Any]] = []

@@ -180,7 +180,7 @@ def test_batches_of_very_many_members_are_stored_or_refused_in_small_steps(
         fields = send_fields("Orders", "WAIT\x01true\x02") | {"m": True}
         answer = await world.call(RequestCode.SEND_BATCH_MESSAGE, body, **fields)
         assert (answer.code, "send it in parts" in answer.remark) == (13, True)
-        fits = body[batch_body.SMALLEST_MEMBER :]
+        fits = body[batch_body.MIN_MEMBER_BYTES :]
         await ask(world, RequestCode.SEND_BATCH_MESSAGE, fits, **fields)
         assert world.core.store.max_queue_offset("Orders", 0) == most
 

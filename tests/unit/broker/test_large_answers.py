@@ -48,9 +48,9 @@ def test_an_answer_that_fits_no_frame_is_refused_before_it_is_built(tmp_path, mo
         whole = await world.call(code, **QUESTIONS[code])
         assert whole.code == 0
         # What is estimated is at least a third of what there is, and never more.
-        monkeypatch.setattr(large_answers, "LARGEST_ANSWER_BYTES", len(whole.body))
+        monkeypatch.setattr(limits, "MAX_ANSWER_FRAME_BYTES", len(whole.body))
         assert (await world.call(code, **QUESTIONS[code])).body == whole.body
-        monkeypatch.setattr(large_answers, "LARGEST_ANSWER_BYTES", len(whole.body) // 3)
+        monkeypatch.setattr(limits, "MAX_ANSWER_FRAME_BYTES", len(whole.body) // 3)
         monkeypatch.setattr(schema, "write_object", not_built)
         monkeypatch.setattr(large_answers, "row_bytes", lambda *_: 90)
         for module in ("client", "topic"):

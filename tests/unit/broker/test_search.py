@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from rocketlens import limits
 from rocketlens.broker import search as module
-from rocketlens.broker import turns
 from rocketlens.broker.search import LiveSearch, Query
 from rocketlens.query.verify import Wanted
 from rocketlens.store.read import index, starts
@@ -233,7 +233,7 @@ def test_a_damaged_index_file_is_not_believed_again_when_they_are_opened_anew(
     tmp_path, monkeypatch
 ):
     monkeypatch.setattr(module, "REOPEN_ENTRIES", 100)
-    monkeypatch.setattr(module, "LARGEST_GAP_BYTES", 1000)
+    monkeypatch.setattr(limits, "MAX_INDEX_GAP_BYTES", 1000)
 
     async def test():
         async with searching(tmp_path) as (store, search):
@@ -342,7 +342,7 @@ async def held_up(search):
 
 
 def test_a_look_up_by_key_waits_for_a_piece_of_each_other_connections(tmp_path, monkeypatch):
-    monkeypatch.setattr(turns, "MAX_PIECE_S", -1)  # each candidate is a piece
+    monkeypatch.setattr(limits, "MAX_LOOK_UP_TURN_S", -1)  # each candidate is a piece
 
     async def test():
         async with searching_many(tmp_path, 3000) as (_, search, sent):
@@ -381,7 +381,7 @@ def test_look_ups_by_key_and_id_never_wait_for_those_by_tag(tmp_path, monkeypatc
 
 
 def test_look_ups_between_the_pieces_of_another_change_nothing_it_finds(tmp_path, monkeypatch):
-    monkeypatch.setattr(turns, "MAX_PIECE_S", -1)
+    monkeypatch.setattr(limits, "MAX_LOOK_UP_TURN_S", -1)
     monkeypatch.setattr(module, "REOPEN_ENTRIES", 100)
 
     async def test():
@@ -416,7 +416,7 @@ def test_look_ups_between_the_pieces_of_another_change_nothing_it_finds(tmp_path
 
 
 def test_a_look_up_whose_time_is_over_says_what_it_did_not_search(tmp_path, monkeypatch):
-    monkeypatch.setattr(turns, "MAX_PIECE_S", -1)
+    monkeypatch.setattr(limits, "MAX_LOOK_UP_TURN_S", -1)
 
     async def test():
         async with searching_many(tmp_path, 300) as (_, search, sent):
@@ -435,7 +435,7 @@ def test_a_look_up_whose_time_is_over_says_what_it_did_not_search(tmp_path, monk
 
 
 def test_a_slot_that_other_keys_crowd_holds_up_nobody(tmp_path, monkeypatch):
-    monkeypatch.setattr(turns, "MAX_PIECE_S", -1)
+    monkeypatch.setattr(limits, "MAX_LOOK_UP_TURN_S", -1)
     monkeypatch.setattr(index, "_STEPS_TO_PAUSE", 1)
     one_slot = SMALL.__class__(
         mappedFileSizeCommitLog=1 << 20,

@@ -5,6 +5,7 @@ import resource
 
 import pytest
 
+from rocketlens import limits
 from rocketlens.broker import service as service_module
 from rocketlens.broker.config import parse_settings
 from rocketlens.broker.service import BrokerService, run
@@ -164,8 +165,8 @@ def test_whom_a_stopping_broker_waits_for_is_waited_for_in_vain_only_so_long(
 ):
     # Asked a second time it waits for nobody, else only for some time.
     wait_s = FOR_EVER_S if is_hurried else 0.05
-    for name in ("MAX_UNREGISTER_S", "MAX_ANSWERS_S", "MAX_FAREWELL_S"):
-        monkeypatch.setattr(service_module, name, wait_s)
+    for name in ("MAX_UNREGISTER_S", "MAX_STOP_ANSWERS_S", "MAX_FAREWELL_S"):
+        monkeypatch.setattr(limits, name, wait_s)
 
     async def main():
         with BlackHole() as hole:

@@ -205,7 +205,7 @@ def test_negative_topic_length_of_the_second_version_is_refused():
 
 def test_hosts_that_would_reach_beyond_the_record_are_refused():
     smallest = raw_record(0, topic=b"", body=b"")
-    assert len(smallest) == records.SMALLEST_RECORD
+    assert len(smallest) == records.MIN_RECORD_BYTES
     for sys_flag in (0x10, 0x20, 0x30):
         assert reason_of(patched(smallest, 36, ">i", sys_flag)) in (Reason.SIZE, Reason.HOST)
 

@@ -254,7 +254,7 @@ def test_no_record_has_more_entries_than_the_room_asked_for():
     content = logs.raw_log(0, [{"properties_bytes": most}])
     rows, _ = logs.scan(logs.array(content))
     count = kernels.count_index_entries(logs.array(content), 0, rows, with_tags=True)
-    assert 16_300 < count <= kernels.MOST_ENTRIES_OF_A_RECORD
+    assert 16_300 < count <= limits.MAX_RECORD_ENTRIES
 
 
 def test_a_walk_ends_with_its_reason():
@@ -502,5 +502,5 @@ def test_the_kernels_know_the_numbers_of_the_format():
     assert kernels_scan.MAGIC_V1 == commitlog_record.MAGIC_V1
     assert kernels_scan.MAGIC_V2 == commitlog_record.MAGIC_V2
     assert kernels_scan.MAGIC_BLANK == commitlog_record.MAGIC_BLANK
-    assert kernels_scan.SMALLEST_RECORD == commitlog_record.SMALLEST_RECORD
+    assert kernels_scan.SMALLEST_RECORD == commitlog_record.MIN_RECORD_BYTES
     assert kernels_scan.LARGEST_RECORD == limits.RECORD_BYTES

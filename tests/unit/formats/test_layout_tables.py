@@ -129,7 +129,7 @@ def test_sizes_named_beside_the_structs_are_theirs():
         assert getattr(module_of(name), constant) == size
     table = tables_of(records)[0]
     smallest = sum(SIZES[code] for row in table for code in TYPES[row["type"]])
-    assert smallest == records.SMALLEST_RECORD
+    assert smallest == records.MIN_RECORD_BYTES
 
 
 def test_the_compression_table_names_what_each_flag_writes():

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.namesrv import processors
 from rocketlens.namesrv.service import NameServer, NameServerConfig, run
@@ -206,14 +207,14 @@ async def test_many_topics_are_listed_whole_and_too_many_for_an_answer_are_refus
     await name_server.register()
     route = await name_server.ask(105, topic=TOPICS[0])
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(processors, "MOST_AT_ONCE", 1)
+        patched.setattr(limits, "MAX_LISTED_AT_ONCE", 1)
         for code, fields in ((206, {}), (224, {"cluster": "c"})):
             answer = await name_server.ask(code, **fields)
             assert sorted(json.loads(answer.body)["topicList"]) == sorted(TOPICS)
         assert json.loads((await name_server.ask(311)).body)["topicList"] == []
-        patched.setattr(processors, "MOST_AT_ONCE", 0)
+        patched.setattr(limits, "MAX_LISTED_AT_ONCE", 0)
         assert (await name_server.ask(105, topic=TOPICS[0])).body == route.body
-        patched.setattr(processors, "MOST_LISTED_BYTES", 10)
+        patched.setattr(limits, "MAX_ANSWER_FRAME_BYTES", 10)
         refused = await name_server.ask(206)
         assert refused.code == 1
         assert "have over 10 bytes" in refused.remark

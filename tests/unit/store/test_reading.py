@@ -81,7 +81,7 @@ def test_a_small_file_is_copied_and_a_part_can_be_mapped(tmp_path):
 def test_no_more_files_are_kept_mapped_than_allowed_and_those_in_use_stay_valid(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(mapped, "MOST_MAPPED", 4)
+    monkeypatch.setattr(limits, "MAX_MAPPED_FILES", 4)
     paths = [tmp_path / str(n) for n in range(12)]
     for n, path in enumerate(paths):
         path.write_bytes(bytes([n]) * 5000)

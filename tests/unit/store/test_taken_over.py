@@ -177,7 +177,7 @@ def test_the_lock_says_who_ran_last(tmp_path):
 
 
 def test_all_that_is_cut_is_kept_aside_whatever_its_size(tmp_path, monkeypatch):
-    monkeypatch.setattr("rocketlens.store.write.recovery._MAX_KEPT_BYTES", 1000)
+    monkeypatch.setattr("rocketlens.limits.MAX_KEPT_PIECE_BYTES", 1000)
     store = open_small(tmp_path)
     send_many(store, 20)
     store.flush()

@@ -151,7 +151,7 @@ def test_a_request_that_cannot_be_written_is_not_waited_for():
 def test_opaques_begin_again_at_0_and_pass_those_that_wait():
     client = Connection()
     assert [client.request(28, {}, context=None)[0] for _ in range(2)] == [0, 1]
-    client._last_opaque = connection.LARGEST_OPAQUE - 1
+    client._last_opaque = limits.MAX_INT - 1
     assert [client.request(28, {}, context=None)[0] for _ in range(2)] == [2**31 - 1, 2]
 
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from rocketlens import limits
 from rocketlens.errors import CommandBodyError
 from rocketlens.wire import json_text
 from rocketlens.wire.json_text import PIECE_CHARACTERS, STRICT_DECODER, loads
@@ -74,7 +75,7 @@ def test_what_is_refused_in_a_short_text_is_refused_in_a_long_one(bad):
 
 
 def test_a_long_text_has_a_bounded_number_of_values(monkeypatch):
-    monkeypatch.setattr(json_text, "MAX_VALUES", 5000)
+    monkeypatch.setattr(limits, "MAX_JSON_VALUES", 5000)
     text = json.dumps([[]] * 5000)
     assert len(loads(text, CommandBodyError)) == 5000
     with pytest.raises(CommandBodyError, match="more than 5000 values"):

@@ -11,12 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from rocketlens.formats.commitlog_record import HEAD, MAGIC_V1, MAGIC_V2, SMALLEST_RECORD
+from rocketlens import limits
+from rocketlens.formats.commitlog_record import HEAD, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
 from rocketlens.store import fs
 from rocketlens.store.read.commitlog import SEGMENT_NAME_DIGITS
 
-MAX_SEGMENTS: Final = 16
-"""Segments that are remembered. A log that shares none with them may be the same one."""
 _MAX_BYTES: Final = 4096
 """Of the first record of a segment."""
 _PAIR: Final = re.compile(r"(\d{1,19}):(\d{1,10})", re.ASCII)
@@ -42,7 +41,7 @@ class LogIdentity:
         with suppress(OSError):
             paths = [Path(entry.path) for entry in fs.entries(self._directory)]
             segments = [path for path in paths if _is_segment(path.name)]
-            for path in segments[-MAX_SEGMENTS:]:
+            for path in segments[-limits.MAX_IDENTITY_SEGMENTS :]:
                 base_offset = int(path.name)
                 checksum = self._known.get(base_offset)
                 if checksum is None:
@@ -76,9 +75,9 @@ def _is_segment(name: str) -> bool:
 
 def _checksum(content: bytes, base_offset: int) -> int | None:
     """Return the checksum of the record at the begin of a segment; None when there is none."""
-    if len(content) < SMALLEST_RECORD:
+    if len(content) < MIN_RECORD_BYTES:
         return None
     size, magic, _, _, _, _, physical_offset, *_ = HEAD.unpack_from(content)
-    if size < SMALLEST_RECORD or magic not in (MAGIC_V1, MAGIC_V2):
+    if size < MIN_RECORD_BYTES or magic not in (MAGIC_V1, MAGIC_V2):
         return None
     return None if physical_offset != base_offset else zlib.crc32(content[:size])

@@ -24,7 +24,6 @@ SHOWN_OF_UNIQUE_KEY: Final = 32
 DASHES: Final = "-" * 56
 _PULLED_AT_ONCE: Final = 32
 _NO_BODY: Final = ("NOT PRINT BODY",)
-_MOST_MESSAGES: Final = 2**31 - 1
 
 
 async def by_id(call: Call) -> None:
@@ -63,7 +62,7 @@ async def by_key(call: Call) -> None:
     index_type = (given.text("p") or "K").upper()
     if index_type not in {"K", "T"}:
         raise BadInput("-p is K for keys or T for tags")
-    max_num = given.number("m", limits.DEFAULT_QUERY_MESSAGES, 1, _MOST_MESSAGES)
+    max_num = given.number("m", limits.DEFAULT_QUERY_MESSAGES, 1, limits.MAX_INT)
     request = KeyRequest(
         topic=given.required("t"),
         key=given.required("k"),
@@ -81,7 +80,7 @@ async def by_key(call: Call) -> None:
         raise incomplete(failed)
     if not rows:
         raise MessageNotFound(f"no message of topic {request.topic} has the key {request.key}")
-    if len(rows) >= min(max_num, limits.SMALLEST_QUERY_CAP):
+    if len(rows) >= min(max_num, limits.MIN_QUERY_CAP):
         note(f"{len(rows)} rows, and there may be more: see -m, and `rocketlens find`")
 
 

@@ -14,8 +14,8 @@ import re
 from pathlib import Path
 from typing import Final
 
+from rocketlens import limits
 from rocketlens.cli.contexts import (
-    LARGEST_FILE_BYTES,
     Context,
     check_owner,
     opened_regular,
@@ -47,7 +47,7 @@ def tools_file_context() -> Context:
         with opened_regular(path, f"{path}") as file:
             check_owner(file, path)
             mode = os.fstat(file.fileno()).st_mode
-            text = file.read(LARGEST_FILE_BYTES).decode("utf-8", "replace")
+            text = file.read(limits.MAX_CONTEXTS_BYTES).decode("utf-8", "replace")
     except (FileNotFoundError, NotADirectoryError):
         return Context()
     values: dict[str, str] = {}

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from rocketlens import limits
 from rocketlens.cli.mqadmin.form import NULL, map_text, padded
 from rocketlens.cli.mqadmin.layout import route_json, route_table, status_table
 from rocketlens.cli.mqadmin.tool import Call, as_it_is, incomplete
@@ -40,7 +41,6 @@ from rocketlens.wire.commands.topic import (
 
 _GROUP_TOPICS: Final = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 _NO_GROUP: Final[tuple[str, ...]] = ("",)
-_MOST_QUEUES: Final = 2**31 - 1
 
 
 async def topic_list(call: Call) -> None:
@@ -116,8 +116,8 @@ async def update_topic(call: Call) -> None:
     header = CreateTopicRequest(
         topic=topic,
         default_topic=DEFAULT_TOPIC,
-        read_queue_nums=given.number("r", 8, 0, _MOST_QUEUES),
-        write_queue_nums=given.number("w", 8, 0, _MOST_QUEUES),
+        read_queue_nums=given.number("r", 8, 0, limits.MAX_INT),
+        write_queue_nums=given.number("w", 8, 0, limits.MAX_INT),
         perm=given.number("p", 6, 0, 7),
         topic_filter_type="SINGLE_TAG",
         topic_sys_flag=given.flag("u") | given.flag("s") << 1,

@@ -5,9 +5,10 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from rocketlens import limits
 from rocketlens.errors import NotAStore, RecordError
 from rocketlens.formats import commitlog_record
-from rocketlens.formats.commitlog_record import SMALLEST_RECORD, Reason, Record
+from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES, Reason, Record
 from rocketlens.store import fs
 from rocketlens.store.read.mapped import MappedFiles
 
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
 SEGMENT_NAME_DIGITS: Final = 20
 SIZE_WORD: Final = struct.Struct(">i")
-LAST_BASE_OFFSET: Final = 2**62
-"""Above it no physical offset is believed: they are signed 64-bit numbers."""
 
 
 class Segment(NamedTuple):
@@ -311,7 +310,7 @@ def _last_bytes(view: memoryview, place: int) -> bytes:
         return b""
     (size,) = SIZE_WORD.unpack_from(view, place)
     end = place + size
-    return bytes(view[end - 3 : end]) if SMALLEST_RECORD <= size <= len(view) - place else b""
+    return bytes(view[end - 3 : end]) if MIN_RECORD_BYTES <= size <= len(view) - place else b""
 
 
 def _segment_size(entry: "DirEntry[str]") -> int:
@@ -319,7 +318,7 @@ def _segment_size(entry: "DirEntry[str]") -> int:
     name = entry.name
     if len(name) != SEGMENT_NAME_DIGITS or not (name.isascii() and name.isdigit()):
         return 0
-    return fs.size_of(entry) if int(name) <= LAST_BASE_OFFSET else 0
+    return fs.size_of(entry) if int(name) <= limits.MAX_PHYSICAL_OFFSET else 0
 
 
 def _disjoint(segments: list[Segment]) -> list[Segment]:

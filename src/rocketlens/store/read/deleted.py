@@ -22,7 +22,6 @@ from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.note import decode_note, opened_record
 
 NOTE_KIND: Final = "deleted"
-MAX_FILE_BYTES: Final = limits.MAX_CONFIG_READ_BYTES
 
 
 class Mark(NamedTuple):
@@ -48,7 +47,7 @@ def read_ends(layout: StoreLayout, log: CommitLog) -> dict[str, int]:
 
     :raises OSError: when the file, or the log, cannot be read now.
     """
-    marks = decode_marks(fs.read_bytes(layout.deleted, MAX_FILE_BYTES))
+    marks = decode_marks(fs.read_bytes(layout.deleted, limits.MAX_CONFIG_READ_BYTES))
     return {topic: mark.end_offset for topic, mark in marks.items() if is_of_log(mark, log)}
 
 

@@ -20,19 +20,19 @@ from heapq import merge
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from rocketlens import limits
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
 WINDOW_BITS: Final = 32
 _PLACE_MASK: Final = (1 << WINDOW_BITS) - 1
-LONGEST_RUN: Final = 1 << 21
-"""Entries of a run that merging makes, at most: 16 MiB."""
 _SORT_AFTER_LOOK_UPS: Final = 4
 """Entries are sorted once so many look-ups came: a single one is cheaper unsorted."""
 
 _FIRST_UNPACKED: Final = 64
-_MOST_UNPACKED: Final = 8192
+_MAX_UNPACKED: Final = 8192
 """Entries of a hash that are unpacked at once: few at first, more the more were taken."""
 
 
@@ -71,7 +71,7 @@ class _Run(NamedTuple):
             start = max(end - count, 0)
             for entry in packed[start:end][::-1].tolist():
                 yield base + (entry & _PLACE_MASK)
-            end, count = start, min(2 * count, _MOST_UNPACKED)
+            end, count = start, min(2 * count, _MAX_UNPACKED)
 
     def _candidates(self, bounds: "npt.NDArray[np.uint64]") -> "npt.NDArray[np.uint64]":
         """Give the entries that have one of the hashes of ``bounds``, sorted."""
@@ -168,5 +168,7 @@ def merge_descending(parts: Sequence[Iterator[int]]) -> Iterator[int]:
 def _are_to_merge(older: _Run, newer: _Run) -> bool:
     lengths = len(older.packed), len(newer.packed)
     return (
-        older.window == newer.window and lengths[0] < 2 * lengths[1] and sum(lengths) <= LONGEST_RUN
+        older.window == newer.window
+        and lengths[0] < 2 * lengths[1]
+        and sum(lengths) <= limits.MAX_RUN_ENTRIES
     )

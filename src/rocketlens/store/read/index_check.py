@@ -10,8 +10,9 @@ replayed before that, every slot and link of them.
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from rocketlens import limits
 from rocketlens.errors import IndexFileError, RecordError
-from rocketlens.formats.commitlog_record import MAGIC_V1, MAGIC_V2, SMALLEST_RECORD, Reason
+from rocketlens.formats.commitlog_record import MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES, Reason
 from rocketlens.formats.index_file import ENTRY_DTYPE, HEADER_BYTES
 from rocketlens.model.rocketmq import SYS_FLAG_BORN_HOST_V6
 from rocketlens.store.read.commitlog import CommitLog
@@ -42,7 +43,6 @@ _HEAD_DTYPE: Final = {
     "offsets": [0, 4, 28, 36, 56, 68],
     "itemsize": _HEAD_BYTES,
 }
-_LARGEST_SECONDS: Final = 2**31 - 1
 
 
 class Extent(NamedTuple):
@@ -146,7 +146,7 @@ def _compare(file: "IndexFile", log: CommitLog) -> Extent:
         return Extent(file.header.begin_offset, file.header.end_offset)
     sizes, times = _heads(log, offsets)
     begin_ms = file.header.begin_timestamp_ms
-    seconds = np.clip((times - begin_ms) // 1000, 0, _LARGEST_SECONDS if begin_ms > 0 else 0)
+    seconds = np.clip((times - begin_ms) // 1000, 0, limits.MAX_INT if begin_ms > 0 else 0)
     readable = sizes > 0
     is_in_time = seconds == entries["seconds"][lasts].astype(np.int64)
     good = readable & np.where(lasts == 0, times == begin_ms, is_in_time)
@@ -169,8 +169,8 @@ def _heads(log: CommitLog, offsets: "Offsets") -> "tuple[Offsets, Offsets]":
 
     sizes, times = np.zeros(len(offsets), np.int64), np.zeros(len(offsets), np.int64)
     for segment in log.segments:
-        limits = [segment.base_offset, segment.end_offset - SMALLEST_RECORD + 1]
-        first, last = np.searchsorted(offsets, limits).tolist()
+        ends = [segment.base_offset, segment.end_offset - MIN_RECORD_BYTES + 1]
+        first, last = np.searchsorted(offsets, ends).tolist()
         if first >= last:
             continue
         try:
@@ -185,7 +185,7 @@ def _heads(log: CommitLog, offsets: "Offsets") -> "tuple[Offsets, Offsets]":
             has_record = (
                 ((heads["magic"] == MAGIC_V1) | (heads["magic"] == MAGIC_V2))
                 & (heads["offset"] == offsets[part])
-                & (heads["size"] >= SMALLEST_RECORD)
+                & (heads["size"] >= MIN_RECORD_BYTES)
                 & (heads["size"] <= segment.size - places)
             )
             is_v6 = heads["sys_flag"] & SYS_FLAG_BORN_HOST_V6 != 0

@@ -19,6 +19,7 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
+from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.store import fs
 from rocketlens.store.read.commitlog import CommitLog, SegmentLost
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from rocketlens.formats.commitlog_record import Record
 
 _WRAPPING: Final = re.compile(rb'\{"crc32":"([0-9a-f]{8})","note":(\{.*\})\}\Z', re.DOTALL)
-_LARGEST_OFFSET: Final = 2**62
 
 
 class LogMark(NamedTuple):
@@ -66,7 +66,9 @@ class LogMark(NamedTuple):
         """Return the mark that :func:`encode_note` wrote, or None if `value` is not one."""
         if not isinstance(value, list) or len(value) != len(cls._fields):
             return None
-        if not all(type(number) is int and 0 <= number < _LARGEST_OFFSET for number in value):
+        if not all(
+            type(number) is int and 0 <= number < limits.MAX_PHYSICAL_OFFSET for number in value
+        ):
             return None
         return cls(*value)
 

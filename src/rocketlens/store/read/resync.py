@@ -23,11 +23,11 @@ from rocketlens.formats.commitlog_record import (
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
+    MIN_RECORD_BYTES,
     PORT,
     PROPERTIES_LENGTH,
     RETRY,
     SIZE_AND_MAGIC,
-    SMALLEST_RECORD,
     STORE_TIMESTAMP,
     TOPIC_LENGTH_V1,
     TOPIC_LENGTH_V2,
@@ -114,10 +114,10 @@ class _Resync:
         place = self._position - segment.base_offset
         size, magic = SIZE_AND_MAGIC.unpack_from(view, place)
         sizes = _implied_sizes(view, place, magic)
-        if magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK) or size >= SMALLEST_RECORD:
+        if magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK) or size >= MIN_RECORD_BYTES:
             sizes.append(size)
-        ends = [self._position + s for s in sizes if SMALLEST_RECORD <= s <= len(view) - place]
-        if size >= SMALLEST_RECORD and magic in (MAGIC_V1, MAGIC_V2):
+        ends = [self._position + s for s in sizes if MIN_RECORD_BYTES <= s <= len(view) - place]
+        if size >= MIN_RECORD_BYTES and magic in (MAGIC_V1, MAGIC_V2):
             self._claimed_end = self._position + size
         return ends
 
@@ -210,7 +210,7 @@ def _raise_if_unread(error: RecordError) -> None:
 
 def _implied_sizes(view: memoryview, place: int, magic: int) -> list[int]:
     """Add up the parts of the record at ``place``, whose magic and size may be wrong."""
-    if len(view) - place < SMALLEST_RECORD:
+    if len(view) - place < MIN_RECORD_BYTES:
         return []
     sys_flag: int = HEAD.unpack_from(view, place)[7]
     born = 16 if sys_flag & SYS_FLAG_BORN_HOST_V6 else 4

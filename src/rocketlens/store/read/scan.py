@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import (
+    MIN_RECORD_BYTES,
     SIZE_AND_MAGIC,
-    SMALLEST_RECORD,
     Reason,
     Record,
 )
@@ -155,7 +155,7 @@ class LogWalk:
 
         from rocketlens.formats import kernels
 
-        row_count = min(CHUNK_ROWS, (self.stop - self.position) // SMALLEST_RECORD + 1)
+        row_count = min(CHUNK_ROWS, (self.stop - self.position) // MIN_RECORD_BYTES + 1)
         rows = np.empty(row_count, dtype=kernels.RECORD_DTYPE)
         scanned_to = -1
         while (segment := self._segment()) is not None:

@@ -12,7 +12,7 @@ from rocketlens.store.read.scan import Damage, LogWalk
 
 _GRAIN_BYTES: Final = 4096
 """A start is remembered in each stretch of so many bytes that was walked through."""
-_MOST_INTERPRETED: Final = 1 << 20
+_MAX_INTERPRETED_BYTES: Final = 1 << 20
 """Longer walks use the compiled scan."""
 _STEP_BYTES: Final = 4 << 20
 """Log that is walked in one step, where others wait: some milliseconds."""
@@ -103,7 +103,7 @@ class RecordStarts:
     def _take(self, walk: LogWalk) -> None:
         """Go to the end of a walk and remember what it met."""
         grain = -1
-        if walk.stop - walk.position <= _MOST_INTERPRETED:
+        if walk.stop - walk.position <= _MAX_INTERPRETED_BYTES:
             for record in walk.records():
                 if record.physical_offset // _GRAIN_BYTES != grain:
                     grain = record.physical_offset // _GRAIN_BYTES

@@ -34,6 +34,7 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Self
 
+from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.formats.checkpoint import CHECKPOINT_BYTES
 from rocketlens.store import fs
@@ -48,8 +49,6 @@ _SLOT_BYTES: Final = 512
 """A disk writes so many bytes whole or not at all."""
 SYNCED_BYTES: Final = 2 * _SLOT_BYTES
 _KIND: Final = "state"
-_MAX_STATE_BYTES: Final = 256 * 1024 * 1024
-_MAX_OFFSET: Final = 2**62
 
 
 @dataclass(slots=True)
@@ -131,7 +130,7 @@ class StoreState:
 
 def read_state(layout: StoreLayout) -> StoreState | None:
     """Read ``state.json``; None when it is not there, damaged, or of an earlier version."""
-    content = fs.read_bytes(layout.state, _MAX_STATE_BYTES)
+    content = fs.read_bytes(layout.state, limits.MAX_STATE_BYTES)
     return None if content is None else StoreState.decode(content)
 
 
@@ -190,6 +189,11 @@ def newest_slot(content: bytes) -> tuple[int, Synced | None]:
             continue
         magic, number, *fields = _SLOT.unpack_from(slot)
         is_sound = _CHECKSUM.unpack_from(slot, _SLOT.size)[0] == zlib.crc32(slot[: _SLOT.size])
-        if is_sound and magic == _MAGIC and number > newest[0] and 0 <= fields[0] < _MAX_OFFSET:
+        if (
+            is_sound
+            and magic == _MAGIC
+            and number > newest[0]
+            and 0 <= fields[0] < limits.MAX_PHYSICAL_OFFSET
+        ):
             newest = (number, Synced(*fields))
     return newest

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _COMPILED_AT_ONCE_BYTES: Final = 2 * 1024 * 1024
 _INTERPRETED_AT_ONCE_BYTES: Final = 32 * 1024
-_MOST_IN_DICTIONARY: Final = 4096
+_MAX_DICTIONARY_ENTRIES: Final = 4096
 """Hashes kept in a dictionary, once they can be packed: 200 bytes each there, and 8 when packed."""
 _TORN_BYTES: Final = 4096
 """Bytes of a torn record, and behind it, that are compared to see whether it is one still."""
@@ -299,7 +299,7 @@ class Tail:
         self._interpreted_left -= walk.position - start
         for chunk in walk.chunks() if walk.position < walk.stop else ():
             self._add_chunk(chunk, walk)
-        if len(self._few) > _MOST_IN_DICTIONARY and Tail.is_compiled:
+        if len(self._few) > _MAX_DICTIONARY_ENTRIES and Tail.is_compiled:
             self._pack()
         self._damage += [damage for damage in walk.damage if not damage.is_unread]
         self._unread += [damage for damage in walk.damage if damage.is_unread]

@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import MessageIllegal, StoreBusy, StoreError, StoreFull
-from rocketlens.formats.commitlog_record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, SIZE_AND_MAGIC
+from rocketlens.formats.commitlog_record import (
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    MAX_TOPIC_BYTES_V1,
+    SIZE_AND_MAGIC,
+)
 from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES
 from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8
@@ -63,13 +69,11 @@ _HEAD: Final = {
 _PROPERTIES_LENGTH: Final = struct.Struct(">h")
 _TOPIC_V1: Final = struct.Struct(">b")
 _TOPIC_V2: Final = struct.Struct(">h")
-_LONGEST_TOPIC_V1: Final = 127
 _TRANSACTION_MASK: Final = 0xC
 _NO_HOST_BITS: Final = ~(SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6)
 _QUEUED_TYPES: Final = (0, 0x8)
 _NAME_DIGITS: Final = 20
 _UNWRITTEN: Final = bytes(SIZE_AND_MAGIC.size)
-_LARGEST_QUEUE_ID: Final = 2**31 - 1
 
 DISK_FULL: Final = (
     "service not available now. It may be caused by one of the following reasons: "
@@ -254,10 +258,10 @@ class Appender:
         """
         queue = self.queues.get((topic, queue_id))
         if queue is None:
-            longest = limits.MAX_TOPIC_CHARACTERS if self._long_topics else _LONGEST_TOPIC_V1
+            longest = limits.MAX_TOPIC_CHARACTERS if self._long_topics else MAX_TOPIC_BYTES_V1
             if not is_topic_name(topic) or len(topic) > longest:
                 raise MessageIllegal(f"topic {topic[:300]!r} is not one that can be stored")
-            if not 0 <= queue_id <= _LARGEST_QUEUE_ID:
+            if not 0 <= queue_id <= limits.MAX_INT:
                 raise MessageIllegal(f"queue id {queue_id} is not one")
             queue = QueueWriter(
                 self._open_queues,
@@ -266,7 +270,7 @@ class Appender:
                 queue_id,
             )
             name = topic.encode()
-            is_long = len(name) > _LONGEST_TOPIC_V1
+            is_long = len(name) > MAX_TOPIC_BYTES_V1
             queue.magic = MAGIC_V2 if is_long else MAGIC_V1
             queue.topic_part = (_TOPIC_V2 if is_long else _TOPIC_V1).pack(len(name)) + name
             queue.head_bytes = (

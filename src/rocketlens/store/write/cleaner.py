@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from rocketlens import limits
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.formats.consumequeue_entry import decode as decode_entry
 from rocketlens.store import fs
@@ -23,10 +24,6 @@ from rocketlens.store.disk import Disk
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.store.write.queue_append import QueueWriter
 
-MOST_AT_ONCE: Final = 10
-MOST_TOPICS_NAMED: Final = 20
-MOST_QUEUES_ASKED: Final = 2_000
-"""Queues that are looked at for the topics of what is deleted: some 0.1 s."""
 _HOUR_MS: Final = 3_600_000
 
 
@@ -72,7 +69,7 @@ def plan(
     chosen: list[SegmentAge] = []
     expired_count = 0
     if is_due or is_forced:
-        for segment in segments[:-1][:MOST_AT_ONCE]:
+        for segment in segments[:-1][: limits.MAX_DELETED_SEGMENTS]:
             age_ms = now_ms - segment.modified_ms
             if age_ms > config.fileReservedTime * _HOUR_MS:
                 expired_count += 1
@@ -103,8 +100,8 @@ def describe_forced(plan: CleanPlan, now_ms: int, used_ratio: float, topics: lis
         f"{segment.path.name} (last written {minutes} min ago)"
         for segment, minutes in zip(plan.segments, ages, strict=True)
     )
-    named = ", ".join(topics[:MOST_TOPICS_NAMED])
-    if len(topics) > MOST_TOPICS_NAMED:
+    named = ", ".join(topics[: limits.MAX_TOPICS_NAMED])
+    if len(topics) > limits.MAX_TOPICS_NAMED:
         named += " and others"
     return (
         f"the disk is {used_ratio:.0%} full: {plan.forced_count} of {len(plan.segments)} commit "
@@ -121,8 +118,8 @@ def topics_below(
     ``first_of`` gives a queue's first queue offset. At most some names, of at most some queues.
     """
     topics: set[str] = set()
-    for queue in islice(queues, MOST_QUEUES_ASKED):
-        if queue.topic in topics or len(topics) > MOST_TOPICS_NAMED:
+    for queue in islice(queues, limits.MAX_QUEUES_ASKED):
+        if queue.topic in topics or len(topics) > limits.MAX_TOPICS_NAMED:
             continue
         first = queue.entry(first_of(queue))
         if first is not None and not first.is_filler and first.physical_offset < end_offset:

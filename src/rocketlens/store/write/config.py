@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Final, Self
 
+from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.formats.index_file import (
@@ -23,8 +24,6 @@ from rocketlens.model.rocketmq import DELAY_LEVELS, parse_delay_levels
 ASYNC_FLUSH: Final = "ASYNC_FLUSH"
 SYNC_FLUSH: Final = "SYNC_FLUSH"
 
-_SMALLEST_SEGMENT: Final = 4096
-_LARGEST_FILE: Final = 2**31 - 1
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -64,12 +63,12 @@ class StoreConfig:
 
         :raises BadInput: with the key.
         """
-        self._check("mappedFileSizeCommitLog", _SMALLEST_SEGMENT, _LARGEST_FILE)
-        self._check("mappedFileSizeConsumeQueue", ENTRY_BYTES, _LARGEST_FILE)
+        self._check("mappedFileSizeCommitLog", limits.MIN_SEGMENT_BYTES, limits.MAX_INT)
+        self._check("mappedFileSizeConsumeQueue", ENTRY_BYTES, limits.MAX_INT)
         self._check("maxMessageSize", 1, 512 * 1024 * 1024)
-        self._check("maxHashSlotNum", 1, _LARGEST_FILE)
-        self._check("maxIndexNum", 2, _LARGEST_FILE)
-        if self.geometry.file_bytes > _LARGEST_FILE:
+        self._check("maxHashSlotNum", 1, limits.MAX_INT)
+        self._check("maxIndexNum", 2, limits.MAX_INT)
+        if self.geometry.file_bytes > limits.MAX_INT:
             raise BadInput("maxHashSlotNum and maxIndexNum make index files over 2 GiB")
         if self.flushDiskType not in (ASYNC_FLUSH, SYNC_FLUSH):
             raise BadInput(f"flushDiskType {self.flushDiskType!r}: {ASYNC_FLUSH} or {SYNC_FLUSH}")

@@ -5,11 +5,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from rocketlens import limits
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.commitlog import CommitLog
-from rocketlens.store.read.deleted import MAX_FILE_BYTES, NOTE_KIND, Mark, decode_marks, is_of_log
+from rocketlens.store.read.deleted import NOTE_KIND, Mark, decode_marks, is_of_log
 from rocketlens.store.read.note import encode_note
 from rocketlens.store.write.append import Appender
 
@@ -37,7 +38,9 @@ class DeletedTopics:
                 disk.remove_tree(Path(entry.path))
         self.make_durable: Callable[[], None] = lambda: None
         self.is_changed = False
-        self.marks: dict[str, Mark] = decode_marks(fs.read_bytes(self._path, MAX_FILE_BYTES))
+        self.marks: dict[str, Mark] = decode_marks(
+            fs.read_bytes(self._path, limits.MAX_CONFIG_READ_BYTES)
+        )
 
     def keep_those_of(self, log: CommitLog) -> None:
         """Forget marks of another log, and those with nothing left below them."""

@@ -13,6 +13,7 @@ the log does after a power cut. Exactly one writer, of whatever process, holds `
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.formats.index_file import (
     ENTRY,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from rocketlens.formats.kernels import EntryArrays
 
 _RESERVED_BYTES: Final = 1 << 20
-_INT_MAX: Final = 2**31 - 1
 _NO_HEADER: Final = IndexHeader(0, 0, 0, 0, 0, 1)
 
 
@@ -136,7 +136,7 @@ class IndexWriter:
         previous: int = SLOT.unpack_from(content, slot_position)[0]
         is_new = not 0 < previous < number
         late = timestamp_ms - begin
-        seconds = min(late // 1000, _INT_MAX) if begin > 0 and late > 0 else 0
+        seconds = min(late // 1000, limits.MAX_INT) if begin > 0 and late > 0 else 0
         position = self._geometry.entry_position(number)
         self._reserve(position + ENTRY_BYTES)
         ENTRY.pack_into(

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
-from rocketlens.formats.commitlog_record import SMALLEST_RECORD, Record
+from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES, Record
 from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES, FILLER_SIZE
 from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8, string_hash
@@ -59,8 +59,6 @@ if TYPE_CHECKING:
 _QUEUED_TYPES: Final = (0, 0x8)
 _INTERPRETED_BYTES: Final = 4 * 1024 * 1024
 """Log up to this long is read without the kernels: it takes 0.3 s, and loading them up to 1 s."""
-_MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of one file that is kept aside. More of them are kept where there is more."""
 
 
 class Row(NamedTuple):
@@ -296,7 +294,7 @@ class Recovery:
         if row.queue_offset < queue.next_offset:
             # There already; or another record has the place, as in an old broker's store.
             return
-        if (row.queue_offset - queue.next_offset) * SMALLEST_RECORD > row.physical_offset and (
+        if (row.queue_offset - queue.next_offset) * MIN_RECORD_BYTES > row.physical_offset and (
             queue.has_files
         ):
             self._report(Damage(row.physical_offset, row.physical_offset + row.size, "no place"))
@@ -360,8 +358,8 @@ class Recovery:
     def _cut_segment(self, segment: Segment, start: int, stop: int) -> None:
         """Keep aside what is written in a segment from byte ``start`` to ``stop``; then zero it."""
         with fs.MappedFile(segment.path, stop) as mapped:
-            for begin in range(start, stop, _MAX_KEPT_BYTES):
-                piece = bytes(mapped.view[begin : begin + _MAX_KEPT_BYTES])
+            for begin in range(start, stop, limits.MAX_KEPT_PIECE_BYTES):
+                piece = bytes(mapped.view[begin : begin + limits.MAX_KEPT_PIECE_BYTES])
                 if piece != bytes(len(piece)):
                     self._keep(f"{segment.base_offset + begin:020}", "cut", piece)
         file = self._disk.open_file(segment.path)
@@ -474,7 +472,9 @@ class Recovery:
             if segment is None:
                 continue
             start = damage.start - segment.base_offset
-            stop = min(damage.stop - segment.base_offset, segment.size, start + _MAX_KEPT_BYTES)
+            stop = min(
+                damage.stop - segment.base_offset, segment.size, start + limits.MAX_KEPT_PIECE_BYTES
+            )
             if fs.file_size(self._layout.aside / f"{damage.start:020}.damaged") is None:
                 content = bytes(self._log.map(segment).view[start:stop])
                 self._keep(f"{damage.start:020}", "damaged", content)

@@ -23,6 +23,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, Literal, NamedTuple, TypeVar, cast, dataclass_transform
 
+from rocketlens import limits
 from rocketlens.errors import FieldError
 
 H = TypeVar("H")
@@ -33,10 +34,6 @@ MANDATORY: Final = dataclasses.MISSING
 
 I32_RANGE: Final = range(-(2**31), 2**31)
 I64_RANGE: Final = range(-(2**63), 2**63)
-LONGEST_NUMBER: Final = 64
-"""Characters of an integer that are read: Java takes any number of leading zeros."""
-
-LONGEST_QUOTATION: Final = 64
 
 
 class Field(NamedTuple):
@@ -232,11 +229,11 @@ def read_boolean(value: str, wire_name: str = "") -> bool:  # noqa: ARG001 - rea
 
 def _read_integer(value: str, wire_name: str, allowed: range) -> int:
     digits = value[1:] if value[:1] in {"+", "-"} else value
-    if digits.isdecimal() and len(digits) <= LONGEST_NUMBER:
+    if digits.isdecimal() and len(digits) <= limits.MAX_NUMBER_CHARACTERS:
         number = int(value)
         if number in allowed:
             return number
-    quoted = value[:LONGEST_QUOTATION].encode("utf-8", "replace").decode()
+    quoted = value[: limits.MAX_QUOTATION_CHARACTERS].encode("utf-8", "replace").decode()
     raise FieldError(wire_name, f'java.lang.NumberFormatException: For input string: "{quoted}"')
 
 
