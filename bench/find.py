@@ -18,7 +18,7 @@ import rocketlens
 from bench.synthetic import TOPIC, SyntheticStore
 from tests.peer.rocketmq_peer import RocketMQPeer
 
-PROGRAM = "import sys; from rocketlens.cli.main import main; sys.exit(main())"
+PROGRAM = "import sys; from rocketlens.main import main; sys.exit(main())"
 LOOK_UPS = 2000
 
 

@@ -29,7 +29,7 @@ LOOPS = {
     "uvloop": "",
     "asyncio": "sys.modules['uvloop'] = None; ",
 }
-PROGRAM = "import sys; {}from rocketlens.cli.main import main; sys.exit(main())"
+PROGRAM = "import sys; {}from rocketlens.main import main; sys.exit(main())"
 ROUTE_EVERY = 10
 """Sends between two questions for a route."""
 TIMEOUT_S = 20.0

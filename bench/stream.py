@@ -68,7 +68,7 @@ def measure(directory: Path, client: Client, rate: int, seconds: int, master: st
 def served(directory: Path, master: str) -> Iterator[str]:
     """Run `rocketlens serve`; gives the address of its name server."""
     command = [
-        *(sys.executable, "-m", "rocketlens.cli.main", "serve", "--home", str(directory)),
+        *(sys.executable, "-m", "rocketlens.main", "serve", "--home", str(directory)),
         *("--namesrv-port", "0", "--broker-port", "0"),
         *("--index-builder", "spark", "--master", master),
     ]

@@ -11,7 +11,7 @@ from rocketlens.namesrv.service import NameServer, NameServerConfig
 from rocketlens.net.sync import LoopThread
 from tests.peer.rocketmq_peer import free_ports
 
-PROGRAM = (sys.executable, "-W", "error", "-m", "rocketlens.cli.main")
+PROGRAM = (sys.executable, "-W", "error", "-m", "rocketlens.main")
 SMALL_FILES = {
     "mappedFileSizeCommitLog": 16_384,
     "mappedFileSizeConsumeQueue": 2_000,

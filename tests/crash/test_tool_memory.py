@@ -27,7 +27,7 @@ from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.commands import COMMANDS
 from tests.crash.made_stores import Sent, make_store
 from tests.unit.broker.broker_world import properties_of, send_fields, text_of
-from tests.unit.cli.conftest import record
+from tests.unit.conftest import record
 
 MOST_MIB = 1_100
 """Clearly below 1.2 GiB, which is 1,229."""
@@ -43,7 +43,7 @@ DISPATCHED = b'{"table":{"commitLogMaxOffset":"1","dispatchBehindBytes":"0"}}'
 MEASURED = """
 import atexit, sys
 from pathlib import Path
-from rocketlens.cli.main import main
+from rocketlens.main import main
 atexit.register(
     lambda: print(
         *(line for line in Path("/proc/self/status").open() if line.startswith("VmHWM:")),
@@ -152,7 +152,7 @@ def test_a_list_of_ids_holds_no_bodies(tool, bombed_cluster):
 @pytest.mark.slow
 def test_messages_are_printed_one_by_one_and_in_pieces(bombed_cluster):
     where = "-n", bombed_cluster.name_server
-    command = [sys.executable, "-m", "rocketlens.cli.main", "mqadmin", "printMsg", *where]
+    command = [sys.executable, "-m", "rocketlens.main", "mqadmin", "printMsg", *where]
     with subprocess.Popen(
         [*command, "-t", "Bombs", "-d", "false"],
         cwd=REPOSITORY,

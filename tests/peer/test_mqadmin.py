@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from rocketlens.cli.main import main
+from rocketlens.main import main
 
 VERSION = "5.5.0"
 BODIES = re.compile(r"^(Message Body Path: +).*/", re.MULTILINE)

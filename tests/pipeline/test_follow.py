@@ -185,7 +185,7 @@ def followed(path):
     """Run ``rocketlens index follow`` as a process, ready, and kill it at the end."""
     process = subprocess.Popen(
         [
-            *(sys.executable, "-m", "rocketlens.cli.main", "index", "follow"),
+            *(sys.executable, "-m", "rocketlens.main", "index", "follow"),
             *("--store", path, "--master", "local[2]", "--until-stdin-ends"),
             *("--slots", str(SMALL.maxHashSlotNum), "--entries", str(SMALL.maxIndexNum)),
         ],

@@ -5,10 +5,10 @@ from typing import Final
 
 from rocketlens.broker.config import parse_settings
 from rocketlens.broker.service import run as run_broker
-from rocketlens.cli.connection import name_servers_of_environment
 from rocketlens.cli.servers import configuration_text, index_command, log_to_stderr
 from rocketlens.client.name_servers import name_server_addresses
 from rocketlens.net.event_loop import run as run_loop
+from rocketlens.terminal.cluster_access import name_servers_of_environment
 
 _DONE: Final = 0
 

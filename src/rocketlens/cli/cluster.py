@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.cli.connection import Connection, seen_brokers_path
 from rocketlens.client.admin import ClusterClient
 from rocketlens.client.dispatch import Dispatch
 from rocketlens.client.key_search import KeyQuestion
@@ -35,6 +34,7 @@ from rocketlens.query.topic_choice import (
     unknown_topic,
 )
 from rocketlens.query.verify import Wanted
+from rocketlens.terminal.cluster_access import ClusterAccess, seen_brokers_path
 
 TOPICS_AT_ONCE: Final = 16
 AskQueue = Callable[[MessageQueue, str, list[str]], Awaitable[None]]
@@ -46,7 +46,7 @@ _QUEUE_PLACE: Final = re.compile(
 
 
 def find_in_cluster(
-    connection: Connection,
+    connection: ClusterAccess,
     text: str | None,
     topic: str | Iterable[str] | None,
     *,
@@ -77,7 +77,7 @@ def find_in_cluster(
     return run(find())
 
 
-def forget_broker(connection: Connection, broker_name: str) -> bool:
+def forget_broker(connection: ClusterAccess, broker_name: str) -> bool:
     """Forget a broker that is gone for good; False if it is not remembered."""
     addresses = name_server_addresses(connection.name_servers)
     return SeenBrokers(seen_brokers_path(), addresses).forget(broker_name)

@@ -10,15 +10,15 @@ import sys
 import tarfile
 import tempfile
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from rocketlens.cli.output import BOLD, GREEN, coloured, note
 from rocketlens.cli.spark import session
 from rocketlens.errors import SparkUnavailable
 from rocketlens.query.offline import open_store
+from rocketlens.terminal.output import BOLD, GREEN, coloured, note
 
 ARCHIVE: Final = Path(__file__).with_name("demo_store.tar.zst")
 """The store of tests/golden/stores/rocketmq-5.5.0.tar.zst as it was closed."""
@@ -36,7 +36,7 @@ _TOPIC: Final = "PayTopic"
 _GEOMETRY: Final = ("--slots", "500", "--entries", "1000")
 
 
-def run(_arguments: Namespace) -> int:
+def run(arguments: Namespace) -> int:
     """Show everything; 0 when all went well, 3 when only Spark is missing, 2 otherwise."""
     with (
         tempfile.TemporaryDirectory(prefix="rocketlens-demo-") as directory,
@@ -46,7 +46,7 @@ def run(_arguments: Namespace) -> int:
         unpack(Path(directory))
         _say("A store directory that a real RocketMQ 5.5.0 broker wrote, unpacked for this demo:")
         _print(coloured(f"$ export {_STORE_VARIABLE}={store}", BOLD, sys.stdout))
-        demo = _Demo(store)
+        demo = _Demo(store, arguments.main)
         demo.delete_index()
         demo.find_by_key()
         try:
@@ -81,9 +81,10 @@ def unpack(directory: Path) -> None:
 class _Demo:
     """The steps, each of which says what it shows and runs the command a user would."""
 
-    def __init__(self, store: Path) -> None:
+    def __init__(self, store: Path, main: Callable[[Sequence[str]], int]) -> None:
         self.failures: list[str] = []
         self._store = store
+        self._main = main
         self._written_by_the_broker = self._index_contents()
 
     def delete_index(self) -> None:
@@ -143,11 +144,9 @@ class _Demo:
 
     def _run(self, *arguments: str, expected: int = 0) -> None:
         """Run a command in this process, after showing it as a user would type it."""
-        from rocketlens.cli.main import main
-
         line = shlex.join(("rocketlens", *arguments))
         _print(coloured(f"$ {line}", BOLD, sys.stdout))
-        code = main(arguments)
+        code = self._main(arguments)
         if code != expected:
             self.failures.append(f"exit code {code} of {line}")
 

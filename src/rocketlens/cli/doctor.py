@@ -14,10 +14,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from rocketlens.cli.output import BOLD, GREEN, RED, YELLOW, coloured
 from rocketlens.cli.table import size_text
 from rocketlens.errors import RocketLensError
 from rocketlens.model.escape import printable
+from rocketlens.terminal.output import BOLD, GREEN, RED, YELLOW, coloured
 
 if TYPE_CHECKING:
     from rocketlens.query.source import StoreSource
@@ -265,9 +265,9 @@ def _tables(store: Path) -> Iterator[Check]:
 
 def _name_taken(store: Path) -> Iterator[Check]:
     """Tell that somebody else registered under the name of the broker that runs, or ran last."""
-    from rocketlens.cli.times import iso_text
     from rocketlens.store.fs import read_bytes
     from rocketlens.store.layout import StoreLayout
+    from rocketlens.terminal.times import iso_text
 
     try:
         note = json.loads(read_bytes(StoreLayout(store).name_taken, _MAX_NOTE_BYTES) or b"null")

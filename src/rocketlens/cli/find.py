@@ -4,16 +4,17 @@ import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
-from rocketlens.cli.notes import print_notes
-from rocketlens.cli.output import say, store_of
+from rocketlens.cli.options import store_directory
 from rocketlens.cli.source import choose_source, find_in
-from rocketlens.cli.times import parse_time, range_text
 from rocketlens.errors import BadInput
 from rocketlens.model.answer import Answer
 from rocketlens.query.offline import Store, open_store
+from rocketlens.terminal.notes import print_notes
+from rocketlens.terminal.output import say
+from rocketlens.terminal.times import parse_time, range_text
 
 if TYPE_CHECKING:
-    from rocketlens.cli.connection import Connection
+    from rocketlens.terminal.cluster_access import ClusterAccess
 
 _FOUND, _NOT_FOUND, _INCOMPLETE = 0, 1, 3
 
@@ -35,7 +36,7 @@ def run(arguments: Namespace) -> int:
         raise BadInput("--since is after --until: no message can be between them")
     source = choose_source(arguments)
     if source is None and text is None and arguments.output == "jsonl" and arguments.max is None:
-        with open_store(store_of(arguments)) as store:
+        with open_store(store_directory(arguments)) as store:
             code = _stream(store, topic, begin, end)
             _say_range(begin, end)
             return code
@@ -53,7 +54,7 @@ def _say_range(begin: int | None, end: int | None) -> None:
         say(f"only messages {range_text(begin, end)}")
 
 
-def _forget_broker(source: "Connection | None", name: str) -> None:
+def _forget_broker(source: "ClusterAccess | None", name: str) -> None:
     if source is None:
         raise BadInput("--forget-broker is for a cluster, and no name server is given")
     from rocketlens.cli.cluster import forget_broker

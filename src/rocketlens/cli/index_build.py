@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.cli.output import note, store_of
+from rocketlens.cli.options import store_directory
 from rocketlens.cli.spark import ProgressLine, session
 from rocketlens.errors import BadInput
 from rocketlens.model.escape import printable
 from rocketlens.pipeline.output import check_output
 from rocketlens.query.offline import open_store
+from rocketlens.terminal.output import note
 
 if TYPE_CHECKING:
     from rocketlens.pipeline.dispatch import DispatchResult
@@ -21,7 +22,7 @@ _DONE: Final = 0
 
 def run(arguments: Namespace) -> int:
     """Build, and say what was made."""
-    store = store_of(arguments)
+    store = store_directory(arguments)
     # Whatever can be refused is, before Spark takes its seconds to start.
     open_store(store).close()
     _refuse_queue_options(arguments)

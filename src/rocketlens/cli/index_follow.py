@@ -10,7 +10,7 @@ import threading
 from argparse import Namespace
 from typing import Final
 
-from rocketlens.cli.output import store_of
+from rocketlens.cli.options import store_directory
 from rocketlens.cli.spark import session
 from rocketlens.formats.index_file import DEFAULT_GEOMETRY, Geometry
 from rocketlens.model.escape import printable
@@ -27,7 +27,7 @@ def run(arguments: Namespace) -> int:
     from rocketlens.pipeline.follow import IndexFollower
     from rocketlens.pipeline.session import check_available
 
-    store = store_of(arguments)
+    store = store_directory(arguments)
     check_available()
     # The broker on this machine goes first: what is not indexed yet is found all the same.
     os.nice(_NICE)

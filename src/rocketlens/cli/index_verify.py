@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketlens.cli.output import note, store_of
+from rocketlens.cli.options import store_directory
 from rocketlens.cli.spark import ProgressLine, session
 from rocketlens.model.escape import printable
 from rocketlens.query.offline import open_store
+from rocketlens.terminal.output import note
 
 if TYPE_CHECKING:
     from rocketlens.pipeline.verify import VerifyReport
@@ -19,7 +20,7 @@ _AGREES, _DIFFERS = 0, 1
 
 def run(arguments: Namespace) -> int:
     """Compare, print what was found, and give 0 when all agrees, else 1."""
-    store = store_of(arguments)
+    store = store_directory(arguments)
     # What is no store is refused before Spark takes its seconds to start.
     open_store(store).close()
     with session(arguments.master) as spark:

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.cli.connection import Connection, chosen_context, connection_of
-from rocketlens.cli.output import note
 from rocketlens.client.message import Message
 from rocketlens.client.producer import Producer
 from rocketlens.client.route import MessageQueue
@@ -16,6 +14,8 @@ from rocketlens.client.send_result import SendResult, SendStatus
 from rocketlens.errors import BadInput
 from rocketlens.model.escape import printable
 from rocketlens.net.event_loop import run as run_loop
+from rocketlens.terminal.cluster_access import ClusterAccess, chosen_context, cluster_access
+from rocketlens.terminal.output import note
 
 _SENT: Final = 0
 _QUEUE: Final = re.compile(r"(?:(?P<broker>.{1,255})/)?(?P<queue_id>\d{1,9})\Z", re.ASCII)
@@ -33,7 +33,7 @@ def run(arguments: Namespace) -> int:
         properties=_properties(arguments.properties),
         delay_level=arguments.delay_level,
     )
-    connection = connection_of(chosen_context(arguments, takes_store=False))
+    connection = cluster_access(chosen_context(arguments, takes_store=False))
     result = run_loop(_send(arguments, connection, message))
     print(printable(str(result)))
     if result.send_status is not SendStatus.SEND_OK:
@@ -61,7 +61,7 @@ def _properties(given: Iterable[str]) -> dict[str, str]:
     return properties
 
 
-async def _send(arguments: Namespace, connection: Connection, message: Message) -> SendResult:
+async def _send(arguments: Namespace, connection: ClusterAccess, message: Message) -> SendResult:
     async with Producer(connection.name_servers, **connection.client_options) as producer:
         queue = None
         if arguments.queue is not None:

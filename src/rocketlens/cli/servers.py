@@ -8,9 +8,9 @@ from typing import Any
 
 from rocketlens import limits
 from rocketlens.broker.config import BrokerSettings
-from rocketlens.cli.output import note
 from rocketlens.errors import BadInput, SparkUnavailable
 from rocketlens.model.escape import printable
+from rocketlens.terminal.output import note
 
 
 def configuration_text(file: str | None) -> str:
@@ -53,7 +53,7 @@ def index_command(arguments: Namespace, settings: BrokerSettings) -> tuple[str, 
         return ()
     geometry = settings.store.geometry
     return (
-        *(sys.executable, "-P", "-m", "rocketlens.cli.main", "index", "follow"),
+        *(sys.executable, "-P", "-m", "rocketlens.main", "index", "follow"),
         *("--store", str(settings.store_path), "--master", arguments.master),
         *("--slots", str(geometry.slot_count), "--entries", str(geometry.entry_count)),
         "--until-stdin-ends",

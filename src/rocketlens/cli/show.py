@@ -9,14 +9,14 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.cli.find import exit_code
-from rocketlens.cli.notes import body_note, print_notes
-from rocketlens.cli.output import BOLD, coloured, note, say
 from rocketlens.cli.source import choose_source, find_in
-from rocketlens.cli.times import iso_text
 from rocketlens.errors import BadInput
 from rocketlens.model.escape import printable
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import is_system_topic
+from rocketlens.terminal.notes import body_note, print_notes
+from rocketlens.terminal.output import BOLD, coloured, note, say
+from rocketlens.terminal.times import iso_text
 
 _LABEL_WIDTH: Final = 18
 _TRANSACTION: Final = {0x4: "prepared", 0x8: "committed", 0xC: "rolled back"}

@@ -3,14 +3,15 @@
 from argparse import Namespace
 from typing import Any
 
-from rocketlens.cli.connection import Connection, chosen_context, connection_of
-from rocketlens.cli.connection_options import NAME_SERVER_VARIABLES, STORE_VARIABLE
-from rocketlens.cli.output import note, store_of
+from rocketlens.cli.options import store_directory
 from rocketlens.errors import BadInput
 from rocketlens.model.answer import Answer
+from rocketlens.terminal.cluster_access import ClusterAccess, chosen_context, cluster_access
+from rocketlens.terminal.connection_options import NAME_SERVER_VARIABLES, STORE_VARIABLE
+from rocketlens.terminal.output import note
 
 
-def choose_source(arguments: Namespace) -> Connection | None:
+def choose_source(arguments: Namespace) -> ClusterAccess | None:
     """Give the cluster to ask, or None when ``arguments.store`` names the store to read.
 
     :raises BadInput: when there is neither, or the command was given both.
@@ -25,11 +26,11 @@ def choose_source(arguments: Namespace) -> Connection | None:
             "commitlog/, or --namesrv ADDR, or --context NAME; or set "
             f"{STORE_VARIABLE} or {NAME_SERVER_VARIABLES[0]}"
         )
-    return connection_of(context)
+    return cluster_access(context)
 
 
 def find_in(
-    source: Connection | None, arguments: Namespace, text: str | None, **options: Any
+    source: ClusterAccess | None, arguments: Namespace, text: str | None, **options: Any
 ) -> Answer:
     """Find in what `choose_source` gave; ``options`` as ``Store.find`` has them."""
     topic = arguments.topic or None
@@ -40,7 +41,7 @@ def find_in(
     from rocketlens.query.offline import open_store
 
     with open_store(
-        store_of(arguments), max_topic_scan_bytes=None, before_long_scan=_say_long_scan
+        store_directory(arguments), max_topic_scan_bytes=None, before_long_scan=_say_long_scan
     ) as store:
         return store.find(text, topic, **options)
 

@@ -5,7 +5,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.cli.output import say
+from rocketlens.terminal.output import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

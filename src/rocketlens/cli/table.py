@@ -6,10 +6,10 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from rocketlens.cli.output import BOLD, DIM, coloured
-from rocketlens.cli.times import iso_text, time_text, zone_text
 from rocketlens.model.escape import printable
 from rocketlens.model.message import MessageExt
+from rocketlens.terminal.output import BOLD, DIM, coloured
+from rocketlens.terminal.times import iso_text, time_text, zone_text
 
 PREVIEW_BYTES: Final = 240
 _PIPED_COLUMNS: Final = ("time", "topic", "tags", "keys", "id", "position", "size", "body")

@@ -11,7 +11,7 @@ import zlib
 import pytest
 
 import rocketlens
-from rocketlens.cli.main import main
+from rocketlens.main import main
 from rocketlens.net.pool import ClientPool
 from rocketlens.testing import cluster
 from rocketlens.wire.codes import RequestCode

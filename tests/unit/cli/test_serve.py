@@ -22,7 +22,7 @@ from rocketlens.wire import codec
 from rocketlens.wire.command import RemotingCommand
 from tests.unit.broker.broker_world import send_fields, text_of
 
-PROGRAM = [sys.executable, "-W", "error", "-m", "rocketlens.cli.main"]
+PROGRAM = [sys.executable, "-W", "error", "-m", "rocketlens.main"]
 READY = re.compile(
     r"ready: name server (?P<names>\S+), broker (?P<broker>\S+) and port (?P<vip>\d+), store (.+)\n"
 )

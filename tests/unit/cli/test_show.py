@@ -28,7 +28,7 @@ def test_any_id_shows_everything_about_the_message(run, golden_store, sent):
 
 
 def test_body_raw_writes_the_bytes_and_nothing_else(golden_store, sent, capfdbinary):
-    from rocketlens.cli.main import main
+    from rocketlens.main import main
 
     for one in golden_store.sent[:40]:
         if one["kind"].startswith("tx-ROLLBACK"):

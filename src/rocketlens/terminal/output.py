@@ -2,11 +2,8 @@
 
 import os
 import sys
-from argparse import Namespace
-from pathlib import Path
 from typing import Final, TextIO
 
-from rocketlens.errors import BadInput
 from rocketlens.model.escape import printable
 
 BOLD: Final = "1"
@@ -34,18 +31,3 @@ def has_colour(stream: TextIO) -> bool:
 def coloured(text: str, code: str, stream: TextIO) -> str:
     """Give text in a colour, or as it is where there are none."""
     return f"\x1b[{code}m{text}\x1b[0m" if has_colour(stream) else text
-
-
-def store_of(arguments: Namespace) -> Path:
-    """Give the store directory that a command was given.
-
-    :raises BadInput: when it was given none.
-    """
-    if not arguments.store:
-        raise BadInput(
-            "which store? Give --store DIR, the directory that holds commitlog/, or set "
-            "ROCKETLENS_STORE"
-        )
-    if "\0" in arguments.store:
-        raise BadInput("the store's path has a zero character in it")
-    return Path(arguments.store)

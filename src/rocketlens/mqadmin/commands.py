@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from rocketlens.cli.mqadmin.options import Option
+from rocketlens.mqadmin.options import Option
 
 
 class Command(NamedTuple):
@@ -30,7 +30,7 @@ _CLUSTER_OR_PARENT: Final = Option(
     only_5=True,
 )
 
-_QUERY: Final = "rocketlens.cli.mqadmin.query"
+_QUERY: Final = "rocketlens.mqadmin.query"
 _BY_ID: Final = (
     _MESSAGE_ID,
     # Before RocketMQ 5.3 an offset message id was enough; here it still is.
@@ -160,9 +160,9 @@ _ROUTE: Final = (
 )
 _DECODE: Final = (Option("i", "messageId", "unique message ID", required=True),)
 
-_TOPICS: Final = "rocketlens.cli.mqadmin.topic"
-_CLUSTER: Final = "rocketlens.cli.mqadmin.cluster"
-_SENDING: Final = "rocketlens.cli.mqadmin.send"
+_TOPICS: Final = "rocketlens.mqadmin.topic"
+_CLUSTER: Final = "rocketlens.mqadmin.cluster"
+_SENDING: Final = "rocketlens.mqadmin.send"
 
 COMMANDS: Final = (
     Command("updateTopic", "Update or create topic.", _TOPICS, "update_topic", _UPDATE),
@@ -202,7 +202,7 @@ COMMANDS: Final = (
     Command(
         "decodeMessageId",
         "decode unique message ID",
-        "rocketlens.cli.mqadmin.message_id",
+        "rocketlens.mqadmin.message_id",
         "decode",
         _DECODE,
     ),

@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rocketlens.cli.main import main
-from rocketlens.cli.mqadmin.message_id import decoded
 from rocketlens.errors import BadInput
+from rocketlens.main import main
+from rocketlens.mqadmin.message_id import decoded
 
 # The classes of 4.9.7 and 5.5.0 were run at about this time, in UTC; both printed this.
 NOW_MS = round(datetime(2026, 11, 21, 8, 26, tzinfo=UTC).timestamp() * 1000)

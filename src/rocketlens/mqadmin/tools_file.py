@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.cli.contexts import (
+from rocketlens.errors import BadInput
+from rocketlens.terminal.contexts import (
     Context,
     check_owner,
     opened_regular,
     warn_of_readers,
 )
-from rocketlens.errors import BadInput
 
 HOME_VARIABLE: Final = "ROCKETMQ_HOME"
 _LINE: Final = re.compile(

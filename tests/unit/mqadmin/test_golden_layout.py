@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from rocketlens import open_store
-from rocketlens.cli.mqadmin.commands import COMMANDS
-from rocketlens.cli.mqadmin.form import Form, message_pieces
-from rocketlens.cli.mqadmin.layout import (
+from rocketlens.client.route import MessageQueue
+from rocketlens.mqadmin.commands import COMMANDS
+from rocketlens.mqadmin.form import Form, message_pieces
+from rocketlens.mqadmin.layout import (
     Track,
     key_table,
     message_block,
@@ -17,9 +18,8 @@ from rocketlens.cli.mqadmin.layout import (
     status_table,
     track_block,
 )
-from rocketlens.cli.mqadmin.run import command_named, usage_of
-from rocketlens.cli.mqadmin.tool import set_order
-from rocketlens.client.route import MessageQueue
+from rocketlens.mqadmin.run import command_named, usage_of
+from rocketlens.mqadmin.tool import set_order
 from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.route import TopicRouteData
 from rocketlens.wire.bodies.stats import MessageQueue as QueueKey

@@ -31,9 +31,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from rocketlens import limits
-from rocketlens.cli.connection_options import CONTEXT_VARIABLE
-from rocketlens.cli.output import note
 from rocketlens.errors import BadInput
+from rocketlens.terminal.connection_options import CONTEXT_VARIABLE
+from rocketlens.terminal.output import note
 
 CONFIG_VARIABLE: Final = "ROCKETLENS_CONFIG"
 

@@ -4,11 +4,11 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from rocketlens.cli.output import GREEN, RED, YELLOW, coloured, say
-from rocketlens.cli.times import time_text
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.escape import printable
 from rocketlens.model.message import MessageExt
+from rocketlens.terminal.output import GREEN, RED, YELLOW, coloured, say
+from rocketlens.terminal.times import time_text
 
 _MAX_LINES: Final = 20
 

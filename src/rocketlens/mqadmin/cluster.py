@@ -5,9 +5,9 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from rocketlens.cli.mqadmin.form import NULL, Form, padded, padded_left, rounded
-from rocketlens.cli.mqadmin.tool import Call, as_it_is, incomplete
 from rocketlens.errors import BadInput, RocketLensError
+from rocketlens.mqadmin.form import NULL, Form, padded, padded_left, rounded
+from rocketlens.mqadmin.tool import Call, as_it_is, incomplete
 from rocketlens.wire.bodies.key_value import KvTable
 from rocketlens.wire.commands.broker import GET_BROKER_RUNTIME_INFO
 from rocketlens.wire.commands.command_table import NoFields

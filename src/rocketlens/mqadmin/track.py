@@ -3,13 +3,13 @@
 import random
 from typing import Final
 
-from rocketlens.cli.mqadmin.form import host_of
-from rocketlens.cli.mqadmin.layout import Track
-from rocketlens.cli.mqadmin.tool import Tool, as_it_is, remark_of
 from rocketlens.client.route import Broker
 from rocketlens.errors import BrokerError, RocketLensError
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import RETRY_PREFIX
+from rocketlens.mqadmin.form import host_of
+from rocketlens.mqadmin.layout import Track
+from rocketlens.mqadmin.tool import Tool, as_it_is, remark_of
 from rocketlens.wire.bodies.consumer import ConsumerConnection, GroupList
 from rocketlens.wire.bodies.heartbeat import ConsumeType, MessageModel
 from rocketlens.wire.bodies.stats import ConsumeStats

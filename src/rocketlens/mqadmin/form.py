@@ -8,12 +8,12 @@ from decimal import ROUND_HALF_UP, Decimal
 from ipaddress import IPv6Address
 from typing import Final
 
-from rocketlens.cli.times import time_text
 from rocketlens.errors import BadInput
 from rocketlens.formats.body_compression import COMPRESSED
 from rocketlens.model.java import utf8_pieces
 from rocketlens.model.message import Host, MessageExt
 from rocketlens.model.properties import TRANSACTION_PREPARED, java_order
+from rocketlens.terminal.times import time_text
 
 LAYOUTS: Final = ("4.9", "5.5")
 NULL: Final = "null"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import rocketlens
-from rocketlens.cli import main as program
+from rocketlens import main as program
 from rocketlens.errors import AnswerIncomplete, MessageNotFound, SparkUnavailable, StoreLocked
 from rocketlens.model.answer import Answer
 
@@ -18,7 +18,7 @@ FULL = Path("/dev/full")
 COMMANDS = ("find", "show", "index", "doctor", "demo")
 
 
-def process(*arguments, code="import sys; from rocketlens.cli.main import main; sys.exit(main())"):
+def process(*arguments, code="import sys; from rocketlens.main import main; sys.exit(main())"):
     return [sys.executable, "-c", code, *map(str, arguments)]
 
 
@@ -138,7 +138,7 @@ def test_an_interrupt_is_quiet(golden):
     # The command itself sends the signal, once it runs, so the test waits for nothing.
     code = (
         "import os, signal, sys; import rocketlens.cli.find as find;"
-        "from rocketlens.cli.main import main;"
+        "from rocketlens.main import main;"
         "find.run = lambda _: os.kill(os.getpid(), signal.SIGINT) or signal.pause();"
         "sys.exit(main())"
     )
@@ -179,7 +179,7 @@ def test_finding_by_id_or_key_loads_nothing_heavy(golden):
         *("subprocess", "tempfile", "unittest", "multiprocessing", "logging"),
     }
     code = (
-        "import sys; from rocketlens.cli.main import main; code = main();"
+        "import sys; from rocketlens.main import main; code = main();"
         "print(*sys.modules, file=sys.stderr); sys.exit(code)"
     )
     sent = golden("5.5.0").sent[0]
@@ -196,7 +196,7 @@ def test_finding_by_id_or_key_loads_nothing_heavy(golden):
 
 def test_help_loads_no_command_and_nothing_heavy():
     code = (
-        "import sys; from rocketlens.cli.main import main; code = main();"
+        "import sys; from rocketlens.main import main; code = main();"
         "print(*sys.modules, file=sys.stderr); sys.exit(code)"
     )
     done = subprocess.run(process("--help", code=code), capture_output=True, text=True, check=False)

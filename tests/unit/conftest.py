@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rocketlens.cli.main import main
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.commitlog_record import MAGIC_V1, Record
+from rocketlens.main import main
 from rocketlens.model import properties as props
 from rocketlens.model.message import Host
 
@@ -28,13 +28,14 @@ class Done:
 
 
 @pytest.fixture(autouse=True)
-def nothing_of_the_environment(monkeypatch, tmp_path):
+def no_settings_of_the_user(monkeypatch):
+    """Neither variables of the environment nor a configuration file change what a test sees."""
     for name in list(os.environ):
         if name.startswith(("ROCKETLENS_", "ROCKETMQ_")):
             monkeypatch.delenv(name)
     for name in ("NAMESRV_ADDR", "NO_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
 
 
 @pytest.fixture

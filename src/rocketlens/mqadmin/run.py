@@ -6,16 +6,11 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Final
 
-from rocketlens.cli.connection import (
-    Connection,
-    chosen_context,
-    connection_of,
-    seen_brokers_path,
-)
-from rocketlens.cli.connection_options import OPTIONS, SWITCHES
-from rocketlens.cli.mqadmin.commands import COMMANDS, Command
-from rocketlens.cli.mqadmin.form import LAYOUTS, Form, as_it_is
-from rocketlens.cli.mqadmin.options import (
+from rocketlens.errors import BadInput
+from rocketlens.model.escape import printable
+from rocketlens.mqadmin.commands import COMMANDS, Command
+from rocketlens.mqadmin.form import LAYOUTS, Form, as_it_is
+from rocketlens.mqadmin.options import (
     COMMON,
     Given,
     Option,
@@ -23,14 +18,19 @@ from rocketlens.cli.mqadmin.options import (
     parse,
     usage,
 )
-from rocketlens.cli.mqadmin.tools_file import tools_file_context
-from rocketlens.errors import BadInput
-from rocketlens.model.escape import printable
+from rocketlens.mqadmin.tools_file import tools_file_context
 from rocketlens.net.event_loop import run as run_loop
+from rocketlens.terminal.cluster_access import (
+    ClusterAccess,
+    chosen_context,
+    cluster_access,
+    seen_brokers_path,
+)
+from rocketlens.terminal.connection_options import OPTIONS, SWITCHES
 
 _PURPOSE_COLUMN: Final = {"4.9": 20, "5.5": 35}
 NO_NAME_SERVER: Final = ("decodeMessageId",)
-NOWHERE: Final = Connection("127.0.0.1:9876")
+NOWHERE: Final = ClusterAccess("127.0.0.1:9876")
 OURS: Final = (
     Option("", "layout", "4.9 or 5.5", is_ours=True),
     *(Option("", name, purpose, is_ours=True) for name, (_, purpose) in OPTIONS.items()),
@@ -73,7 +73,7 @@ def run(arguments: Namespace) -> int:
     if command.name not in NO_NAME_SERVER:
         asked = _both(arguments, given)
         context = chosen_context(asked, takes_store=False, last=tools_file_context())
-        connection = connection_of(context)
+        connection = cluster_access(context)
     run_loop(_call(command, given.in_namespace(connection.namespace), layout, connection))
     return 0
 
@@ -90,9 +90,9 @@ def _both(arguments: Namespace, given: Given) -> Namespace:
     return Namespace(**values)
 
 
-async def _call(command: Command, given: Given, layout: str, connection: Connection) -> None:
+async def _call(command: Command, given: Given, layout: str, connection: ClusterAccess) -> None:
     # Late: the protocol costs a tenth of a second that help need not wait for.
-    from rocketlens.cli.mqadmin.tool import Call, Tool
+    from rocketlens.mqadmin.tool import Call, Tool
 
     function = getattr(import_module(command.module), command.function)
     form = Form(is_5=layout == "5.5", shown=_safe if sys.stdout.isatty() else as_it_is)

@@ -3,10 +3,6 @@
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.cli.mqadmin.form import NULL, map_text, padded
-from rocketlens.cli.mqadmin.layout import route_json, route_table, status_table
-from rocketlens.cli.mqadmin.tool import Call, as_it_is, incomplete
-from rocketlens.cli.mqadmin.track import groups_of
 from rocketlens.client.message import check_topic
 from rocketlens.client.route import Broker
 from rocketlens.errors import BadInput, BrokerError, MessageNotFound, RocketLensError
@@ -17,6 +13,10 @@ from rocketlens.model.rocketmq import (
     RETRY_PREFIX,
     perm_text,
 )
+from rocketlens.mqadmin.form import NULL, map_text, padded
+from rocketlens.mqadmin.layout import route_json, route_table, status_table
+from rocketlens.mqadmin.tool import Call, as_it_is, incomplete
+from rocketlens.mqadmin.track import groups_of
 from rocketlens.wire.bodies.route import TopicList
 from rocketlens.wire.bodies.stats import MessageQueue, TopicOffset, TopicStatsTable
 from rocketlens.wire.codes import ResponseCode

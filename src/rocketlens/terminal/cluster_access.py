@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rocketlens.cli.connection_options import (
+from rocketlens.errors import BadInput
+from rocketlens.terminal.connection_options import (
     ACCESS_KEY_VARIABLE,
     NAME_SERVER_VARIABLES,
     OPTIONS,
@@ -26,8 +27,7 @@ from rocketlens.cli.connection_options import (
     STORE_VARIABLE,
     SWITCHES,
 )
-from rocketlens.cli.contexts import Context, default_context, named_context
-from rocketlens.errors import BadInput
+from rocketlens.terminal.contexts import Context, default_context, named_context
 
 if TYPE_CHECKING:
     # Late: the protocol and TLS cost time that a command over a store must not pay.
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ClusterAccess:
     """What a client of a cluster is made with."""
 
     name_servers: str
@@ -84,7 +84,7 @@ def chosen_context(
     return named if last is None else named.over(last)
 
 
-def connection_of(context: Context) -> Connection:
+def cluster_access(context: Context) -> ClusterAccess:
     """Give the connection that a context describes; its files are read.
 
     :raises BadInput: when it names no name server, or half of what belongs together.
@@ -95,7 +95,7 @@ def connection_of(context: Context) -> Connection:
             "no name server is given: give --namesrv ADDR (mqadmin: -n), such as 127.0.0.1:9876, "
             f"or --context NAME; or set {NAME_SERVER_VARIABLES[0]}"
         )
-    return Connection(
+    return ClusterAccess(
         context.namesrv,
         _namespace(context.namespace or ""),
         _credentials(context),

@@ -6,10 +6,6 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from rocketlens import limits
-from rocketlens.cli.connection import Connection
-from rocketlens.cli.mqadmin.form import Form
-from rocketlens.cli.mqadmin.layout import KeyRow
-from rocketlens.cli.mqadmin.options import Given
 from rocketlens.client.admin import MQAdmin
 from rocketlens.client.cluster import Cluster, broker_error, failures, fields_of
 from rocketlens.client.key_search import KeyQuestion
@@ -22,8 +18,12 @@ from rocketlens.model.answer import Answer
 from rocketlens.model.java import decode_utf8, string_hash
 from rocketlens.model.message import MessageExt
 from rocketlens.model.properties import UNIQUE_KEY, parse
+from rocketlens.mqadmin.form import Form
+from rocketlens.mqadmin.layout import KeyRow
+from rocketlens.mqadmin.options import Given
 from rocketlens.query.held import Held
 from rocketlens.query.verify import Wanted
+from rocketlens.terminal.cluster_access import ClusterAccess
 from rocketlens.wire.bodies.route import ClusterInfo, TopicRouteData
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.command_table import NoFields
@@ -210,7 +210,7 @@ class Call:
     given: Given
     form: Form
     tool: Tool
-    connection: Connection
+    connection: ClusterAccess
 
     def print(self, text: str) -> None:
         """Print what the real tool prints, and nothing else."""

@@ -5,11 +5,11 @@ from argparse import Namespace
 
 import pytest
 
-from rocketlens.cli.connection import chosen_context, connection_of
-from rocketlens.cli.contexts import Context, default_context, named_context
-from rocketlens.cli.mqadmin.tools_file import tools_file_context
 from rocketlens.client.cluster import Credentials
 from rocketlens.errors import BadInput
+from rocketlens.mqadmin.tools_file import tools_file_context
+from rocketlens.terminal.cluster_access import chosen_context, cluster_access
+from rocketlens.terminal.contexts import Context, default_context, named_context
 
 SECRET = "k7-very-secret"
 CONFIG = f"""
@@ -65,6 +65,7 @@ def config(tmp_path, monkeypatch):
     """Give ``config(text) -> Path``, which writes the configuration file."""
     path = tmp_path / "config" / "rocketlens" / "config.toml"
     path.parent.mkdir(parents=True)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
     def write(text):
         path.write_text(text)
@@ -76,7 +77,7 @@ def config(tmp_path, monkeypatch):
 
 
 def test_a_context_says_where_to_look_and_as_whom(config):
-    connection = connection_of(chosen(context="prod"))
+    connection = cluster_access(chosen(context="prod"))
     assert connection.name_servers == "10.0.0.1:9876;10.0.0.2:9876"
     assert connection.namespace == "shop"
     assert connection.credentials == Credentials("reader", SECRET)
@@ -95,7 +96,7 @@ def test_paths_count_from_the_file(config, tmp_path):
     assert chosen(context="backup").store == str(directory / "copies" / "store")
     (directory / "reader.secret").write_text(f"{SECRET}\n")
     (directory / "reader.secret").chmod(0o600)
-    assert connection_of(chosen(context="file")).credentials == Credentials("reader", SECRET)
+    assert cluster_access(chosen(context="file")).credentials == Credentials("reader", SECRET)
 
 
 def test_options_count_more_than_the_environment_and_that_more_than_a_default(config, monkeypatch):
@@ -119,15 +120,15 @@ def test_a_context_asked_for_counts_more_than_the_environment(config, monkeypatc
 
 def test_a_contexts_keys_are_not_shown_to_another_cluster(config, monkeypatch):
     monkeypatch.setenv("ROCKETLENS_CONTEXT", "prod")
-    assert connection_of(chosen(namesrv="10.8.8.8:9876")).credentials is None
+    assert cluster_access(chosen(namesrv="10.8.8.8:9876")).credentials is None
     monkeypatch.setenv("NAMESRV_ADDR", "10.7.7.7:9876")
-    assert connection_of(chosen()).credentials is None
+    assert cluster_access(chosen()).credentials is None
 
 
 def test_keys_come_from_the_environment_too(monkeypatch):
     monkeypatch.setenv("ROCKETLENS_ACCESS_KEY", "reader")
     monkeypatch.setenv("ROCKETLENS_SECRET_KEY", SECRET)
-    credentials = connection_of(chosen(namesrv="h:1")).credentials
+    credentials = cluster_access(chosen(namesrv="h:1")).credentials
     assert credentials == Credentials("reader", SECRET)
 
 
@@ -136,12 +137,12 @@ def test_a_secret_of_an_option_replaces_every_other(config, tmp_path):
     file.write_text("of the file")
     file.chmod(0o600)
     named = chosen(context="prod", secret_key_file=str(file))
-    assert connection_of(named).credentials == Credentials("reader", "of the file")
+    assert cluster_access(named).credentials == Credentials("reader", "of the file")
 
 
 def test_a_secret_is_never_shown(config, run, tmp_path):
     named = named_context("prod")
-    assert SECRET not in repr(named) + str(named) + repr(connection_of(named))
+    assert SECRET not in repr(named) + str(named) + repr(cluster_access(named))
     for broken in (
         f'[contexts.prod]\nsecret_key = ["{SECRET}"]',
         f'[contexts.prod]\naccess_key = "a"\nsecret_key = "{SECRET}"\nsecret_key_env = "X"',

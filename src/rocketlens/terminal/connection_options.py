@@ -1,6 +1,7 @@
 """The options of a connection to a cluster, and the variables that stand in for them.
 
-Apart from :mod:`rocketlens.cli.connection`, which reads them, so that ``--help`` stays quick.
+Apart from :mod:`rocketlens.terminal.cluster_access`, which reads them, so that ``--help`` stays
+quick.
 """
 
 from argparse import ArgumentParser

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketlens.cli.mqadmin.bodies import bodies_directory, safe_name, write_body
 from rocketlens.errors import BadInput
+from rocketlens.mqadmin.bodies import bodies_directory, safe_name, write_body
 
 
 def mode_of(path):

@@ -3,22 +3,22 @@
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.cli.mqadmin.bodies import bodies_directory, write_body
-from rocketlens.cli.mqadmin.form import body_pieces, message_pieces
-from rocketlens.cli.mqadmin.layout import key_table, message_block, track_block
-from rocketlens.cli.mqadmin.send import resend
-from rocketlens.cli.mqadmin.tool import Call, KeyRequest, incomplete, set_order
-from rocketlens.cli.mqadmin.track import tracks_of
-from rocketlens.cli.notes import body_note
-from rocketlens.cli.output import note, say
-from rocketlens.cli.times import parse_time
 from rocketlens.client.cluster import failures
 from rocketlens.client.route import MessageQueue, Route
 from rocketlens.client.view import offset_id_of
 from rocketlens.errors import BadInput, MessageNotFound, RocketLensError
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import LMQ_PREFIX
+from rocketlens.mqadmin.bodies import bodies_directory, write_body
+from rocketlens.mqadmin.form import body_pieces, message_pieces
+from rocketlens.mqadmin.layout import key_table, message_block, track_block
+from rocketlens.mqadmin.send import resend
+from rocketlens.mqadmin.tool import Call, KeyRequest, incomplete, set_order
+from rocketlens.mqadmin.track import tracks_of
 from rocketlens.query.verify import Wanted
+from rocketlens.terminal.notes import body_note
+from rocketlens.terminal.output import note, say
+from rocketlens.terminal.times import parse_time
 
 SHOWN_OF_UNIQUE_KEY: Final = 32
 DASHES: Final = "-" * 56

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketlens.cli.mqadmin.commands import COMMANDS
-from rocketlens.cli.mqadmin.options import COMMON, check_required, parse
-from rocketlens.cli.mqadmin.run import OURS, command_named
 from rocketlens.errors import BadInput
+from rocketlens.mqadmin.commands import COMMANDS
+from rocketlens.mqadmin.options import COMMON, check_required, parse
+from rocketlens.mqadmin.run import OURS, command_named
 
 OPTIONS = (*COMMON, *command_named("queryMsgByUniqueKey").options)
 VALUES = st.text(min_size=1).filter(lambda text: not text.startswith(("-", "=", '"')))

@@ -5,9 +5,9 @@ RocketMQ 4.9 and 5.5 still have the command's class, but no longer know its name
 
 import time
 
-from rocketlens.cli.mqadmin.tool import Call
-from rocketlens.cli.times import time_text
 from rocketlens.model.message_id import UniqueKey, pack_address
+from rocketlens.mqadmin.tool import Call
+from rocketlens.terminal.times import time_text
 
 
 async def decode(call: Call) -> None:

@@ -30,10 +30,10 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from rocketlens import __version__
-from rocketlens.cli.connection_options import add_options
-from rocketlens.cli.output import note
 from rocketlens.errors import AnswerIncomplete, MessageNotFound, NotAStore, RocketLensError
 from rocketlens.model.escape import printable
+from rocketlens.terminal.connection_options import add_options
+from rocketlens.terminal.output import note
 
 FOUND: Final = 0
 NOT_FOUND: Final = 1
@@ -57,7 +57,7 @@ _COMMANDS: Final = {
     "namesrv": "rocketlens.cli.namesrv",
     "broker": "rocketlens.cli.broker",
     "send": "rocketlens.cli.send",
-    "mqadmin": "rocketlens.cli.mqadmin.run",
+    "mqadmin": "rocketlens.mqadmin.run",
 }
 _KINDS: Final = ("auto", "key", "unique-key", "offset-id", "queue-offset")
 _TIMES: Final = (
@@ -195,7 +195,9 @@ def build_parser() -> ArgumentParser:
     )
     doctor = _command(commands, "doctor", "check what this machine, and a store, lack")
     _add_store(doctor)
-    _command(commands, "demo", "show all of this on a small store that a real broker wrote")
+    demo = _command(commands, "demo", "show all of this on a small store that a real broker wrote")
+    # It runs other commands, and a room does not import what stands above it.
+    demo.set_defaults(main=main)
     _add_serve(_command(commands, "serve", "run a name server and a broker in one process"))
     _add_namesrv(_command(commands, "namesrv", "run a name server"))
     _add_broker(_command(commands, "broker", "run a broker"))

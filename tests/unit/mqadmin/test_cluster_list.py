@@ -6,17 +6,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from rocketlens.cli.connection import Connection
-from rocketlens.cli.mqadmin.cluster import cluster_list
-from rocketlens.cli.mqadmin.form import Form
-from rocketlens.cli.mqadmin.options import Given
-from rocketlens.cli.mqadmin.tool import Call
-from rocketlens.cli.mqadmin.topic import update_topic
 from rocketlens.client.route import Broker
 from rocketlens.errors import AnswerIncomplete, CallTimeout
+from rocketlens.mqadmin.cluster import cluster_list
+from rocketlens.mqadmin.form import Form
+from rocketlens.mqadmin.options import Given
+from rocketlens.mqadmin.tool import Call
+from rocketlens.mqadmin.topic import update_topic
+from rocketlens.terminal.cluster_access import ClusterAccess
 from rocketlens.wire.bodies.route import BrokerData, ClusterInfo
 
-NOWHERE = Connection("127.0.0.1:9876")
+NOWHERE = ClusterAccess("127.0.0.1:9876")
 FIGURES = {
     "brokerActive": "true",
     "brokerVersionDesc": "V5_5_0",

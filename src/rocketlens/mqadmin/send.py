@@ -4,15 +4,15 @@ import time
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.cli.mqadmin.form import rounded
-from rocketlens.cli.mqadmin.layout import send_row
-from rocketlens.cli.mqadmin.tool import Call
 from rocketlens.client.message import Message
 from rocketlens.client.producer import Producer
 from rocketlens.client.route import MessageQueue
 from rocketlens.errors import BadInput, RocketLensError, SendFailed
 from rocketlens.model.message import MessageExt
 from rocketlens.model.properties import TRANSACTION_PREPARED
+from rocketlens.mqadmin.form import rounded
+from rocketlens.mqadmin.layout import send_row
+from rocketlens.mqadmin.tool import Call
 
 GROUP: Final = "rocketlens_mqadmin"
 RESEND_GROUP: Final = "ReSendMsgById"

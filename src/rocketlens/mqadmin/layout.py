@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from rocketlens.cli.mqadmin.form import NULL, Form, host_of, padded, time_of
 from rocketlens.model.message import MessageExt
+from rocketlens.mqadmin.form import NULL, Form, host_of, padded, time_of
 from rocketlens.wire.bodies.route import TopicRouteData
 from rocketlens.wire.bodies.stats import MessageQueue, TopicOffset
 from rocketlens.wire.json_text import quote

@@ -1,0 +1,1 @@
+"""What every front end on a terminal needs: contexts, output, times, and exit codes."""
