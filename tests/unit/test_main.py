@@ -1,5 +1,7 @@
 """The program as a whole: exit codes, pipes, and what it says when something goes wrong."""
 
+import argparse
+import json
 import os
 import shlex
 import signal
@@ -28,6 +30,10 @@ def failing(monkeypatch):
 
     def fail_with(error):
         class Command:
+            @staticmethod
+            def add_arguments(_parser):
+                pass
+
             @staticmethod
             def run(_arguments):
                 raise error
@@ -194,15 +200,45 @@ def test_finding_by_id_or_key_loads_nothing_heavy(golden):
         assert heavy & set(done.stderr.split()) == set()
 
 
-def test_help_loads_no_command_and_nothing_heavy():
+def commands(parser):
+    """The words of each command that a parser knows."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for word, command in action.choices.items():
+                yield (word,)
+                yield from ((word, *words) for words in commands(command))
+
+
+def test_help_loads_the_command_it_is_about_and_nothing_heavy():
+    # One process for all: help that loads something is seen whichever command it belongs to.
     code = (
-        "import sys; from rocketlens.main import main; code = main();"
-        "print(*sys.modules, file=sys.stderr); sys.exit(code)"
+        "import json, sys; before = {*sys.modules} - {'json'}; from rocketlens.main import main\n"
+        "for words in json.loads(sys.argv[1]):\n"
+        "    assert main([*words, '--help']) == 0, words\n"
+        "    loaded = {*sys.modules} - before\n"
+        "    print(*words, '>', *loaded, file=sys.stderr)\n"
     )
-    done = subprocess.run(process("--help", code=code), capture_output=True, text=True, check=False)
-    assert done.returncode == 0
-    loaded = set(done.stderr.split())
-    assert not {"numpy", "dataclasses", "json", "ctypes", "subprocess", "datetime"} & loaded
-    assert not {
-        name for name in loaded if name.startswith(("rocketlens.query", "rocketlens.store"))
-    }
+    asked = [(), *commands(program.build_parser())]
+    done = subprocess.run(
+        process(json.dumps(asked), code=code), capture_output=True, text=True, check=True
+    )
+    loaded = {}
+    for line in done.stderr.splitlines():
+        words, _, names = line.partition(">")
+        loaded[words.strip()] = set(names.split())
+    assert len(loaded) == len(asked)
+    heavy = {"numpy", "dataclasses", "ctypes", "subprocess", "datetime", "asyncio", "logging"}
+    engines = ("query", "store", "net", "client", "broker", "namesrv", "pipeline", "formats")
+    for words, names in loaded.items():
+        assert not heavy & names, words
+        assert not {f"rocketlens.{engine}" for engine in engines} & names, words
+    assert not {"rocketlens.cli", "rocketlens.mqadmin"} & loaded[""]
+
+
+def test_only_the_command_that_is_named_is_imported():
+    code = (
+        "import sys; from rocketlens.main import build_parser; build_parser(['index', 'verify']);"
+        "print(*(name for name in sys.modules if name.startswith('rocketlens.cli.')))"
+    )
+    done = subprocess.run(process(code=code), capture_output=True, text=True, check=True)
+    assert sorted(done.stdout.split()) == ["rocketlens.cli.index_verify", "rocketlens.cli.options"]

@@ -3,30 +3,33 @@
 Works on a copy in a temporary directory, and deletes that in the end.
 """
 
-import io
 import os
 import shlex
 import sys
-import tarfile
-import tempfile
-from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Final
 
-from rocketlens.cli.spark import session
+from rocketlens.cli import find, index_build, index_verify, show
 from rocketlens.errors import SparkUnavailable
-from rocketlens.query.offline import open_store
+from rocketlens.terminal.connection_options import STORE_VARIABLE
+from rocketlens.terminal.exit_code import ExitCode
 from rocketlens.terminal.output import BOLD, GREEN, coloured, note
 
 ARCHIVE: Final = Path(__file__).with_name("demo_store.tar.zst")
 """The store of tests/golden/stores/rocketmq-5.5.0.tar.zst as it was closed."""
 
-_ARCHIVE_BYTES: Final = 64 << 20
-_STORE_VARIABLE: Final = "ROCKETLENS_STORE"
+_COMMANDS: Final[Mapping[str, ModuleType]] = {
+    "find": find,
+    "show": show,
+    "index build": index_build,
+    "index verify": index_verify,
+}
+_MAX_ARCHIVE_BYTES: Final = 64 << 20
 _MASTER: Final = "local[2]"
-_DONE, _FAILED, _INCOMPLETE = 0, 2, 3
 
 # An order that several messages are about; the first of them is then found by all its other names.
 _ORDER: Final = "order-42"
@@ -36,17 +39,25 @@ _TOPIC: Final = "PayTopic"
 _GEOMETRY: Final = ("--slots", "500", "--entries", "1000")
 
 
-def run(arguments: Namespace) -> int:
-    """Show everything; 0 when all went well, 3 when only Spark is missing, 2 otherwise."""
+def add_arguments(_parser: ArgumentParser) -> None:
+    """Add nothing: the command takes no arguments."""
+
+
+def run(_arguments: Namespace) -> ExitCode:
+    """Show everything; 0 if all went well, 3 if only Spark is missing, else 2."""
+    import tempfile
+
+    from rocketlens.cli.spark import session
+
     with (
         tempfile.TemporaryDirectory(prefix="rocketlens-demo-") as directory,
-        _environment(_STORE_VARIABLE, str(Path(directory, "store"))),
+        _environment(STORE_VARIABLE, str(Path(directory, "store"))),
     ):
         store = Path(directory, "store")
         unpack(Path(directory))
         _say("A store directory that a real RocketMQ 5.5.0 broker wrote, unpacked for this demo:")
-        _print(coloured(f"$ export {_STORE_VARIABLE}={store}", BOLD, sys.stdout))
-        demo = _Demo(store, arguments.main)
+        _print(coloured(f"$ export {STORE_VARIABLE}={store}", BOLD, sys.stdout))
+        demo = _Demo(store)
         demo.delete_index()
         demo.find_by_key()
         try:
@@ -63,17 +74,20 @@ def run(arguments: Namespace) -> int:
         note(f"rebuilding and verifying the index were not shown: {missing}")
     if demo.failures:
         note(f"this went wrong: {'; '.join(demo.failures)}")
-        return _FAILED
+        return ExitCode.FAILED
     _say("The copy is deleted. Now yours: rocketlens find TEXT --store DIR (--help tells more).")
-    return _INCOMPLETE if missing else _DONE
+    return ExitCode.INCOMPLETE if missing else ExitCode.OK
 
 
 def unpack(directory: Path) -> None:
     """Unpack the demo's store as ``directory/store``, 1.6 MB."""
+    import io
+    import tarfile
+
     import zstandard
 
     packed = ARCHIVE.read_bytes()
-    content = zstandard.ZstdDecompressor().decompress(packed, max_output_size=_ARCHIVE_BYTES)
+    content = zstandard.ZstdDecompressor().decompress(packed, max_output_size=_MAX_ARCHIVE_BYTES)
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         archive.extractall(directory, filter="data")
 
@@ -81,10 +95,9 @@ def unpack(directory: Path) -> None:
 class _Demo:
     """The steps, each of which says what it shows and runs the command a user would."""
 
-    def __init__(self, store: Path, main: Callable[[Sequence[str]], int]) -> None:
+    def __init__(self, store: Path) -> None:
         self.failures: list[str] = []
         self._store = store
-        self._main = main
         self._written_by_the_broker = self._index_contents()
 
     def delete_index(self) -> None:
@@ -107,7 +120,7 @@ class _Demo:
     def rebuild(self) -> None:
         """Rebuild the index, and compare it with the broker's own."""
         _say("Spark builds the index again, from the log alone:")
-        self._run("index", "build", *_GEOMETRY)
+        self._run("index build", *_GEOMETRY)
         same = self._index_contents() == self._written_by_the_broker
         if not same:
             self.failures.append("the rebuilt index is not what the broker wrote")
@@ -118,6 +131,8 @@ class _Demo:
 
     def find_by_everything(self) -> None:
         """Find one message by each thing that people have in hand."""
+        from rocketlens.query.offline import open_store
+
         with open_store(self._store) as store:
             message = store.find(_ORDER, _TOPIC).messages[0]
         position = f"{message.topic}/{message.queue_id}/{message.queue_offset}"
@@ -135,18 +150,20 @@ class _Demo:
         _say("All there is to know about it:")
         self._run("show", position)
         _say("What is not there is reported as such, with exit code 1, once all was searched:")
-        self._run("find", "no-such-order", expected=1)
+        self._run("find", "no-such-order", expected=ExitCode.NO)
 
     def verify(self) -> None:
         """Compare log, queues and index."""
         _say("And do log, consume queues and index agree?")
-        self._run("index", "verify")
+        self._run("index verify")
 
-    def _run(self, *arguments: str, expected: int = 0) -> None:
+    def _run(self, name: str, *words: str, expected: ExitCode = ExitCode.OK) -> None:
         """Run a command in this process, after showing it as a user would type it."""
-        line = shlex.join(("rocketlens", *arguments))
+        line = shlex.join(("rocketlens", *name.split(), *words))
         _print(coloured(f"$ {line}", BOLD, sys.stdout))
-        code = self._main(arguments)
+        parser = ArgumentParser()
+        _COMMANDS[name].add_arguments(parser)
+        code = _COMMANDS[name].run(parser.parse_args(words))
         if code != expected:
             self.failures.append(f"exit code {code} of {line}")
 

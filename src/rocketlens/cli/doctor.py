@@ -1,22 +1,21 @@
 """``rocketlens doctor``: what this machine, and a store, have and lack."""
 
-import json
 import os
 import platform
 import shutil
 import sys
-import tempfile
 import time
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator
-from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from rocketlens.cli.options import add_store
 from rocketlens.cli.table import size_text
 from rocketlens.errors import RocketLensError
 from rocketlens.model.escape import printable
+from rocketlens.terminal.exit_code import ExitCode
 from rocketlens.terminal.output import BOLD, GREEN, RED, YELLOW, coloured
 
 if TYPE_CHECKING:
@@ -24,13 +23,12 @@ if TYPE_CHECKING:
 
 _OK, _WARN, _FAIL, _NOTE = "ok", "warn", "fail", "note"
 _COLOURS: Final = {_OK: GREEN, _WARN: YELLOW, _FAIL: RED, _NOTE: BOLD}
-_HEALTHY, _ILL = 0, 1
 _MAX_LISTED: Final = 10
 _MAX_NOTE_BYTES: Final = 1 << 20
 _MIN_FREE_BYTES: Final = 1 << 30
-_LONG_TAIL_SECONDS: Final = 2.0
-_LONG_LAG_BYTES: Final = 1 << 30
-_LONG_STILL_SECONDS: Final = 60.0
+_MAX_TAIL_SECONDS: Final = 2.0
+_MAX_LAG_BYTES: Final = 1 << 30
+_MAX_STILL_SECONDS: Final = 60.0
 
 
 class Check(NamedTuple):
@@ -41,15 +39,21 @@ class Check(NamedTuple):
     detail: str
 
 
-def run(arguments: Namespace) -> int:
-    """Print a line for each check; 0 when none failed, else 1."""
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.epilog = "exit codes: 0 healthy, 1 a check failed, 2 wrong usage or an error."
+    add_store(parser)
+
+
+def run(arguments: Namespace) -> ExitCode:
+    """Print a line for each check; the exit code is NO if one failed."""
     checks = [*machine_checks()]
     if arguments.store:
         checks += store_checks(Path(arguments.store))
     for check in checks:
         state = coloured(f"{check.state:5}", _COLOURS[check.state], sys.stdout)
         print(f"{state} {check.name:14} {printable(check.detail)}")
-    return _ILL if any(check.state == _FAIL for check in checks) else _HEALTHY
+    return ExitCode.NO if any(check.state == _FAIL for check in checks) else ExitCode.OK
 
 
 def machine_checks() -> Iterator[Check]:
@@ -73,6 +77,8 @@ def _python() -> Iterator[Check]:
 
 
 def _kernels() -> Iterator[Check]:
+    from importlib import metadata
+
     import numpy as np
 
     from rocketlens.formats import kernels
@@ -97,6 +103,8 @@ def _java() -> Iterator[Check]:
 
 
 def _pyspark() -> Iterator[Check]:
+    from importlib import metadata
+
     from rocketlens.pipeline.session import INSTALL_PYSPARK
 
     versions = []
@@ -128,6 +136,8 @@ def _workers() -> Iterator[Check]:
 
 
 def _temporary() -> Iterator[Check]:
+    import tempfile
+
     with tempfile.TemporaryFile() as file:
         file.write(b"rocketlens")
     yield _free_space("temp dir", Path(tempfile.gettempdir()))
@@ -246,10 +256,10 @@ def _builder(store: Path) -> Iterator[Check]:
         f"{'runs' if runs else 'does not run'}; index files are synced up to physical offset "
         f"{safe}, {size_text(behind)} behind the log"
     )
-    is_late = behind > _LONG_LAG_BYTES or (behind > 0 and not runs)
+    is_late = behind > _MAX_LAG_BYTES or (behind > 0 and not runs)
     changed = layout.index_state if layout.index_state.exists() else layout.own
     still_seconds = time.time() - changed.stat().st_mtime
-    if runs and behind > 0 and still_seconds > _LONG_STILL_SECONDS:
+    if runs and behind > 0 and still_seconds > _MAX_STILL_SECONDS:
         is_late = True
         detail += f"; it has written nothing for {still_seconds:.0f} s, so it may hang"
     yield Check(_WARN if is_late else _OK, "index builder", detail)
@@ -265,6 +275,8 @@ def _tables(store: Path) -> Iterator[Check]:
 
 def _name_taken(store: Path) -> Iterator[Check]:
     """Tell that somebody else registered under the name of the broker that runs, or ran last."""
+    import json
+
     from rocketlens.store.fs import read_bytes
     from rocketlens.store.layout import StoreLayout
     from rocketlens.terminal.times import iso_text
@@ -312,6 +324,6 @@ def _index(source: "StoreSource") -> Iterator[Check]:
     tail = source.tail
     seconds = time.monotonic() - begin
     detail = f"reading what the index does not cover took {seconds:.1f} s, before each search"
-    yield Check(_OK if seconds < _LONG_TAIL_SECONDS else _WARN, "not indexed", detail)
+    yield Check(_OK if seconds < _MAX_TAIL_SECONDS else _WARN, "not indexed", detail)
     for damage in tail.damage[:_MAX_LISTED]:
         yield Check(_WARN, "commit log", f"{damage}: answers that it could be part of say so")

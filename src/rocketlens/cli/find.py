@@ -1,41 +1,91 @@
 """``rocketlens find``: messages by id, key, queue position, or topic and time."""
 
 import sys
-from argparse import Namespace
-from typing import TYPE_CHECKING
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING, Final
 
-from rocketlens.cli.options import store_directory
-from rocketlens.cli.source import choose_source, find_in
+from rocketlens.cli.options import add_source, positive_number, store_directory
 from rocketlens.errors import BadInput
-from rocketlens.model.answer import Answer
-from rocketlens.query.offline import Store, open_store
-from rocketlens.terminal.notes import print_notes
+from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 from rocketlens.terminal.output import say
-from rocketlens.terminal.times import parse_time, range_text
+from rocketlens.terminal.times import TIMES_HELP, parse_time, range_text
 
 if TYPE_CHECKING:
+    from rocketlens.model.answer import Answer
+    from rocketlens.query.offline import Store
     from rocketlens.terminal.cluster_access import ClusterAccess
 
-_FOUND, _NOT_FOUND, _INCOMPLETE = 0, 1, 3
+_KINDS: Final = ("auto", "key", "unique-key", "offset-id", "queue-offset")
 
 
-def run(arguments: Namespace) -> int:
-    """Find, print, and say in the exit code what the answer is worth."""
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.epilog = f"{TIMES_HELP}\n{SEARCH_EXIT_CODES}"
+    parser.add_argument(
+        "text",
+        metavar="TEXT",
+        nargs="?",
+        help="a key, a message id of either kind, or TOPIC/QUEUE/OFFSET; without it, every message "
+        "of the topic and time range",
+    )
+    add_source(parser)
+    parser.add_argument(
+        "--topic",
+        metavar="T",
+        action="append",
+        help="search only this topic; repeat it, or separate several by commas; patterns with * "
+        "are allowed (default: every topic)",
+    )
+    parser.add_argument(
+        "--kind",
+        choices=_KINDS,
+        default="auto",
+        help="what TEXT is (default: auto, which tries every kind)",
+    )
+    parser.add_argument("--since", metavar="T", help="only messages stored at or after this time")
+    parser.add_argument("--until", metavar="T", help="only messages stored at or before this time")
+    parser.add_argument(
+        "--max", metavar="N", type=positive_number, help="only the newest N messages"
+    )
+    parser.add_argument(
+        "--forget-broker",
+        metavar="NAME",
+        help="forget a broker that was seen in this cluster and is gone for good: from now on "
+        "answers are complete without it",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=("table", "json", "jsonl"),
+        default="table",
+        help="table (default; tab-separated when piped), one JSON object, or one JSON line per "
+        "message",
+    )
+
+
+def run(arguments: Namespace) -> ExitCode:
+    """Find messages and print them; the exit code says whether everything was searched."""
+    from rocketlens.cli.source import choose_source, find_in
+
     text, topic = arguments.text, arguments.topic
     if text is None and arguments.kind != "auto":
-        raise BadInput(f"--kind {arguments.kind} says what TEXT is, but no TEXT is given")
+        raise BadInput(f"--kind {arguments.kind} describes TEXT, but there is no TEXT")
     if arguments.forget_broker:
         _forget_broker(choose_source(arguments), arguments.forget_broker)
         if text is None and not topic:
-            return _FOUND
+            return ExitCode.OK
     if text is None and not (topic or arguments.since or arguments.until):
-        raise BadInput("find what? Give a key, an id or TOPIC/QUEUE/OFFSET; or --topic, --since")
+        raise BadInput(
+            "nothing to find: give a key, an id or TOPIC/QUEUE/OFFSET, or --topic or --since"
+        )
     begin = parse_time(arguments.since, "--since", is_end=False) if arguments.since else None
     end = parse_time(arguments.until, "--until", is_end=True) if arguments.until else None
     if begin is not None and end is not None and begin > end:
-        raise BadInput("--since is after --until: no message can be between them")
+        raise BadInput("--since is after --until")
     source = choose_source(arguments)
     if source is None and text is None and arguments.output == "jsonl" and arguments.max is None:
+        from rocketlens.query.offline import open_store
+
         with open_store(store_directory(arguments)) as store:
             code = _stream(store, topic, begin, end)
             _say_range(begin, end)
@@ -49,28 +99,32 @@ def run(arguments: Namespace) -> int:
 
 
 def _say_range(begin: int | None, end: int | None) -> None:
-    """Say which times were searched, as they were read: a time can be meant in another way."""
+    """Print the time range that was searched: a time can be read in several ways."""
     if begin is not None or end is not None:
         say(f"only messages {range_text(begin, end)}")
 
 
 def _forget_broker(source: "ClusterAccess | None", name: str) -> None:
     if source is None:
-        raise BadInput("--forget-broker is for a cluster, and no name server is given")
+        raise BadInput("--forget-broker needs a cluster: give --namesrv or --context")
     from rocketlens.cli.cluster import forget_broker
 
     if not forget_broker(source, name):
-        raise BadInput(f"--forget-broker {name[:80]}: no such broker is remembered here")
+        raise BadInput(
+            f"--forget-broker {name[:80]}: no broker of that name was seen in this cluster"
+        )
 
 
-def exit_code(answer: Answer, count: int | None = None) -> int:
+def exit_code(answer: "Answer", count: int | None = None) -> ExitCode:
     """Return 3 for an incomplete answer, else 0 if it has messages (or ``count``) and 1 if not."""
     if not answer.complete:
-        return _INCOMPLETE
-    return _FOUND if (len(answer) if count is None else count) else _NOT_FOUND
+        return ExitCode.INCOMPLETE
+    return ExitCode.OK if (len(answer) if count is None else count) else ExitCode.NO
 
 
-def _print(answer: Answer, output: str) -> None:
+def _print(answer: "Answer", output: str) -> None:
+    from rocketlens.terminal.notes import print_notes
+
     if output == "json":
         from rocketlens.cli.as_json import answer_fields, json_line, write_message
 
@@ -96,9 +150,13 @@ def _print(answer: Answer, output: str) -> None:
         print_notes(answer)
 
 
-def _stream(store: Store, topic: list[str] | None, begin: int | None, end: int | None) -> int:
+def _stream(
+    store: "Store", topic: list[str] | None, begin: int | None, end: int | None
+) -> ExitCode:
     """Print messages as they are read: a time range can hold more than memory does."""
     from rocketlens.cli.as_json import write_message
+    from rocketlens.model.answer import Answer
+    from rocketlens.terminal.notes import print_notes
 
     scan = store.scan(topic or None, begin, end)
     count = 0

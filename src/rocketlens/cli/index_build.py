@@ -1,27 +1,61 @@
 """``rocketlens index build``: index files and consume queues, from the log, with Spark."""
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.cli.options import store_directory
-from rocketlens.cli.spark import ProgressLine, session
+from rocketlens.cli.options import (
+    add_index_geometry,
+    add_master,
+    add_store,
+    positive_number,
+    store_directory,
+)
 from rocketlens.errors import BadInput
 from rocketlens.model.escape import printable
-from rocketlens.pipeline.output import check_output
-from rocketlens.query.offline import open_store
+from rocketlens.terminal.exit_code import ExitCode
 from rocketlens.terminal.output import note
 
 if TYPE_CHECKING:
     from rocketlens.pipeline.dispatch import DispatchResult
 
 _MAX_DAMAGE_LINES: Final = 20
-_DONE: Final = 0
 
 
-def run(arguments: Namespace) -> int:
-    """Build, and say what was made."""
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.epilog = (
+        "The broker must be stopped, unless --out is given. Defaults come from the store's own\n"
+        "files, else from RocketMQ. Old files are replaced at the end, each in one step."
+    )
+    add_store(parser)
+    parser.add_argument(
+        "--out", metavar="DIR", help="write index/ and consumequeue/ here, not into the store"
+    )
+    parser.add_argument("--force", action="store_true", help="write even if --out is another store")
+    add_index_geometry(parser)
+    parser.add_argument("--queues", action="store_true", help="rebuild the consume queues, too")
+    parser.add_argument(
+        "--queue-file-size",
+        metavar="BYTES",
+        type=positive_number,
+        help="size of consume queue files",
+    )
+    parser.add_argument(
+        "--delay-levels",
+        metavar="LEVELS",
+        help='the broker\'s messageDelayLevel, for example "1s 5s 10s", if not the default',
+    )
+    add_master(parser)
+
+
+def run(arguments: Namespace) -> ExitCode:
+    """Build the files, and print what was built."""
+    from rocketlens.cli.spark import ProgressLine, session
+    from rocketlens.pipeline.output import check_output
+    from rocketlens.query.offline import open_store
+
     store = store_directory(arguments)
     # Whatever can be refused is, before Spark takes its seconds to start.
     open_store(store).close()
@@ -48,7 +82,7 @@ def run(arguments: Namespace) -> int:
     for line in result_lines(result, with_queues=arguments.queues):
         print(line)
     print_notes(result)
-    return _DONE
+    return ExitCode.OK
 
 
 def _refuse_queue_options(arguments: Namespace) -> None:
@@ -57,7 +91,7 @@ def _refuse_queue_options(arguments: Namespace) -> None:
         (arguments.delay_levels, "--delay-levels"),
     ):
         if value is not None and not arguments.queues:
-            raise BadInput(f"{option} is about consume queues: give --queues, too")
+            raise BadInput(f"{option} needs --queues")
 
 
 def _delays_ms(levels: str | None) -> tuple[int, ...] | None:

@@ -7,25 +7,40 @@ import os
 import signal
 import sys
 import threading
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from typing import Final
 
-from rocketlens.cli.options import store_directory
-from rocketlens.cli.spark import session
-from rocketlens.formats.index_file import DEFAULT_GEOMETRY, Geometry
+from rocketlens.cli.options import add_index_geometry, add_master, add_store, store_directory
 from rocketlens.model.escape import printable
-from rocketlens.store.write.message_store import system_clock
+from rocketlens.terminal.exit_code import ExitCode
 
-_DONE: Final = 0
 _NICE: Final = 5
 _MEMORY: Final = "512m"
 """The JVM sees offsets and entries of one micro-batch, never messages."""
 
 
-def run(arguments: Namespace) -> int:
-    """Follow until a signal comes, or standard input ends if that was asked for."""
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.epilog = (
+        "`rocketlens serve` runs this itself. It resumes where the last builder stopped, runs at\n"
+        "low priority, and stops on SIGTERM. Messages that are not indexed yet are found all the\n"
+        "same."
+    )
+    add_store(parser)
+    add_index_geometry(parser)
+    parser.add_argument(
+        "--until-stdin-ends", action="store_true", help="stop when standard input ends, too"
+    )
+    add_master(parser)
+
+
+def run(arguments: Namespace) -> ExitCode:
+    """Build index files until a signal comes, or standard input ends if that was asked for."""
+    from rocketlens.cli.spark import session
+    from rocketlens.formats.index_file import DEFAULT_GEOMETRY, Geometry
     from rocketlens.pipeline.follow import IndexFollower
     from rocketlens.pipeline.session import check_available
+    from rocketlens.store.write.message_store import system_clock
 
     store = store_directory(arguments)
     check_available()
@@ -49,7 +64,7 @@ def run(arguments: Namespace) -> int:
         offset = follower.writer.safe_offset
         print(f"ready: indexes {printable(str(store))} from {offset} on", flush=True)
         follower.follow(spark, stop)
-    return _DONE
+    return ExitCode.OK
 
 
 def _wait_for_end_of_stdin(stop: threading.Event) -> None:

@@ -1,25 +1,39 @@
 """``rocketlens index verify``: do log, consume queues and index agree?"""
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketlens.cli.options import store_directory
-from rocketlens.cli.spark import ProgressLine, session
+from rocketlens.cli.options import add_master, add_store, store_directory
 from rocketlens.model.escape import printable
-from rocketlens.query.offline import open_store
+from rocketlens.terminal.exit_code import ExitCode
 from rocketlens.terminal.output import note
 
 if TYPE_CHECKING:
     from rocketlens.pipeline.verify import VerifyReport
 
 _MAX_LISTED_OF_A_KIND: Final = 5
-_AGREES, _DIFFERS = 0, 1
 
 
-def run(arguments: Namespace) -> int:
-    """Compare, print what was found, and give 0 when all agrees, else 1."""
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.epilog = "exit codes: 0 they agree, 1 they differ, 2 wrong usage or an error."
+    add_store(parser)
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=("table", "json"),
+        default="table",
+        help="text for people (default), or one JSON object",
+    )
+    add_master(parser)
+
+
+def run(arguments: Namespace) -> ExitCode:
+    """Compare the files, and print what differs."""
+    from rocketlens.cli.spark import ProgressLine, session
+    from rocketlens.query.offline import open_store
+
     store = store_directory(arguments)
     # What is no store is refused before Spark takes its seconds to start.
     open_store(store).close()
@@ -36,11 +50,13 @@ def run(arguments: Namespace) -> int:
             print(line)
     for text in report.notes:
         note(text)
-    return _AGREES if report.is_sound else _DIFFERS
+    return ExitCode.OK if report.is_sound else ExitCode.NO
 
 
 def report_fields(report: "VerifyReport") -> dict[str, Any]:
-    """Give a report as JSON values."""
+    """Return a report as JSON values."""
+    from dataclasses import asdict
+
     return {
         "store": str(report.store),
         "agrees": report.is_sound,
@@ -58,7 +74,7 @@ def report_fields(report: "VerifyReport") -> dict[str, Any]:
 
 
 def report_lines(report: "VerifyReport") -> Iterator[str]:
-    """Give a report for people: what was compared, the first findings of each kind, the verdict."""
+    """Return a report for people: what was compared, some findings of each kind, the verdict."""
     end = f"up to physical offset {report.log_end_offset:,}"
     yield f"log             {report.records:,} records, {end}"
     yield f"consume queues  {report.queue_entries:,} entries in {report.queues} queues"

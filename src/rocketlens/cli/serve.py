@@ -1,33 +1,71 @@
 """``rocketlens serve``: a name server and a broker in one process."""
 
-from argparse import Namespace
-from asyncio import gather, wrap_future
-from collections.abc import Sequence
-from concurrent.futures import Future
+import os
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from rocketlens.broker.config import VIP_DISTANCE, BrokerSettings, parse_settings
-from rocketlens.broker.service import LOAD_KERNELS_AFTER_S, BrokerService, max_connections
-from rocketlens.cli.servers import configuration_text, index_command, log_to_stderr
+from rocketlens.cli.options import port_number
+from rocketlens.cli.servers import (
+    add_configuration,
+    add_index_builder,
+    configuration_text,
+    index_command,
+)
 from rocketlens.errors import BadInput
 from rocketlens.model.escape import printable
-from rocketlens.model.message import Host
-from rocketlens.namesrv.service import DEFAULT_PORT, NameServer, NameServerConfig
-from rocketlens.net.event_loop import end_on_signals, within
-from rocketlens.net.event_loop import run as run_loop
-from rocketlens.net.sync import LoopThread
-from rocketlens.store.fs import allow_open_files
+from rocketlens.terminal.exit_code import ExitCode
 
-_DONE: Final = 0
-NAME_SERVER_PART: Final = 4
-"""The name server has one of so many parts of the connections that the process may have."""
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from concurrent.futures import Future
+
+    from rocketlens.broker.config import BrokerSettings
+    from rocketlens.model.message import Host
+    from rocketlens.namesrv.service import NameServer, NameServerConfig
+
+HOME_VARIABLE: Final = "ROCKETLENS_HOME"
+NAME_SERVER_SHARE: Final = 4
+"""The name server may have a quarter of the connections that the process may have."""
 _STORE: Final = "store"
 _KV_CONFIG: Final = "namesrv/kvConfig.json"
 
 
-def run(arguments: Namespace) -> int:
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.epilog = (
+        "Prints one line when both servers are ready. SIGTERM or Ctrl-C stops them cleanly. Both "
+        "listen\non the loopback interface unless broker.conf has brokerIP1 or bindAddress."
+    )
+    parser.add_argument(
+        "--home",
+        metavar="DIR",
+        default=os.environ.get(HOME_VARIABLE) or None,
+        help=f"where the store is kept (default: ${HOME_VARIABLE}, else ~/rocketlens)",
+    )
+    parser.add_argument(
+        "--namesrv-port", metavar="N", type=port_number, help="default: 9876; 0: any free port"
+    )
+    parser.add_argument(
+        "--broker-port",
+        metavar="N",
+        type=port_number,
+        help="default: listenPort of broker.conf, else 10911; 0: any free port. The port two below "
+        "is used, too",
+    )
+    add_index_builder(parser, "auto")
+    add_configuration(parser, "broker.conf")
+
+
+def run(arguments: Namespace) -> ExitCode:
     """Serve until a signal comes."""
+    from rocketlens.broker.config import parse_settings
+    from rocketlens.broker.service import max_connections
+    from rocketlens.cli.log_lines import log_to_stderr
+    from rocketlens.namesrv.service import DEFAULT_PORT, NameServerConfig
+    from rocketlens.net.event_loop import run as run_loop
+    from rocketlens.store.fs import allow_open_files
+
     log_to_stderr()
     home = _home(arguments.home)
     settings = parse_settings(configuration_text(arguments.config))
@@ -37,20 +75,27 @@ def run(arguments: Namespace) -> int:
         settings = settings.with_broker(listenPort=arguments.broker_port)
     port = DEFAULT_PORT if arguments.namesrv_port is None else arguments.namesrv_port
     names = NameServerConfig(
-        # Whoever can reach the broker must be able to ask where it is.
+        # A client that can reach the broker must be able to reach the name server, too.
         host=settings.broker.listen_address,
         port=port,
         kv_config_path=home / _KV_CONFIG,
         tls=settings.tls.server,
-        max_connections=max_connections(allow_open_files()) // NAME_SERVER_PART,
+        max_connections=max_connections(allow_open_files()) // NAME_SERVER_SHARE,
     )
     run_loop(_serve(names, settings, index_command(arguments, settings)))
-    return _DONE
+    return ExitCode.OK
 
 
 async def _serve(
-    names: NameServerConfig, settings: BrokerSettings, index_builder: Sequence[str]
+    names: "NameServerConfig", settings: "BrokerSettings", index_builder: "Sequence[str]"
 ) -> None:
+    from asyncio import gather, wrap_future
+
+    from rocketlens.broker.service import LOAD_KERNELS_AFTER_S, BrokerService, max_connections
+    from rocketlens.net.event_loop import end_on_signals, within
+    from rocketlens.net.sync import LoopThread
+    from rocketlens.store.fs import allow_open_files
+
     # Before anything is opened: a signal that comes meanwhile stops it cleanly, too.
     ending = end_on_signals()
     # In a thread of its own: what keeps one of them busy does not keep the other from answering.
@@ -78,22 +123,28 @@ async def _serve(
             await within(service.start(), None, ending.ended)
             if not ending.ended.is_set():
                 name_server.reserve(name, service.registering_addresses, service.address)
-                _say_ready(bound, service.core.store.options.store_host, settings)
+                _print_ready(bound, service.core.store.options.store_host, settings)
                 await ending.ended.wait()
         finally:
             await gather(service.stop(ending.hurried), stop_name_server())
 
 
-async def _start(names: NameServerConfig) -> tuple[NameServer, Host]:
+async def _start(names: "NameServerConfig") -> "tuple[NameServer, Host]":
+    from rocketlens.namesrv.service import NameServer
+
     server = NameServer(names)
     return server, server.start()
 
 
-async def _wait_for(future: Future[None]) -> None:
+async def _wait_for(future: "Future[None]") -> None:
+    from asyncio import wrap_future
+
     await wrap_future(future)
 
 
-def _say_ready(name_server: Host, broker: Host, settings: BrokerSettings) -> None:
+def _print_ready(name_server: "Host", broker: "Host", settings: "BrokerSettings") -> None:
+    from rocketlens.broker.config import VIP_DISTANCE
+
     store = printable(str(settings.store_path))
     vip = broker.port - VIP_DISTANCE
     print(
@@ -104,5 +155,5 @@ def _say_ready(name_server: Host, broker: Host, settings: BrokerSettings) -> Non
 
 def _home(given: str | None) -> Path:
     if given is not None and "\0" in given:
-        raise BadInput("the path of --home has a zero character in it")
+        raise BadInput("--home has a zero character in it")
     return (Path(given) if given else Path.home() / "rocketlens").absolute()

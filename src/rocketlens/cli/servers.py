@@ -1,33 +1,52 @@
-"""What the commands that run servers share: their configuration, their log, their end."""
+"""What the commands that run servers share: their configuration, and what builds the index."""
 
-import logging
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rocketlens import limits
-from rocketlens.broker.config import BrokerSettings
+from rocketlens.cli.options import add_master
 from rocketlens.errors import BadInput, SparkUnavailable
-from rocketlens.model.escape import printable
 from rocketlens.terminal.output import note
+
+if TYPE_CHECKING:
+    from rocketlens.broker.config import BrokerSettings
+
+
+def add_configuration(parser: ArgumentParser, name: str) -> None:
+    """Add ``--config``, whose file `configuration_text` reads; RocketMQ calls it ``name``."""
+    parser.add_argument("-c", "--config", metavar="FILE", help=f"a {name} with RocketMQ's keys")
+
+
+def add_index_builder(parser: ArgumentParser, default: str) -> None:
+    """Add the options that `index_command` reads."""
+    parser.add_argument(
+        "--index-builder",
+        choices=("auto", "spark", "inline"),
+        default=default,
+        help="what builds index files: Spark, in a process of its own, or the broker itself "
+        f"(inline); auto means Spark if a JDK and PySpark are installed (default: {default})",
+    )
+    add_master(parser)
 
 
 def configuration_text(file: str | None) -> str:
-    """Read a configuration file; nothing where none is named.
+    """Return the text of a configuration file; empty if ``file`` is None.
 
-    :raises BadInput: when it is far too long, or no text.
+    :raises BadInput: when it is too long, or not UTF-8.
     :raises OSError: when it cannot be read.
     """
     if file is None:
         return ""
     if "\0" in file:
-        raise BadInput("the configuration's path has a zero character in it")
+        raise BadInput("--config has a zero character in it")
     with Path(file).open("rb") as opened:
         content = opened.read(limits.MAX_SERVER_CONFIG_BYTES + 1)
     if len(content) > limits.MAX_SERVER_CONFIG_BYTES:
         raise BadInput(
-            f"{file} has over {limits.MAX_SERVER_CONFIG_BYTES} bytes: that is no configuration"
+            f"{file} is not a configuration file: it has over "
+            f"{limits.MAX_SERVER_CONFIG_BYTES} bytes"
         )
     try:
         return content.decode("utf-8-sig")
@@ -35,10 +54,10 @@ def configuration_text(file: str | None) -> str:
         raise BadInput(f"{file} is not UTF-8 ({error.reason} at byte {error.start})") from None
 
 
-def index_command(arguments: Namespace, settings: BrokerSettings) -> tuple[str, ...]:
-    """Give the program that builds index files beside a broker; none when the broker builds them.
+def index_command(arguments: Namespace, settings: "BrokerSettings") -> tuple[str, ...]:
+    """Return the command line that builds index files beside a broker; empty if the broker does it.
 
-    :raises SparkUnavailable: when Spark was asked for and cannot be had, saying what to install.
+    :raises SparkUnavailable: when Spark was asked for and is not installed.
     """
     from rocketlens.pipeline.session import check_available
 
@@ -58,33 +77,3 @@ def index_command(arguments: Namespace, settings: BrokerSettings) -> tuple[str, 
         *("--slots", str(geometry.slot_count), "--entries", str(geometry.entry_count)),
         "--until-stdin-ends",
     )
-
-
-class EscapingFormatter(logging.Formatter):
-    """Writes each message on one line of text that a terminal shows and does not obey.
-
-    Much of what is logged was said by others: remarks of name servers, names, addresses. The lines
-    of a traceback stay lines.
-    """
-
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        """Return the line of a record."""
-        return printable(super().formatMessage(record))
-
-    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
-        """Return the traceback of an exception."""
-        return printable(super().formatException(ei), keep="\n")
-
-    def formatStack(self, stack_info: str) -> str:  # noqa: N802 - logging's name
-        """Return a stack."""
-        return printable(stack_info, keep="\n")
-
-
-def log_to_stderr() -> None:
-    """Have warnings written to stderr, a line each; stdout is for what the user asked for."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(EscapingFormatter())
-    logging.basicConfig(level=logging.WARNING, handlers=[handler])

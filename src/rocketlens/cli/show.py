@@ -1,22 +1,23 @@
 """``rocketlens show``: everything about one message."""
 
 import codecs
-import json
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
 from rocketlens.cli.find import exit_code
-from rocketlens.cli.source import choose_source, find_in
+from rocketlens.cli.options import add_source
 from rocketlens.errors import BadInput
 from rocketlens.model.escape import printable
-from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import is_system_topic
-from rocketlens.terminal.notes import body_note, print_notes
+from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 from rocketlens.terminal.output import BOLD, coloured, note, say
 from rocketlens.terminal.times import iso_text
+
+if TYPE_CHECKING:
+    from rocketlens.model.message import MessageExt
 
 _LABEL_WIDTH: Final = 18
 _TRANSACTION: Final = {0x4: "prepared", 0x8: "committed", 0xC: "rolled back"}
@@ -26,8 +27,29 @@ _LISTED: Final = 10
 _STEP: Final = 1 << 16
 
 
-def run(arguments: Namespace) -> int:
-    """Show the message, or say that it is not there."""
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.epilog = SEARCH_EXIT_CODES
+    parser.add_argument(
+        "text", metavar="ID", help="a message id of either kind, TOPIC/QUEUE/OFFSET, or a key"
+    )
+    add_source(parser)
+    parser.add_argument(
+        "--topic", metavar="T", action="append", help="search only this topic; repeat for several"
+    )
+    parser.add_argument(
+        "--body",
+        choices=("text", "json", "hex", "raw"),
+        help="how to print the body (default: text, or hex if it is not UTF-8); raw writes the "
+        "body's bytes and nothing else",
+    )
+
+
+def run(arguments: Namespace) -> ExitCode:
+    """Show one message in full, and name the others that match."""
+    from rocketlens.cli.source import choose_source, find_in
+    from rocketlens.terminal.notes import body_note, print_notes
+
     answer = find_in(choose_source(arguments), arguments, arguments.text)
     if answer.messages:
         message, *others = sorted(answer.messages, key=_waits)
@@ -53,16 +75,16 @@ def run(arguments: Namespace) -> int:
     return exit_code(answer)
 
 
-def _waits(message: MessageExt) -> bool:
+def _waits(message: "MessageExt") -> bool:
     """Say whether this is a copy that the broker keeps until a transaction or a delay ends."""
     return is_system_topic(message.topic)
 
 
-def _place(message: MessageExt) -> str:
+def _place(message: "MessageExt") -> str:
     return f"{message.topic}/{message.queue_id}/{message.queue_offset}"
 
 
-def field_lines(message: MessageExt) -> Iterator[str]:
+def field_lines(message: "MessageExt") -> Iterator[str]:
     """Give all of a message but its body, a field a line, safe to print."""
     yield _field("Topic", message.topic)
     yield _field("Tags", message.tags or "-")
@@ -93,7 +115,7 @@ def _when(epoch_ms: int, host: str) -> str:
     return f"{iso_text(epoch_ms)} ({epoch_ms}) by {host}"
 
 
-def _flags(message: MessageExt) -> str:
+def _flags(message: "MessageExt") -> str:
     words = [f"sys_flag {message.sys_flag:#x}"]
     if message.sys_flag & 0x1:
         words.append(f"stored compressed ({_COMPRESSION.get(message.sys_flag & 0x700, '?')})")
@@ -146,6 +168,8 @@ def _text(body: bytes) -> Iterator[str]:
 
 
 def _json(body: bytes) -> Iterator[str]:
+    import json
+
     if len(body) > limits.MAX_SHOWN_JSON_BYTES:
         raise BadInput(
             f"the body has {len(body)} bytes, and {limits.MAX_SHOWN_JSON_BYTES} can be shown as "

@@ -4,12 +4,14 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rocketlens.model.escape import printable
-from rocketlens.model.message import MessageExt
 from rocketlens.terminal.output import BOLD, DIM, coloured
 from rocketlens.terminal.times import iso_text, time_text, zone_text
+
+if TYPE_CHECKING:
+    from rocketlens.model.message import MessageExt
 
 PREVIEW_BYTES: Final = 240
 _PIPED_COLUMNS: Final = ("time", "topic", "tags", "keys", "id", "position", "size", "body")
@@ -19,7 +21,7 @@ _GAP: Final = 2
 _MIN_BODY_COLUMNS: Final = 24
 
 
-def print_messages(messages: Sequence[MessageExt]) -> None:
+def print_messages(messages: "Sequence[MessageExt]") -> None:
     """Print messages on stdout, a row each; nothing at all when there are none."""
     if not messages:
         return
@@ -33,7 +35,7 @@ def print_messages(messages: Sequence[MessageExt]) -> None:
             print("\t".join(_piped_row(message)))
 
 
-def _piped_row(message: MessageExt) -> Iterable[str]:
+def _piped_row(message: "MessageExt") -> Iterable[str]:
     yield iso_text(message.store_timestamp_ms)
     yield printable(message.topic)
     yield printable(message.tags or "")
@@ -44,7 +46,7 @@ def _piped_row(message: MessageExt) -> Iterable[str]:
     yield preview(message.body)
 
 
-def terminal_lines(messages: Sequence[MessageExt], columns: int) -> Iterable[str]:
+def terminal_lines(messages: "Sequence[MessageExt]", columns: int) -> Iterable[str]:
     """Give the lines of a table for a terminal of some width.
 
     Where a row does not fit, the id and the start of the body stand below it.
@@ -85,7 +87,7 @@ def terminal_lines(messages: Sequence[MessageExt], columns: int) -> Iterable[str
             yield coloured(f"  {fit(text, id_width)}{start}", DIM, sys.stdout)
 
 
-def _row(message: MessageExt, *, with_zone: bool) -> list[str]:
+def _row(message: "MessageExt", *, with_zone: bool) -> list[str]:
     moment = message.store_timestamp_ms
     return [
         time_text(moment) + (f" {zone_text(moment)}" if with_zone else ""),

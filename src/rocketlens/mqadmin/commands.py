@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 from rocketlens.mqadmin.options import Option
 
 
-class Command(NamedTuple):
+class SubCommand(NamedTuple):
     """One command: done by ``function`` of ``module``, imported when it runs."""
 
     name: str
@@ -165,41 +165,41 @@ _CLUSTER: Final = "rocketlens.mqadmin.cluster"
 _SENDING: Final = "rocketlens.mqadmin.send"
 
 COMMANDS: Final = (
-    Command("updateTopic", "Update or create topic.", _TOPICS, "update_topic", _UPDATE),
-    Command(
+    SubCommand("updateTopic", "Update or create topic.", _TOPICS, "update_topic", _UPDATE),
+    SubCommand(
         "deleteTopic",
         "Delete topic from broker and NameServer.",
         _TOPICS,
         "delete_topic",
         _DELETE,
     ),
-    Command("topicRoute", "Examine topic route info.", _TOPICS, "topic_route", _ROUTE),
-    Command("topicStatus", "Examine topic Status info.", _TOPICS, "topic_status", _STATUS),
-    Command(
+    SubCommand("topicRoute", "Examine topic route info.", _TOPICS, "topic_route", _ROUTE),
+    SubCommand("topicStatus", "Examine topic Status info.", _TOPICS, "topic_status", _STATUS),
+    SubCommand(
         "brokerStatus", "Fetch broker runtime status data.", _CLUSTER, "broker_status", _BROKER
     ),
-    Command("queryMsgById", "Query Message by Id.", _QUERY, "by_id", _BY_ID),
-    Command("queryMsgByKey", "Query Message by Key.", _QUERY, "by_key", _BY_KEY),
-    Command(
+    SubCommand("queryMsgById", "Query Message by Id.", _QUERY, "by_id", _BY_ID),
+    SubCommand("queryMsgByKey", "Query Message by Key.", _QUERY, "by_key", _BY_KEY),
+    SubCommand(
         "queryMsgByUniqueKey",
         "Query Message by Unique key.",
         _QUERY,
         "by_unique_key",
         _BY_UNIQUE_KEY,
     ),
-    Command("queryMsgByOffset", "Query Message by offset.", _QUERY, "by_offset", _BY_OFFSET),
-    Command("printMsg", "Print Message Detail.", _QUERY, "print_messages", _PRINT),
-    Command("topicList", "Fetch all topic list from name server.", _TOPICS, "topic_list", _LIST),
-    Command("clusterList", "List cluster infos.", _CLUSTER, "cluster_list", _CLUSTERS),
-    Command("sendMessage", "Send a message.", _SENDING, "send_message", _SEND),
-    Command(
+    SubCommand("queryMsgByOffset", "Query Message by offset.", _QUERY, "by_offset", _BY_OFFSET),
+    SubCommand("printMsg", "Print Message Detail.", _QUERY, "print_messages", _PRINT),
+    SubCommand("topicList", "Fetch all topic list from name server.", _TOPICS, "topic_list", _LIST),
+    SubCommand("clusterList", "List cluster infos.", _CLUSTER, "cluster_list", _CLUSTERS),
+    SubCommand("sendMessage", "Send a message.", _SENDING, "send_message", _SEND),
+    SubCommand(
         "checkMsgSendRT",
         "Check message send response time.",
         _SENDING,
         "check_send_time",
         _SEND_TIME,
     ),
-    Command(
+    SubCommand(
         "decodeMessageId",
         "decode unique message ID",
         "rocketlens.mqadmin.message_id",

@@ -15,7 +15,6 @@ from rocketlens.model.message import Host, MessageExt
 from rocketlens.model.properties import TRANSACTION_PREPARED, java_order
 from rocketlens.terminal.times import time_text
 
-LAYOUTS: Final = ("4.9", "5.5")
 NULL: Final = "null"
 _PIECE: Final = 1 << 16
 _SIGNED: Final = [str(byte - 256 if byte > 127 else byte) for byte in range(256)]

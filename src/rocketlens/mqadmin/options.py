@@ -7,8 +7,7 @@ Source: ``DefaultParser``, ``HelpFormatter`` (its width is 110, as RocketMQ sets
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from rocketlens.errors import BadInput
 
@@ -16,8 +15,7 @@ WIDTH: Final = 110
 _INDENT: Final = len("usage: ")
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """One option. ``long`` may end in a space, as some of RocketMQ's do; help shows it so."""
 
     short: str
@@ -115,7 +113,7 @@ def parse(options: Sequence[Option], words: Sequence[str]) -> Given:
     :raises BadInput: for an unknown or doubtful option, one without its value, and words that
         belong to none.
     """
-    return Given(_Parser(options).read(words))
+    return Given(_CommandLine(options).read(words))
 
 
 def check_required(options: Iterable[Option], given: Given) -> None:
@@ -136,7 +134,7 @@ def check_required(options: Iterable[Option], given: Given) -> None:
         raise BadInput(f"give one of {', '.join(f'-{letter}' for letter in group)}")
 
 
-class _Parser:
+class _CommandLine:
     """Reads one command line."""
 
     def __init__(self, options: Sequence[Option]) -> None:

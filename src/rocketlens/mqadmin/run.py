@@ -1,36 +1,22 @@
 """``rocketlens mqadmin COMMAND ...``: finds the command, reads its options, runs it."""
 
 import sys
-from argparse import Namespace
-from dataclasses import replace
+from argparse import REMAINDER, ArgumentParser, Namespace
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rocketlens.errors import BadInput
-from rocketlens.model.escape import printable
-from rocketlens.mqadmin.commands import COMMANDS, Command
-from rocketlens.mqadmin.form import LAYOUTS, Form, as_it_is
-from rocketlens.mqadmin.options import (
-    COMMON,
-    Given,
-    Option,
-    check_required,
-    parse,
-    usage,
-)
-from rocketlens.mqadmin.tools_file import tools_file_context
-from rocketlens.net.event_loop import run as run_loop
-from rocketlens.terminal.cluster_access import (
-    ClusterAccess,
-    chosen_context,
-    cluster_access,
-    seen_brokers_path,
-)
-from rocketlens.terminal.connection_options import OPTIONS, SWITCHES
+from rocketlens.mqadmin.commands import COMMANDS, SubCommand
+from rocketlens.mqadmin.options import COMMON, Given, Option, check_required, parse, usage
+from rocketlens.terminal.connection_options import OPTIONS, SWITCHES, add_connection_options
+from rocketlens.terminal.exit_code import ExitCode
 
+if TYPE_CHECKING:
+    from rocketlens.terminal.cluster_access import ClusterAccess
+
+LAYOUTS: Final = ("4.9", "5.5")
 _PURPOSE_COLUMN: Final = {"4.9": 20, "5.5": 35}
-NO_NAME_SERVER: Final = ("decodeMessageId",)
-NOWHERE: Final = ClusterAccess("127.0.0.1:9876")
+_NO_NAME_SERVER: Final = ("decodeMessageId",)
 OURS: Final = (
     Option("", "layout", "4.9 or 5.5", is_ours=True),
     *(Option("", name, purpose, is_ours=True) for name, (_, purpose) in OPTIONS.items()),
@@ -42,7 +28,22 @@ OURS: Final = (
 """Options that may stand behind the command as well as before it."""
 
 
-def run(arguments: Namespace) -> int:
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add what stands before the command; what follows it has RocketMQ's own form."""
+    parser.epilog = "`rocketlens mqadmin help` lists the commands, `help COMMAND` their options."
+    parser.add_argument(
+        "--layout",
+        metavar="V",
+        default="5.5",
+        help="print as the tool of RocketMQ 4.9 or 5.5 does (default: 5.5)",
+    )
+    add_connection_options(parser)
+    parser.add_argument(
+        "words", metavar="COMMAND ...", nargs=REMAINDER, help="the command and its options"
+    )
+
+
+def run(arguments: Namespace) -> ExitCode:
     """Run one command; its errors are raised.
 
     :raises RocketLensError: whatever the command could not do.
@@ -50,36 +51,41 @@ def run(arguments: Namespace) -> int:
     words = list(arguments.words)
     if not words:
         sys.stdout.write(command_list(_layout(arguments.layout)))
-        return 0
+        return ExitCode.OK
     name, *rest = words
     if name.lower() == "help":
         layout = _layout(arguments.layout)
         text = usage_of(command_named(rest[0]), layout) if rest else command_list(layout)
         sys.stdout.write(text)
-        return 0
+        return ExitCode.OK
     command = command_named(name)
     try:
         given = parse((*COMMON, *OURS, *command.options), rest)
         layout = _layout(given.text("layout") or arguments.layout)
         if "h" in given:
             sys.stdout.write(usage_of(command, layout))
-            return 0
+            return ExitCode.OK
         check_required(command.options, given)
     except BadInput as error:
         raise BadInput(
             f"{command.name}: {error} (see rocketlens mqadmin help {command.name})"
         ) from error
-    connection = NOWHERE
-    if command.name not in NO_NAME_SERVER:
-        asked = _both(arguments, given)
-        context = chosen_context(asked, takes_store=False, last=tools_file_context())
-        connection = cluster_access(context)
-    run_loop(_call(command, given.in_namespace(connection.namespace), layout, connection))
-    return 0
+    _call(command, given, layout, _cluster_access(command, arguments, given))
+    return ExitCode.OK
 
 
-def _both(arguments: Namespace, given: Given) -> Namespace:
-    """Give the options of the connection, those behind the command before those in front of it."""
+def _cluster_access(command: SubCommand, arguments: Namespace, given: Given) -> "ClusterAccess":
+    from rocketlens.mqadmin.tools_file import tools_file_context
+    from rocketlens.terminal.cluster_access import ClusterAccess, chosen_context, cluster_access
+
+    if command.name in _NO_NAME_SERVER:
+        return ClusterAccess("127.0.0.1:9876")
+    asked = _connection_options(arguments, given)
+    return cluster_access(chosen_context(asked, takes_store=False, last=tools_file_context()))
+
+
+def _connection_options(arguments: Namespace, given: Given) -> Namespace:
+    """Return the options of the connection; those behind the command override those before it."""
     values = {**vars(arguments), "namesrv": given.text("n")}
     for name in OPTIONS:
         if name in given:
@@ -90,24 +96,32 @@ def _both(arguments: Namespace, given: Given) -> Namespace:
     return Namespace(**values)
 
 
-async def _call(command: Command, given: Given, layout: str, connection: ClusterAccess) -> None:
-    # Late: the protocol costs a tenth of a second that help need not wait for.
+def _call(command: SubCommand, given: Given, layout: str, access: "ClusterAccess") -> None:
+    from rocketlens.model.escape import printable
+    from rocketlens.mqadmin.form import Form, as_it_is
     from rocketlens.mqadmin.tool import Call, Tool
+    from rocketlens.net.event_loop import run as run_loop
+    from rocketlens.terminal.cluster_access import seen_brokers_path
 
     function = getattr(import_module(command.module), command.function)
-    form = Form(is_5=layout == "5.5", shown=_safe if sys.stdout.isatty() else as_it_is)
+    form = Form(is_5=layout == "5.5", shown=printable if sys.stdout.isatty() else as_it_is)
+    full_names = given.in_namespace(access.namespace)
     # Names are full by now: with a namespace of its own the tool would show them cut.
-    connection = replace(connection, namespace="")
-    async with Tool(
-        connection.name_servers, seen_brokers=seen_brokers_path(), **connection.client_options
-    ) as tool:
-        await function(Call(given, form, tool, connection))
+    access = access._replace(namespace="")
+
+    async def call() -> None:
+        async with Tool(
+            access.name_servers, seen_brokers=seen_brokers_path(), **access.client_options
+        ) as tool:
+            await function(Call(full_names, form, tool, access))
+
+    run_loop(call())
 
 
-def command_named(name: str) -> Command:
-    """Find a command, whatever its case.
+def command_named(name: str) -> SubCommand:
+    """Return the command of a name, in any case.
 
-    :raises BadInput: when there is none of that name.
+    :raises BadInput: when no command has that name.
     """
     for command in COMMANDS:
         if command.name.lower() == name.lower():
@@ -116,7 +130,7 @@ def command_named(name: str) -> Command:
 
 
 def command_list(layout: str) -> str:
-    """Give all commands with their purposes."""
+    """Return all commands with their purposes."""
     column = _PURPOSE_COLUMN[layout]
     rows = "".join(f"   {each.name:<{column}} {each.purpose}\n" for each in COMMANDS)
     return (
@@ -125,16 +139,12 @@ def command_list(layout: str) -> str:
     )
 
 
-def usage_of(command: Command, layout: str) -> str:
-    """Give the help of a command."""
+def usage_of(command: SubCommand, layout: str) -> str:
+    """Return the help of a command."""
     return usage(command.name, command.options, is_5=layout == "5.5")
-
-
-def _safe(text: str) -> str:
-    return printable(text)
 
 
 def _layout(text: str) -> str:
     if text not in LAYOUTS:
-        raise BadInput(f"--layout {text[:20]!r}: give {' or '.join(LAYOUTS)}")
+        raise BadInput(f"invalid --layout {text[:20]!r}: expected {' or '.join(LAYOUTS)}")
     return text

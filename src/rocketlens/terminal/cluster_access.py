@@ -14,9 +14,8 @@ where to look is named by              then it is
 import os
 import re
 from argparse import Namespace
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rocketlens.errors import BadInput
 from rocketlens.terminal.connection_options import (
@@ -36,9 +35,8 @@ if TYPE_CHECKING:
     from rocketlens.client.cluster import Credentials
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterAccess:
-    """What a client of a cluster is made with."""
+class ClusterAccess(NamedTuple):
+    """What a client needs to reach a cluster."""
 
     name_servers: str
     namespace: str = ""

@@ -40,7 +40,7 @@ SWITCHES: Final[Mapping[str, str]] = {
 }
 
 
-def add_options(parser: ArgumentParser) -> None:
+def add_connection_options(parser: ArgumentParser) -> None:
     """Add the options of a connection, but for ``--namesrv``."""
     group = parser.add_argument_group("the connection to a cluster")
     for name, (metavar, purpose) in OPTIONS.items():

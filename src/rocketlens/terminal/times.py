@@ -28,6 +28,11 @@ _CALENDAR_DIGITS: Final = {
 _EPOCH_DIGITS: Final = {10: (1, 1_000), 13: (1, 1), 16: (1_000, 1), 19: (1_000_000, 1)}
 """By the number of digits, what epoch seconds, ms, us and ns are divided and multiplied by."""
 _MAX_TEXT_CHARACTERS: Final = 64
+TIMES_HELP: Final = (
+    "times: 2h, 30m, 3d (that long ago), now, 2026-11-20, 2026-11-20T10:31:02.114+08:00 (without "
+    "a zone:\nlocal time), 20261120103102, epoch seconds or milliseconds. A day alone means the "
+    "whole day."
+)
 
 
 def parse_time(text: str, option: str, *, is_end: bool, now_ms: int | None = None) -> int:

@@ -196,11 +196,11 @@ def test_finding_changes_nothing_in_the_store(run, golden_store, sent):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "find what?"),
+        ((), "nothing to find"),
         (("",), "key is empty"),
         (("k", "--since", "yesterday-ish"), "--since 'yesterday-ish' is not a time"),
         (("k", "--since", "now", "--until", "2h"), "--since is after --until"),
-        (("--kind", "key"), "no TEXT is given"),
+        (("--kind", "key"), "there is no TEXT"),
         (("k", "--max", "0"), "--max"),
         (("k", "--max", "many"), "--max"),
         (("k", "--max", "9" * 5000), "--max"),

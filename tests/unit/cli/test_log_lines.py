@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from rocketlens.cli.servers import EscapingFormatter
+from rocketlens.cli.log_lines import EscapingFormatter
 
 FORGED = "no\n2026-01-01 00:00:00,000 ERROR rocketlens.broker: forged"
 

@@ -229,13 +229,6 @@ def test_a_configuration_that_cannot_be_is_one_line_and_code_2(run, home, comman
     assert not (home / "rocketlens").exists()
 
 
-def test_a_broker_without_a_name_server_is_refused(run, home):
-    done = run("broker")
-    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-    assert "name server" in done.err
-    assert list(home.iterdir()) == []
-
-
 @pytest.mark.parametrize("port", ["-1", "65536", "x", "9" * 5000])
 def test_a_port_that_is_none_is_refused(run, port):
     for arguments in (("serve", f"--broker-port={port}"), ("namesrv", f"--port={port}")):

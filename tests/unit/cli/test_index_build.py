@@ -1,27 +1,13 @@
-"""``rocketlens index build`` and ``index verify``: what they refuse, do and print."""
+"""``rocketlens index build``: what it refuses, does and prints."""
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 
-from rocketlens.cli import index_build, spark
+from rocketlens.cli import index_build
 from rocketlens.store.lock import StoreLock
 from tests.conftest import fingerprint
-
-
-@pytest.fixture
-def own_session(spark, monkeypatch):
-    """Commands use the session of the tests, and leave it open."""
-    monkeypatch.setattr("rocketlens.cli.spark._open", [spark])
-
-
-@pytest.fixture
-def copy(golden, tmp_path):
-    store = tmp_path / "store"
-    shutil.copytree(golden("5.5.0").store, store)
-    return store
 
 
 def contents(directory: Path):
@@ -103,65 +89,19 @@ def test_an_impossible_output_is_refused_before_spark_starts(run, golden, copy, 
     assert contents(copy) == before
 
 
-@pytest.mark.parametrize("command", ["build", "verify"])
-def test_what_is_no_store_is_refused_before_spark_starts(run, tmp_path, command, monkeypatch):
+def test_what_is_no_store_is_refused_before_spark_starts(run, tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    done = run("index", command, "--store", tmp_path)
+    done = run("index", "build", "--store", tmp_path)
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "commit log" in done.err
 
 
-@pytest.mark.parametrize("command", ["build", "verify"])
-def test_without_a_jdk_one_line_says_what_to_install(run, golden, command, monkeypatch):
+def test_without_a_jdk_one_line_says_what_to_install(run, golden, monkeypatch):
     pytest.importorskip("pyspark")
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    done = run("index", command, "--store", golden("5.5.0").store)
+    done = run("index", "build", "--store", golden("5.5.0").store)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert "install a JDK >= 17" in done.err
-
-
-def test_verify_says_that_a_sound_store_agrees(run, golden, own_session):
-    done = run("index", "verify", "--store", golden("5.5.0").store)
-    assert done.code == 0, done.out
-    assert done.out.splitlines()[-1] == "log, consume queues and index agree"
-
-
-def test_verify_names_what_differs_and_gives_code_1(run, copy, own_session):
-    path = min((copy / "index").iterdir())
-    content = bytearray(path.read_bytes())
-    content[40 + 500 * 4 + 20 * 7 + 3] ^= 1
-    path.write_bytes(content)
-    done = run("index", "verify", "--store", copy)
-    assert done.code == 1
-    assert path.name in done.out
-    assert "they differ" in done.out
-    report = json.loads(run("index", "verify", "--store", copy, "-o", "json").out)
-    assert report["agrees"] is False
-    assert sum(report["counts"].values()) >= len(report["findings"]) > 0
-    assert {"kind", "detail", "file", "physical_offset"} <= set(report["findings"][0])
-
-
-def test_verify_changes_nothing(run, golden, own_session):
-    before = fingerprint(golden("4.9.7").store)
-    run("index", "verify", "--store", golden("4.9.7").store)
-    assert fingerprint(golden("4.9.7").store) == before
-
-
-def test_progress_is_a_line_a_phase_where_no_terminal_is(capsys):
-    show = spark.ProgressLine()
-    for done in range(3):
-        show("read", done, 2)
-    assert capsys.readouterr().err == "read: 2 of 2, 0.0 s\n"
-
-
-def test_progress_moves_on_a_terminal(capsys, monkeypatch):
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    show = spark.ProgressLine()
-    show("read", 1, 2)
-    show("read", 2, 2)
-    said = capsys.readouterr().err
-    assert said.count("\r") == 2
-    assert said.endswith("2/2  0.0 s\n")
 
 
 def test_a_rate_is_given_only_where_it_says_something():
