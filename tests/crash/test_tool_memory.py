@@ -175,7 +175,7 @@ def test_one_of_them_is_shown(tool, bombed_store):
         assert done.code == 0
     done = tool("show", f"{3:032X}", "--store", bombed_store, "--body", "json", most_mib=400)
     assert done.code == 2
-    assert "can be shown as JSON" in done.err
+    assert "too many to show as JSON" in done.err
 
 
 @contextmanager

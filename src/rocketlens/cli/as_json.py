@@ -11,21 +11,21 @@ from rocketlens.model.escape import safe_json
 from rocketlens.model.message import MessageExt
 
 _BODY_STEP: Final = 3 << 18
-"""Bytes of a body written at once; a multiple of 3, so that pieces of base64 make one."""
+"""Bytes of a body written at once; a multiple of 3, so that pieces of base64 can be joined."""
 
 
 def message_fields(message: MessageExt) -> dict[str, Any]:
-    """Give a message as JSON values: hosts as ``ip:port``, the body in base64.
+    """Return a message as JSON values: hosts as ``ip:port``, the body in base64.
 
-    ``body_error`` says why the body is as it is stored, if it cannot be decompressed.
+    ``body_error`` is the reason if the body is as stored because it cannot be decompressed.
     """
     return {**_other_fields(message), "body_base64": b64encode(message.body).decode("ascii")}
 
 
 def write_message(message: MessageExt, end: str = "") -> None:
-    """Write a message on stdout as one line of JSON, and ``end`` behind it.
+    """Write a message to stdout as one line of JSON, followed by ``end``.
 
-    A body is written piece by piece: as one text it would take five times its size in memory.
+    The body is written in pieces: as one text it would take five times its size in memory.
     """
     head = json_line(_other_fields(message))
     sys.stdout.write(f'{head[:-1]},"body_base64":"')
@@ -36,7 +36,7 @@ def write_message(message: MessageExt, end: str = "") -> None:
 
 
 def _other_fields(message: MessageExt) -> dict[str, Any]:
-    """Give all of a message but its body."""
+    """Return all of a message except its body."""
     return {
         "topic": message.topic,
         "tags": message.tags,
@@ -63,7 +63,7 @@ def _other_fields(message: MessageExt) -> dict[str, Any]:
 
 
 def coverage_fields(coverage: Coverage) -> dict[str, Any]:
-    """Give one source of an answer as JSON values."""
+    """Return one source of an answer as JSON values."""
     return {
         "source": coverage.source,
         "kind": coverage.kind,
@@ -77,7 +77,7 @@ def coverage_fields(coverage: Coverage) -> dict[str, Any]:
 
 
 def answer_fields(answer: Answer) -> dict[str, Any]:
-    """Give all of an answer but its messages, as JSON values."""
+    """Return all of an answer except its messages, as JSON values."""
     return {
         "query": answer.query,
         "complete": answer.complete,
@@ -87,7 +87,7 @@ def answer_fields(answer: Answer) -> dict[str, Any]:
 
 
 def json_line(fields: Mapping[str, Any]) -> str:
-    """Give one line of JSON, readable as text where stdout can show it."""
+    """Return one line of JSON, with the characters that stdout can show unescaped."""
     is_unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     text = json.dumps(fields, ensure_ascii=not is_unicode, separators=(",", ":"))
     return safe_json(text)

@@ -1,6 +1,6 @@
 """``rocketlens demo``: what the commands do, on a small store that a real broker wrote.
 
-Works on a copy in a temporary directory, and deletes that in the end.
+Works on a copy in a temporary directory, and deletes it at the end.
 """
 
 import os
@@ -31,11 +31,11 @@ _COMMANDS: Final[Mapping[str, ModuleType]] = {
 _MAX_ARCHIVE_BYTES: Final = 64 << 20
 _MASTER: Final = "local[2]"
 
-# An order that several messages are about; the first of them is then found by all its other names.
+# Several messages have this key; the first of them is then found in every other way.
 _ORDER: Final = "order-42"
 _TOPIC: Final = "PayTopic"
-# How the broker that wrote the store was configured. Usually told from the index files; here
-# they are deleted before.
+# How the broker that wrote the store was configured. Usually read from the index files, which the
+# demo deletes.
 _GEOMETRY: Final = ("--slots", "500", "--entries", "1000")
 
 
@@ -73,9 +73,9 @@ def run(_arguments: Namespace) -> ExitCode:
     if missing:
         note(f"rebuilding and verifying the index were not shown: {missing}")
     if demo.failures:
-        note(f"this went wrong: {'; '.join(demo.failures)}")
+        note(f"this failed: {'; '.join(demo.failures)}")
         return ExitCode.FAILED
-    _say("The copy is deleted. Now yours: rocketlens find TEXT --store DIR (--help tells more).")
+    _say("The copy is deleted. Now search your own: rocketlens find TEXT --store DIR (see --help).")
     return ExitCode.INCOMPLETE if missing else ExitCode.OK
 
 
@@ -93,7 +93,7 @@ def unpack(directory: Path) -> None:
 
 
 class _Demo:
-    """The steps, each of which says what it shows and runs the command a user would."""
+    """The steps: each explains what it shows and runs the command that a user would."""
 
     def __init__(self, store: Path) -> None:
         self.failures: list[str] = []
@@ -101,8 +101,8 @@ class _Demo:
         self._written_by_the_broker = self._index_contents()
 
     def delete_index(self) -> None:
-        """Lose the index of the copy."""
-        _say("Its index is lost:")
+        """Delete the index of the copy."""
+        _say("Its index gets lost:")
         count = len(self._written_by_the_broker)
         for path in (self._store / "index").iterdir():
             path.unlink()
@@ -112,25 +112,25 @@ class _Demo:
     def find_by_key(self) -> None:
         """Find without an index."""
         _say(
-            "What is indexed nowhere is read from the log, so answers stay right. An order number "
-            "finds\nevery message that has it among its keys:"
+            "Messages that are not indexed are read from the log, so answers stay right. An order "
+            "number\nfinds every message that has it as a key:"
         )
         self._run("find", _ORDER, "--topic", _TOPIC)
 
     def rebuild(self) -> None:
         """Rebuild the index, and compare it with the broker's own."""
-        _say("Spark builds the index again, from the log alone:")
+        _say("Spark rebuilds the index from the log alone:")
         self._run("index build", *_GEOMETRY)
         same = self._index_contents() == self._written_by_the_broker
         if not same:
-            self.failures.append("the rebuilt index is not what the broker wrote")
+            self.failures.append("the rebuilt index differs from the broker's")
         else:
             count = len(self._written_by_the_broker)
-            line = f"All {count} index files are, byte for byte, what the broker had written."
+            line = f"All {count} index files are byte for byte what the broker had written."
             _print(coloured(line, GREEN, sys.stdout))
 
     def find_by_everything(self) -> None:
-        """Find one message by each thing that people have in hand."""
+        """Find one message in every way."""
         from rocketlens.query.offline import open_store
 
         with open_store(self._store) as store:
@@ -138,23 +138,25 @@ class _Demo:
         position = f"{message.topic}/{message.queue_id}/{message.queue_offset}"
         _say("The first of them by its unique key, which is what a producer logs as msgId:")
         self._run("find", str(message.unique_key), "--topic", _TOPIC)
-        _say("By its offset message id, which the broker gives, and which says where it is:")
+        _say(
+            "By its offset message id, which the broker returns, and which has its physical offset:"
+        )
         self._run("find", message.offset_msg_id)
         _say("By another of its keys, in any language, and as JSON for programs:")
         self._run("find", message.keys[-1], "-o", "jsonl")
         _say("By its position, topic/queue/offset:")
         self._run("find", position)
-        _say("By topic and time (here to the millisecond; 2h, 3d or a date do, too):")
+        _say("By topic and time (here to the millisecond; 2h, 3d or a date work, too):")
         moment = str(message.store_timestamp_ms)
         self._run("find", "--topic", _TOPIC, "--since", moment, "--until", moment)
-        _say("All there is to know about it:")
+        _say("Everything about it:")
         self._run("show", position)
-        _say("What is not there is reported as such, with exit code 1, once all was searched:")
+        _say("Not found has exit code 1, once everything was searched:")
         self._run("find", "no-such-order", expected=ExitCode.NO)
 
     def verify(self) -> None:
         """Compare log, queues and index."""
-        _say("And do log, consume queues and index agree?")
+        _say("Do log, consume queues and index agree?")
         self._run("index verify")
 
     def _run(self, name: str, *words: str, expected: ExitCode = ExitCode.OK) -> None:
@@ -168,7 +170,7 @@ class _Demo:
             self.failures.append(f"exit code {code} of {line}")
 
     def _index_contents(self) -> Sequence[bytes]:
-        """Give the index files in order; their names are the times they were made."""
+        """Return the index files in order: their names are the times of their creation."""
         return [path.read_bytes() for path in sorted((self._store / "index").iterdir())]
 
 

@@ -1,4 +1,4 @@
-"""``rocketlens doctor``: what this machine, and a store, have and lack."""
+"""``rocketlens doctor``: checks of this machine and of a store."""
 
 import os
 import platform
@@ -32,7 +32,7 @@ _MAX_STILL_SECONDS: Final = 60.0
 
 
 class Check(NamedTuple):
-    """One line: a state, what was looked at, and what there is or what to do."""
+    """One line: a state, what was checked, and the finding or what to do."""
 
     state: str
     name: str
@@ -63,7 +63,7 @@ def machine_checks() -> Iterator[Check]:
 
 
 def _guarded(check: Callable[[], Iterator[Check]]) -> Iterator[Check]:
-    """Turn whatever a check raises into a failure of that check: it is what doctor is for."""
+    """Turn whatever a check raises into a failure of that check."""
     try:
         yield from check()
     except Exception as error:  # noqa: BLE001 - a broken installation can raise anything
@@ -86,7 +86,9 @@ def _kernels() -> Iterator[Check]:
     found = kernels.find_record(np.zeros(64, np.uint8), 0, 0, 64)
     state = _OK if found == -1 else _FAIL
     versions = f"numpy {np.__version__}, numba {metadata.version('numba')}"
-    yield Check(state, "kernels", f"{versions}: compiled code {'loads' if found == -1 else 'errs'}")
+    yield Check(
+        state, "kernels", f"{versions}: compiled code {'works' if found == -1 else 'fails'}"
+    )
 
 
 def _java() -> Iterator[Check]:
@@ -127,9 +129,13 @@ def _workers() -> Iterator[Check]:
         return
     path = shutil.which(chosen)
     if path is None:
-        yield Check(_WARN, "PYSPARK_PYTHON", f"{chosen} is no program: set it to {sys.executable}")
+        yield Check(
+            _WARN, "PYSPARK_PYTHON", f"{chosen} is not a program: set it to {sys.executable}"
+        )
     elif Path(path).resolve() != Path(sys.executable).resolve():
-        detail = f"{chosen} is another Python than this one; the commands here use {sys.executable}"
+        detail = (
+            f"{chosen} is not the Python that runs this; the commands here use {sys.executable}"
+        )
         yield Check(_WARN, "PYSPARK_PYTHON", detail)
     else:
         yield Check(_OK, "PYSPARK_PYTHON", chosen)
@@ -143,16 +149,16 @@ def _temporary() -> Iterator[Check]:
     yield _free_space("temp dir", Path(tempfile.gettempdir()))
 
 
-def _free_space(name: str, directory: Path, wanted_bytes: int = _MIN_FREE_BYTES) -> Check:
+def _free_space(name: str, directory: Path, needed_bytes: int = _MIN_FREE_BYTES) -> Check:
     free = shutil.disk_usage(directory).free
     detail = f"{directory}: {size_text(free)} free"
-    if free < wanted_bytes:
-        return Check(_WARN, name, f"{detail}; a rebuild may need {size_text(wanted_bytes)}")
+    if free < needed_bytes:
+        return Check(_WARN, name, f"{detail}; a rebuild may need {size_text(needed_bytes)}")
     return Check(_OK, name, detail)
 
 
 def store_checks(store: Path) -> Iterator[Check]:
-    """Check a store directory, changing nothing in it."""
+    """Check a store directory, without changing anything in it."""
     from rocketlens.query.source import StoreSource
 
     try:
@@ -170,7 +176,9 @@ def store_checks(store: Path) -> Iterator[Check]:
     )
     if log.odd_files:
         names = ", ".join(log.odd_files[:_MAX_LISTED])
-        yield Check(_WARN, "commit log", f"not part of it, and not read: {names}")
+        yield Check(
+            _WARN, "commit log", f"not read, because they are not commit log files: {names}"
+        )
     try:
         yield _owner(store)
         yield from _holes(source)
@@ -180,8 +188,8 @@ def store_checks(store: Path) -> Iterator[Check]:
         yield from _tables(store)
         yield from _name_taken(store)
         yield from _missing(store)
-        yield _free_space("disk", store, wanted_bytes=max(_MIN_FREE_BYTES, log_bytes // 2))
-        detail = "what index files cover was not read here: `rocketlens index verify` reads it all"
+        yield _free_space("disk", store, needed_bytes=max(_MIN_FREE_BYTES, log_bytes // 2))
+        detail = "only what is not indexed was read: `rocketlens index verify` reads all of the log"
         yield Check(_NOTE, "log content", detail)
     except OSError as error:
         yield Check(_FAIL, "store", f"{error.filename or store}: {error.strerror or error}")
@@ -190,23 +198,23 @@ def store_checks(store: Path) -> Iterator[Check]:
 
 
 def _owner(store: Path) -> Check:
-    """Tell from the lock, and from ``abort``, whether a broker runs, or did not end well."""
+    """Check the lock, and ``abort``: whether a broker runs, or was killed."""
     from rocketlens.store.lock import is_locked
 
     if is_locked(store):
-        detail = "a broker or job is running: searching works, rebuilding needs --out or a copy"
+        detail = "a broker or job is running: searching works, a rebuild needs --out or a copy"
         return Check(_OK, "owner", detail)
     if (store / "abort").exists():
         detail = (
-            "no broker runs, but abort is there: it was killed, or this is a copy of a live store; "
-            "searching works, the ends of its files may be unfinished"
+            "no broker runs, but the file abort exists: it was killed, or this is a copy of a live "
+            "store; searching works, the ends of its files may be unfinished"
         )
         return Check(_WARN, "owner", detail)
     return Check(_OK, "owner", "no broker runs, and the last one closed the store")
 
 
 def _holes(source: "StoreSource") -> Iterator[Check]:
-    """Name each stretch of the log whose files are missing."""
+    """List the ranges of the log whose files are missing."""
     segments = source.log.segments
     holes = [
         (before.end_offset, after.base_offset)
@@ -214,32 +222,32 @@ def _holes(source: "StoreSource") -> Iterator[Check]:
         if before.end_offset < after.base_offset
     ]
     for start, stop in holes[:_MAX_LISTED]:
-        detail = f"no file has physical offsets {start} to {stop}: what was in there is not found"
-        yield Check(_WARN, "commit log", f"{detail}, and answers that it could be part of say so")
+        detail = f"no file has physical offsets {start} to {stop}: messages there are lost"
+        yield Check(_WARN, "commit log", f"{detail}, and answers that may lack them are incomplete")
     if len(holes) > _MAX_LISTED:
-        yield Check(_WARN, "commit log", f"{len(holes)} stretches are missing in all")
+        yield Check(_WARN, "commit log", f"{len(holes)} ranges are missing in all")
 
 
 def _queues(source: "StoreSource") -> Check:
-    """Tell whether the store has consume queues."""
+    """Check that the store has consume queues."""
     from rocketlens.pipeline.existing import queues_are_in_rocksdb
 
     if queues_are_in_rocksdb(source.path):
-        detail = "kept in RocksDB, which is not read: positions are looked up in the log"
+        detail = "in RocksDB, which is not read: positions are looked up in the log"
         return Check(_NOTE, "consume queues", detail)
     topics = source.queues.topics()
     if topics:
         detail = f"{len(topics)} topics; `rocketlens index verify` compares them with the log"
         return Check(_OK, "consume queues", detail)
     detail = (
-        "consumequeue/ has none: positions are looked up in the log; a broker makes them again "
-        "when it starts, and so does `rocketlens index build --queues`"
+        "consumequeue/ is empty: positions are looked up in the log; a broker rebuilds it when it "
+        "starts, and so does `rocketlens index build --queues`"
     )
     return Check(_WARN, "consume queues", detail)
 
 
 def _builder(store: Path) -> Iterator[Check]:
-    """Tell how far a RocketLens broker's index is behind its log, and whether a builder runs."""
+    """Check how far a RocketLens broker's index is behind its log, and whether a builder runs."""
     from rocketlens.store.layout import INDEX_LOCK, StoreLayout
     from rocketlens.store.lock import is_locked
     from rocketlens.store.read.index_state import safe_offset_of
@@ -253,7 +261,7 @@ def _builder(store: Path) -> Iterator[Check]:
     runs = is_locked(layout.own, INDEX_LOCK)
     behind = max(synced - safe, 0)
     detail = (
-        f"{'runs' if runs else 'does not run'}; index files are synced up to physical offset "
+        f"{'running' if runs else 'not running'}; index files are synced up to physical offset "
         f"{safe}, {size_text(behind)} behind the log"
     )
     is_late = behind > _MAX_LAG_BYTES or (behind > 0 and not runs)
@@ -266,7 +274,7 @@ def _builder(store: Path) -> Iterator[Check]:
 
 
 def _tables(store: Path) -> Iterator[Check]:
-    """Tell which tables of topics, groups and offsets are damaged; nothing if none is."""
+    """List the damaged tables of topics, groups and offsets."""
     from rocketlens.broker.tables.config_table import damaged_tables
 
     for problem in damaged_tables(store / "config"):
@@ -274,7 +282,7 @@ def _tables(store: Path) -> Iterator[Check]:
 
 
 def _name_taken(store: Path) -> Iterator[Check]:
-    """Tell that somebody else registered under the name of the broker that runs, or ran last."""
+    """Report another broker that registered under the name of this store's broker."""
     import json
 
     from rocketlens.store.fs import read_bytes
@@ -297,33 +305,33 @@ def _name_taken(store: Path) -> Iterator[Check]:
 
 
 def _missing(store: Path) -> Iterator[Check]:
-    """Tell which directories a killed job took away without putting in others."""
+    """List the directories that a killed job removed without putting in new ones."""
     from rocketlens.store.disk import missing_directories
 
     for name in missing_directories(store):
-        detail = f"{name}/ is missing: a job that was replacing it was killed; answers come from"
-        yield Check(_WARN, name, f"{detail} the log until a broker or a job opens the store")
+        detail = f"{name}/ is missing: the job that was replacing it was killed; answers come"
+        yield Check(_WARN, name, f"{detail} from the log until a broker or job opens the store")
 
 
 def _index(source: "StoreSource") -> Iterator[Check]:
-    """Tell which index files can be used, and how much log each search reads without them."""
+    """Check which index files can be used, and how much log each search reads without them."""
     states = source.index.states
     damaged = [state for state in states if state.file is None]
     sound = source.index.sound
     entries = sum(file.header.last_entry for file in sound)
     detail = f"{len(sound)} files, {entries:,} entries"
     if not states:
-        detail = "no index files: searching reads the log; `rocketlens index build` makes them"
+        detail = "no index files: searching reads the log; `rocketlens index build` builds them"
     yield Check(_OK if states else _WARN, "index", detail)
     for state in damaged[:_MAX_LISTED]:
         detail = f"{state.path.name} is damaged: {state.error}; answers come from the log"
-        yield Check(_WARN, "index", f"{detail}; `rocketlens index build` mends it")
+        yield Check(_WARN, "index", f"{detail}; `rocketlens index build` replaces it")
     if len(damaged) > _MAX_LISTED:
         yield Check(_WARN, "index", f"{len(damaged)} files are damaged in all")
     begin = time.monotonic()
     tail = source.tail
     seconds = time.monotonic() - begin
-    detail = f"reading what the index does not cover took {seconds:.1f} s, before each search"
+    detail = f"each search first reads the log that the index does not cover: {seconds:.1f} s"
     yield Check(_OK if seconds < _MAX_TAIL_SECONDS else _WARN, "not indexed", detail)
     for damage in tail.damage[:_MAX_LISTED]:
-        yield Check(_WARN, "commit log", f"{damage}: answers that it could be part of say so")
+        yield Check(_WARN, "commit log", f"{damage}: answers that may lack it are incomplete")

@@ -57,7 +57,7 @@ def run(arguments: Namespace) -> ExitCode:
     from rocketlens.query.offline import open_store
 
     store = store_directory(arguments)
-    # Whatever can be refused is, before Spark takes its seconds to start.
+    # Refuse what can be refused before Spark takes seconds to start.
     open_store(store).close()
     _refuse_queue_options(arguments)
     delays_ms = _delays_ms(arguments.delay_levels)
@@ -106,7 +106,7 @@ def _delays_ms(levels: str | None) -> tuple[int, ...] | None:
 
 
 def result_lines(result: "DispatchResult", *, with_queues: bool) -> Iterator[str]:
-    """Give what was built, in a few lines."""
+    """Return what was built, in a few lines."""
     geometry = result.geometry
     end = f"up to physical offset {result.log_end_offset:,}"
     yield f"log             {result.records:,} records, {end}"
@@ -123,21 +123,21 @@ def result_lines(result: "DispatchResult", *, with_queues: bool) -> Iterator[str
     seconds = sum(result.seconds.values())
     phases = ", ".join(f"{phase} {taken:.1f} s" for phase, taken in result.seconds.items())
     entries = result.index_entries + result.queue_entries
-    # A rate says nothing of a log that was read in no time.
+    # The rate of a small log means nothing.
     rate = f": {entries / seconds:,.0f} entries a second" if entries > 1_000_000 else ""
     yield f"took            {phases}{rate}"
     yield f"written to      {printable(str(result.out))}"
 
 
 def print_notes(result: "DispatchResult") -> None:
-    """Say on stderr what a person should know about the log and the result."""
+    """Print notes on the log and the result to stderr."""
     for damage in result.damage[:_MAX_DAMAGE_LINES]:
         note(f"damaged log, left out: {damage}")
     if result.damage_count > _MAX_DAMAGE_LINES:
-        note(f"{result.damage_count} damaged places in all: see rocketlens index verify")
+        note(f"{result.damage_count} damaged ranges in all: see rocketlens index verify")
     if result.torn is not None:
         note(f"unfinished write at the end of the log, left out: {result.torn}")
     if result.delay_levels is not None:
-        note(f"delays of the delay levels: from {result.delay_levels.source}")
+        note(f"delay levels: from {result.delay_levels.source}")
     for text in result.notes:
         note(text)

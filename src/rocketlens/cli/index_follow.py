@@ -44,7 +44,7 @@ def run(arguments: Namespace) -> ExitCode:
 
     store = store_directory(arguments)
     check_available()
-    # The broker on this machine goes first: what is not indexed yet is found all the same.
+    # The broker on this machine comes first: unindexed messages are found all the same.
     os.nice(_NICE)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

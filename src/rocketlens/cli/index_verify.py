@@ -35,7 +35,7 @@ def run(arguments: Namespace) -> ExitCode:
     from rocketlens.query.offline import open_store
 
     store = store_directory(arguments)
-    # What is no store is refused before Spark takes its seconds to start.
+    # Refuse a directory that is not a store before Spark takes seconds to start.
     open_store(store).close()
     with session(arguments.master) as spark:
         from rocketlens.pipeline.verify import verify

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 _LABEL_WIDTH: Final = 18
 _TRANSACTION: Final = {0x4: "prepared", 0x8: "committed", 0xC: "rolled back"}
 _COMPRESSION: Final = {0x000: "zlib", 0x100: "lz4", 0x200: "zstd", 0x300: "zlib"}
-_HEX_BYTES: Final = 1 << 20
-_LISTED: Final = 10
-_STEP: Final = 1 << 16
+_MAX_HEX_BYTES: Final = 1 << 20
+_MAX_LISTED: Final = 10
+_STEP_BYTES: Final = 1 << 16
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -52,7 +52,7 @@ def run(arguments: Namespace) -> ExitCode:
 
     answer = find_in(choose_source(arguments), arguments, arguments.text)
     if answer.messages:
-        message, *others = sorted(answer.messages, key=_waits)
+        message, *others = sorted(answer.messages, key=_is_waiting_copy)
         if arguments.body == "raw":
             sys.stdout.flush()
             sys.stdout.buffer.write(message.body)
@@ -67,31 +67,31 @@ def run(arguments: Namespace) -> ExitCode:
         if message.body_error:
             say(body_note(message))
         if others:
-            places = ", ".join(map(_place, others[:_LISTED]))
-            more = f" and {len(others) - _LISTED} more" if len(others) > _LISTED else ""
-            note(f"{len(others)} more match, which `rocketlens find` lists: {places}{more}")
+            positions = ", ".join(map(_position, others[:_MAX_LISTED]))
+            more = f" and {len(others) - _MAX_LISTED} more" if len(others) > _MAX_LISTED else ""
+            note(f"{len(others)} more match, which `rocketlens find` lists: {positions}{more}")
     if not answer.messages or not answer.complete:
         print_notes(answer)
     return exit_code(answer)
 
 
-def _waits(message: "MessageExt") -> bool:
-    """Say whether this is a copy that the broker keeps until a transaction or a delay ends."""
+def _is_waiting_copy(message: "MessageExt") -> bool:
+    """Return whether this is a copy that the broker keeps until a transaction or a delay ends."""
     return is_system_topic(message.topic)
 
 
-def _place(message: "MessageExt") -> str:
+def _position(message: "MessageExt") -> str:
     return f"{message.topic}/{message.queue_id}/{message.queue_offset}"
 
 
 def field_lines(message: "MessageExt") -> Iterator[str]:
-    """Give all of a message but its body, a field a line, safe to print."""
+    """Return all of a message except its body, one field per line, safe to print."""
     yield _field("Topic", message.topic)
     yield _field("Tags", message.tags or "-")
     yield _field("Keys", " ".join(message.keys) or "-")
     yield _field("Unique key", message.unique_key or "-")
     yield _field("Offset id", message.offset_msg_id)
-    yield _field("Queue position", _place(message))
+    yield _field("Queue position", _position(message))
     yield _field("Physical offset", f"{message.physical_offset}, {message.store_size} bytes")
     yield _field("Stored", _when(message.store_timestamp_ms, str(message.store_host)))
     yield _field("Born", _when(message.born_timestamp_ms, str(message.born_host)))
@@ -127,11 +127,11 @@ def _flags(message: "MessageExt") -> str:
 
 
 def body_pieces(body: bytes, form: str | None) -> Iterator[str]:
-    """Give a body in a form, safe to print: text, json, hex, or None for what fits.
+    """Return a body, safe to print, as text, json or hex; None is text, or hex if it is not UTF-8.
 
-    It comes in pieces that make lines together: a body can have 64 MiB, and its escapes more.
+    It comes in pieces, because a body can have 64 MiB, and more when escaped.
 
-    :raises BadInput: when it is to be shown as JSON, and is none, or too much of it.
+    :raises BadInput: for json, when the body is not JSON, or too large or deep.
     """
     if form == "json":
         return _json(body)
@@ -151,15 +151,15 @@ def _is_text(body: bytes) -> bool:
 
 def _decoded(body: bytes, errors: str) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder("utf-8")(errors)
-    for start in range(0, len(body), _STEP):
-        yield decoder.decode(body[start : start + _STEP])
+    for start in range(0, len(body), _STEP_BYTES):
+        yield decoder.decode(body[start : start + _STEP_BYTES])
     yield decoder.decode(b"", final=True)
 
 
 def _text(body: bytes) -> Iterator[str]:
     ended = ""
     for piece in _decoded(body, "replace"):
-        # A line's end may be cut in two.
+        # A line end may be cut in two.
         text = ended + piece
         ended = "\r" if text.endswith("\r") else ""
         text = text.removesuffix("\r").replace("\r\n", "\n")
@@ -172,25 +172,25 @@ def _json(body: bytes) -> Iterator[str]:
 
     if len(body) > limits.MAX_SHOWN_JSON_BYTES:
         raise BadInput(
-            f"the body has {len(body)} bytes, and {limits.MAX_SHOWN_JSON_BYTES} can be shown as "
-            "JSON: try --body raw"
+            f"the body has {len(body)} bytes, too many to show as JSON (limit: "
+            f"{limits.MAX_SHOWN_JSON_BYTES}): try --body raw"
         )
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"the body is no JSON ({str(error)[:100]}): try --body text") from error
+        raise BadInput(f"the body is not JSON ({str(error)[:100]}): try --body text") from error
     if _is_deeper(value, limits.MAX_SHOWN_JSON_DEPTH):
         raise BadInput(
-            f"the body is nested over {limits.MAX_SHOWN_JSON_DEPTH} deep: try --body text"
+            f"the body is nested over {limits.MAX_SHOWN_JSON_DEPTH} levels deep: try --body text"
         )
     encoder = json.JSONEncoder(ensure_ascii=False, indent=2)
     return (printable(piece, keep="\n") for piece in encoder.iterencode(value))
 
 
-def _is_deeper(value: object, most: int) -> bool:
-    """Return whether lists and objects are nested over ``most`` deep, however deep that is."""
+def _is_deeper(value: object, levels: int) -> bool:
+    """Return whether lists and objects are nested more than ``levels`` deep; does not recurse."""
     level = [value]
-    for _ in range(most + 1):
+    for _ in range(levels + 1):
         inner: list[object] = []
         for each in level:
             if isinstance(each, dict):
@@ -204,11 +204,11 @@ def _is_deeper(value: object, most: int) -> bool:
 
 
 def _hex(body: bytes) -> Iterator[str]:
-    """Give lines of offset, 16 bytes in hex, and their ASCII, for the first MiB."""
-    for start in range(0, min(len(body), _HEX_BYTES), 16):
+    """Return lines of offset, 16 bytes in hex, and their ASCII, for the first MiB."""
+    for start in range(0, min(len(body), _MAX_HEX_BYTES), 16):
         row = body[start : start + 16]
         text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)
         before = "\n" if start else ""
         yield f"{before}{start:08x}  {row.hex(' '):<47}  {text}"
-    if len(body) > _HEX_BYTES:
-        yield f"\n... {len(body) - _HEX_BYTES} more bytes: --body raw gives them all"
+    if len(body) > _MAX_HEX_BYTES:
+        yield f"\n... {len(body) - _MAX_HEX_BYTES} more bytes: --body raw writes all of them"

@@ -1,4 +1,4 @@
-"""Starts Spark for a command, and shows on stderr how far its job is."""
+"""Starts Spark for a command, and shows its progress on stderr."""
 
 import sys
 import time
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 _BAR: Final = 24
 _open: "list[SparkSession]" = []
-"""The session of an enclosing block, which a command run inside it shares."""
+"""The session of an enclosing block, shared by the commands that run inside it."""
 
 
 @contextmanager
 def session(master: str, *, memory: str = "2g") -> "Iterator[SparkSession]":
-    """Give a Spark session that ends with the outermost of such blocks.
+    """Return a Spark session that ends with the outermost of such blocks.
 
     ``memory`` is the JVM's heap, as :func:`rocketlens.pipeline.session.start` takes it.
 
-    :raises SparkUnavailable: when it can't be had, saying what to install.
+    :raises SparkUnavailable: when Spark or a JDK is missing; the message says what to install.
     """
     if _open:
         yield _open[0]
@@ -37,7 +37,7 @@ def session(master: str, *, memory: str = "2g") -> "Iterator[SparkSession]":
     try:
         yield spark
     except KeyboardInterrupt:
-        # The JVM got the Ctrl-C, too, and may have ended before it can be told to.
+        # The JVM got the Ctrl-C, too, and may have exited already.
         _open.clear()
         with suppress(Exception):
             spark.stop()
@@ -49,7 +49,7 @@ def session(master: str, *, memory: str = "2g") -> "Iterator[SparkSession]":
 
 
 class ProgressLine:
-    """Shows the phases of a job: one moving line on a terminal, a line a phase elsewhere."""
+    """Shows the phases of a job: one updated line on a terminal, one line per phase elsewhere."""
 
     def __init__(self) -> None:
         self._moves = sys.stderr.isatty()
@@ -57,7 +57,7 @@ class ProgressLine:
         self._begin = 0.0
 
     def __call__(self, phase: str, done: int, total: int) -> None:
-        """Show that ``done`` of ``total`` tasks of a phase are done."""
+        """Show that ``done`` of ``total`` tasks of a phase are finished."""
         if phase != self._phase:
             self._phase, self._begin = phase, time.monotonic()
         seconds = time.monotonic() - self._begin

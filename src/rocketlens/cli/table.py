@@ -1,4 +1,4 @@
-"""Messages as rows: a table that fits a terminal, tab-separated values in a pipe."""
+"""Messages as rows: a table that fits the terminal, or tab-separated values in a pipe."""
 
 import shutil
 import sys
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 PREVIEW_BYTES: Final = 240
 _PIPED_COLUMNS: Final = ("time", "topic", "tags", "keys", "id", "position", "size", "body")
-# Widest that a column may get on a terminal; ids and positions are never cut, they get copied.
-_WIDEST: Final = {"TOPIC": 32, "TAGS": 16, "KEYS": 32}
+# On a terminal. Ids and positions are never cut: people copy them.
+_MAX_WIDTHS: Final = {"TOPIC": 32, "TAGS": 16, "KEYS": 32}
 _GAP: Final = 2
 _MIN_BODY_COLUMNS: Final = 24
 
 
 def print_messages(messages: "Sequence[MessageExt]") -> None:
-    """Print messages on stdout, a row each; nothing at all when there are none."""
+    """Print messages to stdout, one row each; without messages, nothing at all."""
     if not messages:
         return
     if sys.stdout.isatty():
@@ -47,14 +47,14 @@ def _piped_row(message: "MessageExt") -> Iterable[str]:
 
 
 def terminal_lines(messages: "Sequence[MessageExt]", columns: int) -> Iterable[str]:
-    """Give the lines of a table for a terminal of some width.
+    """Return the lines of a table for a terminal of some width.
 
-    Where a row does not fit, the id and the start of the body stand below it.
+    If a row does not fit, the id and the start of the body follow on a second line.
     """
     zones = {zone_text(message.store_timestamp_ms) for message in messages}
     zone = zones.pop() if len(zones) == 1 else ""
     titles = [f"TIME ({zone})" if zone else "TIME", "TOPIC", "TAGS", "KEYS", "POSITION", "SIZE"]
-    # Rows are made twice: those of a large answer would take as much memory as the answer.
+    # Rows are made twice: kept, those of a large answer would take as much memory as the answer.
     widths = [cells(title) for title in titles]
     id_width = 0
     for message in messages:
@@ -63,7 +63,7 @@ def terminal_lines(messages: "Sequence[MessageExt]", columns: int) -> Iterable[s
             widths[number] = max(widths[number], cells(cell))
         id_width = max(id_width, cells(printable(message.msg_id)))
     for number, title in enumerate(titles):
-        widths[number] = min(_WIDEST.get(title, 1 << 20), widths[number])
+        widths[number] = min(_MAX_WIDTHS.get(title, 1 << 20), widths[number])
     used = sum(widths) + _GAP * len(widths)
     one_line = used + id_width + _GAP + _MIN_BODY_COLUMNS <= columns
     if not one_line:
@@ -100,7 +100,7 @@ def _row(message: "MessageExt", *, with_zone: bool) -> list[str]:
 
 
 def _narrow(widths: list[int], titles: Sequence[str], excess: int) -> None:
-    """Take what is too much from keys, tags and topic, in this order, leaving 8 of each."""
+    """Narrow keys, tags and topic, in this order, by ``excess`` in all, to no less than 8 each."""
     for title in ("KEYS", "TAGS", "TOPIC"):
         number = titles.index(title)
         less = max(0, min(excess, widths[number] - 8))
@@ -116,7 +116,7 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def preview(body: bytes) -> str:
-    """Give the start of a body on one line: its text, or hex where it is none."""
+    """Return the start of a body on one line: its text, or hex if it is not UTF-8."""
     start = body[:PREVIEW_BYTES]
     try:
         text = start.decode("utf-8")
@@ -128,7 +128,7 @@ def preview(body: bytes) -> str:
 
 
 def size_text(count: int) -> str:
-    """Give a number of bytes in at most six characters."""
+    """Return a number of bytes in at most six characters."""
     size = float(count)
     for unit in ("", "K", "M"):
         if size < 1000:
@@ -138,7 +138,7 @@ def size_text(count: int) -> str:
 
 
 def cells(text: str) -> int:
-    """Give the columns that a text takes on a terminal."""
+    """Return the columns that a text takes on a terminal."""
     if text.isascii():
         return len(text)
     return sum(map(_cells_of, text))
@@ -151,7 +151,7 @@ def _cells_of(character: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """Give text of at most ``width`` columns, with ``…`` where something is left out."""
+    """Return text of at most ``width`` columns, with ``…`` if something was cut off."""
     if cells(text) <= width:
         return text
     room = width - 1
@@ -165,6 +165,6 @@ def cut(text: str, width: int) -> str:
 
 
 def fit(text: str, width: int) -> str:
-    """Give text of exactly ``width`` columns, cut or filled with spaces."""
+    """Return text of exactly ``width`` columns, cut or padded with spaces."""
     short = cut(text, width)
     return short + " " * (width - cells(short))

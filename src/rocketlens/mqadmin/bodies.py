@@ -1,8 +1,8 @@
-"""The directory that message bodies are written to: the user's own, and nobody else's.
+"""The directory that message bodies are written to, private to the user.
 
-RocketMQ's tool writes to ``/tmp/rocketmq/msgbodys/<id>``: whoever makes that directory first can
-read what is written, or have any file overwritten by a link, and an id is any text a producer
-likes. Here the directory belongs to the user, and a name has neither separators nor dots.
+RocketMQ's tool writes to ``/tmp/rocketmq/msgbodys/<id>``: the user who creates that directory first
+can read what is written, or have any file overwritten through a link, and an id can be any text.
+Here the directory belongs to the user, and a name has neither separators nor dots.
 """
 
 import hashlib
@@ -20,26 +20,26 @@ _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z", re.ASCII)
 
 
 def bodies_directory() -> Path:
-    """Give where bodies go: ``rocketlens/msgbodys`` in the user's cache directory."""
+    """Return ``rocketlens/msgbodys`` in the user's cache directory."""
     given = os.environ.get(DIRECTORY_VARIABLE, "")
     cache = Path(given) if given.startswith("/") else Path.home() / ".cache"
     return cache / "rocketlens" / "msgbodys"
 
 
 def safe_name(msg_id: str) -> str:
-    """Give a file name for an id: itself if it is plain, else its SHA-256 in hex."""
+    """Return a file name for an id: the id itself if it is plain, else its SHA-256 in hex."""
     if _PLAIN_NAME.match(msg_id):
         return msg_id
     return hashlib.sha256(msg_id.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def write_body(directory: Path, msg_id: str, body: bytes, number: int = 0) -> Path:
-    """Write a body to a new file that only the user can read, and give its path.
+    """Write a body to a new file that only the user can read, and return its path.
 
-    A file or link of that name is replaced, never followed. ``number`` tells apart several
-    messages with one id.
+    A file or link of that name is replaced, never followed. ``number`` distinguishes messages with
+    the same id.
 
-    :raises BadInput: when the directory is a link, or another user's.
+    :raises BadInput: when the directory is a link, or belongs to another user.
     :raises OSError: when it cannot be written.
     """
     name = safe_name(msg_id) + (f"_{number}" if number else "")
@@ -48,7 +48,7 @@ def write_body(directory: Path, msg_id: str, body: bytes, number: int = 0) -> Pa
     try:
         opened = os.open(directory, flags)
     except NotADirectoryError as error:
-        raise BadInput(f"{directory} is no directory of its own: remove it") from error
+        raise BadInput(f"{directory} is not a directory, or is a link: remove it") from error
     try:
         _make_private(opened, directory)
         with suppress(FileNotFoundError):

@@ -32,7 +32,7 @@ _MORE: Final = (
 async def cluster_list(call: Call) -> None:
     """Print a row for each broker, again every ``-i`` seconds if that is given.
 
-    :raises AnswerIncomplete: when a broker does not answer; its row is printed without figures.
+    :raises AnswerIncomplete: when a broker does not answer; its row is printed without values.
     """
     seconds = call.given.number("i", 0, 1, 86_400)
     while True:
@@ -78,9 +78,9 @@ async def _figures(call: Call, address: str) -> Mapping[str, str]:
 def broker_row(
     form: Form, where: tuple[str, str, int, str], figures: Mapping[str, str], now_ms: int
 ) -> str:
-    """Give the row of a broker: ``where`` is cluster, broker name, broker id and address."""
+    """Return the row of a broker; ``where`` is cluster, broker name, broker id and address."""
     cluster, name, number, address = where
-    # Without an answer the tool's variables are empty; a figure missing in one is null.
+    # Without an answer the tool's variables are empty; a value missing from an answer is null.
     none = NULL if figures else ""
     out_name = "getTransferredTps" if form.is_5 else "getTransferedTps"
     sending = _load(figures, "putTps", "send", none)
@@ -133,7 +133,7 @@ def _number(text: str | None) -> float:
 
 
 def more_row(form: Form, cluster: str, name: str, figures: Mapping[str, str]) -> str:
-    """Give the row of ``clusterList -m``: messages in and out, yesterday and today."""
+    """Return the row of ``clusterList -m``: messages in and out, yesterday and today."""
 
     def total(what: str, when: str) -> int:
         return int(_number(figures.get(f"msg{what}Total{when}")))
@@ -145,7 +145,7 @@ def more_row(form: Form, cluster: str, name: str, figures: Mapping[str, str]) ->
 
 
 async def broker_status(call: Call) -> None:
-    """Print the figures of a broker, or of all brokers of a cluster.
+    """Print the runtime values of a broker, or of all brokers of a cluster.
 
     :raises AnswerIncomplete: when a broker of the cluster does not answer.
     """
@@ -155,7 +155,7 @@ async def broker_status(call: Call) -> None:
         call.print(status_lines(call.form, await _figures(call, address), ""))
         return
     if not brokers:
-        raise BadInput(f"the name server knows no cluster {cluster}")
+        raise BadInput(f"cluster {cluster} does not exist")
     failed: list[str] = []
     for broker in brokers.values():
         for each in broker.in_order:
@@ -170,7 +170,7 @@ async def broker_status(call: Call) -> None:
 
 
 def status_lines(form: Form, figures: Mapping[str, str], before: str) -> str:
-    """Give a line for each figure, in the order of their names."""
+    """Return a line for each value, sorted by name."""
     return "".join(
         f"{before}{padded(form.shown(name), 32)}: {form.shown(figures[name])}\n"
         for name in sorted(figures)

@@ -1,4 +1,4 @@
-"""The commands, their options as RocketMQ words them, and where each is done."""
+"""The commands, their options in RocketMQ's words, and the module of each."""
 
 from typing import Final, NamedTuple
 
@@ -6,7 +6,7 @@ from rocketlens.mqadmin.options import Option
 
 
 class SubCommand(NamedTuple):
-    """One command: done by ``function`` of ``module``, imported when it runs."""
+    """One command: runs ``function`` of ``module``, which is imported when it runs."""
 
     name: str
     purpose: str

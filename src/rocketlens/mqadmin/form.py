@@ -1,4 +1,4 @@
-"""How the tool's values look: Java's text of times, hosts, numbers and maps, in two layouts."""
+"""Values as the tool prints them: Java's text of times, hosts, numbers and maps, in two layouts."""
 
 import codecs
 import math
@@ -22,31 +22,31 @@ _SIGNED: Final = [str(byte - 256 if byte > 127 else byte) for byte in range(256)
 
 
 def as_it_is(text: str) -> str:
-    """Give text unchanged: what is written to a file or pipe."""
+    """Return text unchanged, for a file or pipe."""
     return text
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Which release's layout is printed. ``shown`` makes text of a message safe for a terminal."""
+    """The release whose layout is printed; ``shown`` makes text of messages safe for terminals."""
 
     is_5: bool = True
     shown: Callable[[str], str] = as_it_is
 
     def sys_flag(self, message: MessageExt) -> int:
-        """Give the flags as a client has them: since RocketMQ 5 a body taken apart is plain."""
+        """Return the flags as a client sees them: in RocketMQ 5, decompressing clears the flag."""
         if self.is_5 and message.body_error is None:
             return message.sys_flag & ~COMPRESSED
         return message.sys_flag
 
     def properties(self, message: MessageExt) -> str:
-        """Give properties as Java's ``HashMap`` prints them."""
-        # RocketMQ 5.1 made the map large at once, which changes the order of what is in it.
+        """Return properties as Java's ``HashMap`` prints them."""
+        # RocketMQ 5.1 creates the map with a larger capacity, which changes its order.
         return self.shown(map_text(java_order(message.properties, 128 if self.is_5 else 16)))
 
 
 def map_text(values: Mapping[str, str]) -> str:
-    """Give ``{a=1, b=2}``."""
+    """Return ``{a=1, b=2}``."""
     return f"{{{', '.join(f'{name}={value}' for name, value in values.items())}}}"
 
 
@@ -65,12 +65,12 @@ def _units(text: str) -> int:
 
 
 def time_of(epoch_ms: int) -> str:
-    """Give local time as ``2026-11-21 02:40:35,736``."""
+    """Return local time as ``2026-11-21 02:40:35,736``."""
     return time_text(epoch_ms).replace(".", ",")
 
 
 def host_of(host: Host) -> str:
-    """Give a host as Java prints it: an IPv6 address in full, without leading zeros."""
+    """Return a host as Java prints it: an IPv6 address in full, without leading zeros."""
     if ":" not in host.address:
         return f"{host.address}:{host.port}"
     address = IPv6Address(host.address)
@@ -81,7 +81,7 @@ def host_of(host: Host) -> str:
 
 
 def rounded(number: float, places: int) -> str:
-    """Round half up the digits that Java would print, as its formatter does."""
+    """Return a number, its digits rounded half up as Java's formatter does."""
     if math.isnan(number):
         return "NaN"
     step = Decimal(1).scaleb(-places)
@@ -89,9 +89,9 @@ def rounded(number: float, places: int) -> str:
 
 
 def body_pieces(body: bytes, charset: str | None) -> Iterator[str]:
-    """Decode a body piece by piece, what is malformed replaced: it can have 64 MiB.
+    """Return a body decoded in pieces, with malformed bytes replaced: it can have 64 MiB.
 
-    :raises BadInput: when there is no such charset.
+    :raises BadInput: when the charset is unknown.
     """
     if charset is None or charset.lower() in {"utf-8", "utf8"}:
         return utf8_pieces(body)
@@ -99,7 +99,7 @@ def body_pieces(body: bytes, charset: str | None) -> Iterator[str]:
         b"".decode(charset)
         decoder = codecs.getincrementaldecoder(charset)("replace")
     except (LookupError, ValueError) as error:
-        raise _no_charset(charset) from error
+        raise _unknown_charset(charset) from error
     return _decoded(body, decoder, charset)
 
 
@@ -109,15 +109,15 @@ def _decoded(body: bytes, decoder: codecs.IncrementalDecoder, charset: str) -> I
             yield decoder.decode(body[start : start + _PIECE])
         yield decoder.decode(b"", final=True)
     except ValueError as error:
-        raise _no_charset(charset) from error
+        raise _unknown_charset(charset) from error
 
 
-def _no_charset(charset: str) -> BadInput:
-    return BadInput(f"{charset[:40]!r} is not a charset of bodies: give UTF-8, GBK or another")
+def _unknown_charset(charset: str) -> BadInput:
+    return BadInput(f"unknown charset {charset[:40]!r}: expected UTF-8, GBK or another")
 
 
 def message_pieces(form: Form, broker_name: str, message: MessageExt) -> Iterator[str]:
-    """Give a message as ``MessageExt.toString`` does, the bytes of its body signed, in pieces."""
+    """Return the text of ``MessageExt.toString``, in pieces; the bytes of the body are signed."""
     is_transaction = message.properties.get(TRANSACTION_PREPARED, "").lower() == "true"
     transaction = message.unique_key if is_transaction else None
     yield (

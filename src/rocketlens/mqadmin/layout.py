@@ -1,4 +1,4 @@
-"""What the tool prints of messages, topics and routes: values in, text out."""
+"""Messages, topics and routes as the tool prints them: values in, text out."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
@@ -15,7 +15,7 @@ _ROUTE_COLUMNS: Final = (45, 32, 50, 10, 11, 5)
 
 
 class KeyRow(NamedTuple):
-    """What queryMsgByKey shows of a message."""
+    """The columns of queryMsgByKey."""
 
     msg_id: str
     queue_id: int
@@ -25,14 +25,14 @@ class KeyRow(NamedTuple):
 
 
 class Track(NamedTuple):
-    """How far one consumer group is with a message."""
+    """Whether one consumer group has consumed a message."""
 
     group: str
     track_type: str
     exception: str | None = None
 
     def text(self, form: Form) -> str:
-        """Give the text of RocketMQ's ``MessageTrack``."""
+        """Return the text of RocketMQ's ``MessageTrack``."""
         exception = NULL if self.exception is None else form.shown(self.exception)
         return (
             f"MessageTrack [consumerGroup={form.shown(self.group)}, "
@@ -47,7 +47,7 @@ def message_block(
     *,
     with_offset_id: bool = True,
 ) -> str:
-    """Give everything about a message but its body, a line for each field."""
+    """Return everything about a message except its body, one line per field."""
     rows: list[tuple[str, str | int]] = [
         ("Topic:", form.shown(message.topic)),
         ("Tags:", f"[{form.shown(message.properties.get('TAGS', NULL))}]"),
@@ -70,9 +70,9 @@ def message_block(
 
 
 def track_block(form: Form, tracks: Sequence[Track], *, with_line_ends: bool) -> str:
-    """Give what stands below a message: its consumer groups.
+    """Return what is printed below a message: its consumer groups.
 
-    ``with_line_ends``: each on a line of its own, as queryMsgById does since RocketMQ 5.
+    ``with_line_ends``: each on its own line, as queryMsgById does since RocketMQ 5.
     """
     if not tracks:
         return NO_CONSUMER
@@ -83,7 +83,7 @@ def track_block(form: Form, tracks: Sequence[Track], *, with_line_ends: bool) ->
 def key_table(
     form: Form, messages: Iterable[KeyRow | MessageExt], topic: str, key: str, index_type: str
 ) -> str:
-    """Give the rows of queryMsgByKey, the last column (for ``-l``) since RocketMQ 5.5."""
+    """Return the rows of queryMsgByKey; the last column (for ``-l``) only since RocketMQ 5.5."""
     head = f"{'#Message ID':<50} {'#QID':>4} {'#Offset':>40}"
     lines = [f"{head} {'#IndexKey':<200}" if form.is_5 else head]
     for message in messages:
@@ -102,7 +102,7 @@ def key_table(
 
 
 def status_table(form: Form, offsets: Mapping[MessageQueue, TopicOffset]) -> str:
-    """Give the rows of topicStatus."""
+    """Return the rows of topicStatus."""
     lines = [_status_row("#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated")]
     in_order = sorted(offsets, key=lambda queue: (queue.topic, queue.broker_name, queue.queue_id))
     for queue in in_order:
@@ -118,17 +118,17 @@ def status_table(form: Form, offsets: Mapping[MessageQueue, TopicOffset]) -> str
             )
         )
     if form.is_5:
-        # The tool adds up the offsets of all brokers, and forgets to add up this.
+        # The tool adds up the offsets of all brokers, but not this figure.
         lines += ["", "Topic Put TPS: 0.0"]
     return "\n".join([*lines, ""])
 
 
-def _status_row(broker: str, queue: str, least: str, most: str, updated: str) -> str:
-    return f"{padded(broker, 32)}  {queue:<4}  {least:<20}  {most:<20}    {updated}"
+def _status_row(broker: str, queue: str, minimum: str, maximum: str, updated: str) -> str:
+    return f"{padded(broker, 32)}  {queue:<4}  {minimum:<20}  {maximum:<20}    {updated}"
 
 
 def route_json(form: Form, route: TopicRouteData) -> str:
-    """Give a route as the release's JSON library writes it for people."""
+    """Return a route as the release's JSON library indents it."""
     brokers = []
     for broker in route.broker_datas:
         fields = {
@@ -167,7 +167,7 @@ def route_json(form: Form, route: TopicRouteData) -> str:
 
 
 def _addresses(form: Form, addresses: Mapping[int, str]) -> str:
-    """Give broker ids and addresses; the library of RocketMQ 4 begins no line before a number."""
+    """Return broker ids and addresses; RocketMQ 4's library writes no line end before a number."""
     pairs = [f"{number}:{form.shown(quote(addresses[number]))}" for number in sorted(addresses)]
     if not pairs:
         return "{}"
@@ -193,7 +193,7 @@ def _block(opening: str, items: Sequence[str], closing: str, depth: int) -> str:
 
 
 def route_table(form: Form, route: TopicRouteData) -> str:
-    """Give a route as ``topicRoute -l`` does."""
+    """Return a route as ``topicRoute -l`` prints it."""
     queues = {queue.broker_name: queue for queue in route.queue_datas}
     names = ("#ClusterName", "#BrokerName", "#BrokerAddrs", "#ReadQueue", "#WriteQueue", "#Perm")
     lines = [_route_row(names)]
@@ -224,5 +224,5 @@ def _route_row(cells: Sequence[str]) -> str:
 
 
 def send_row(broker: str, queue: str, result: str, last: str) -> str:
-    """Give a row of sendMessage and checkMsgSendRT, with its line end."""
+    """Return a row of sendMessage and checkMsgSendRT, with its line end."""
     return f"{padded(broker, 32)}  {queue:<4}  {result:<20}    {last}\n"

@@ -1,6 +1,6 @@
-"""decodeMessageId: what a unique key says of the producer that made it.
+"""decodeMessageId: address and time of the producer that created a unique key.
 
-RocketMQ 4.9 and 5.5 still have the command's class, but no longer know its name.
+RocketMQ 4.9 and 5.5 still have the command's class, but no longer register its name.
 """
 
 import time
@@ -11,17 +11,17 @@ from rocketlens.terminal.times import time_text
 
 
 async def decode(call: Call) -> None:
-    """Print address and time; the real tool ends no line.
+    """Print address and time, as the real tool without a line end.
 
-    :raises BadInput: when it is no unique key.
+    :raises BadInput: when the id is not a unique key.
     """
     call.print(decoded(call.given.required("i"), time.time_ns() // 1_000_000))
 
 
 def decoded(msg_id: str, now_ms: int) -> str:
-    """Give the text for an id at a time.
+    """Return the text for an id at a time.
 
-    :raises BadInput: when it is no unique key.
+    :raises BadInput: when it is not a unique key.
     """
     key = UniqueKey.decode(msg_id)
     address = key.address

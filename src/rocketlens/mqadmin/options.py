@@ -1,8 +1,8 @@
 """Command lines as Apache Commons CLI reads them, and the help that it prints.
 
-An option is given as ``-t X``, ``-tX``, ``-t=X``, ``--topic X``, ``--topic=X`` or ``-topic X``;
-a long name may be cut short where that leaves no doubt. An option without an argument may stand
-together with others: ``-ah``. Of an option given twice the first counts.
+An option is written as ``-t X``, ``-tX``, ``-t=X``, ``--topic X``, ``--topic=X`` or ``-topic X``; a
+long name may be abbreviated if that is not ambiguous. Options without an argument may be written
+together: ``-ah``. If an option is repeated, the first one counts.
 Source: ``DefaultParser``, ``HelpFormatter`` (its width is 110, as RocketMQ sets it).
 """
 
@@ -23,22 +23,22 @@ class Option(NamedTuple):
     description: str
     takes_value: bool = True
     required: bool = False
-    """Said in the help, and asked for unless ``is_forgiven``."""
+    """Shown so in the help; missing, it is an error unless ``is_forgiven``."""
     is_forgiven: bool = False
     one_of: bool = False
     """One of several, of which one is required."""
     only_5: bool = False
-    """In the help of RocketMQ 5 only; taken in any case."""
+    """Only in the help of RocketMQ 5; accepted in any case."""
     grouped_in_4: bool = True
     """Whether RocketMQ 4.9 requires one of them, too."""
     description_4: str | None = None
     is_ours: bool = False
-    """Unknown to RocketMQ's tool: in full and after two dashes only, so that nothing of its
-    command lines is taken for it."""
+    """Unknown to RocketMQ's tool: only accepted in full and after two dashes, so that no command
+    line of that tool changes its meaning."""
 
     @property
     def name(self) -> str:
-        """Its letter, or its long name where it has none."""
+        """Its letter, or its long name if it has no letter."""
         return self.short or self.long
 
 
@@ -52,11 +52,11 @@ COMMON: Final = (
 )
 
 NAMES: Final = ("t", "g")
-"""The letters of topics and consumer groups, with every command."""
+"""The letters of topics and consumer groups, in every command."""
 
 
 class Given:
-    """The options that a command was given, by their letters, ours by their names."""
+    """The options of a command line, by their letters, ours by their names."""
 
     def __init__(self, values: dict[str, str | None]) -> None:
         self._values: Final = values
@@ -65,31 +65,31 @@ class Given:
         return letter in self._values
 
     def text(self, letter: str) -> str | None:
-        """Give an option's value without space around it; None when it was not given."""
+        """Return an option's value without surrounding space, or None if it is missing."""
         value = self._values.get(letter)
         return None if value is None else value.strip()
 
     def required(self, letter: str) -> str:
-        """Give the value of an option that the command line was refused without."""
+        """Return the value of an option that `check_required` has checked."""
         return self.text(letter) or ""
 
-    def number(self, letter: str, default: int, least: int, most: int = 2**63 - 1) -> int:
-        """Give a number within bounds.
+    def number(self, letter: str, default: int, minimum: int, maximum: int = 2**63 - 1) -> int:
+        """Return a number within bounds, or the default if the option is missing.
 
-        :raises BadInput: when it is none.
+        :raises BadInput: when the value is not such a number.
         """
         text = self.text(letter)
         if text is None:
             return default
         digits = text.removeprefix("-")
         if not (digits.isascii() and digits.isdigit() and len(digits) < 20):
-            raise BadInput(f"-{letter} {text[:40]!r} is no number")
-        if not least <= int(text) <= most:
-            raise BadInput(f"-{letter} {text[:40]} is out of range: give {least} .. {most}")
+            raise BadInput(f"invalid -{letter} {text[:40]!r}: expected a number")
+        if not minimum <= int(text) <= maximum:
+            raise BadInput(f"invalid -{letter} {text[:40]}: expected {minimum} to {maximum}")
         return int(text)
 
     def in_namespace(self, namespace: str) -> "Given":
-        """Give the same with the full names of topic and consumer group."""
+        """Return the same with the full names of topic and consumer group."""
         if not namespace:
             return self
         from rocketlens.client.namespace import with_namespace
@@ -102,7 +102,7 @@ class Given:
         return Given({**self._values, **full})
 
     def flag(self, letter: str, *, default: bool = False) -> bool:
-        """Give what Java's ``parseBoolean`` makes of the value."""
+        """Return the value as Java's ``parseBoolean`` reads it."""
         text = self.text(letter)
         return default if text is None else text.lower() == "true"
 
@@ -110,16 +110,16 @@ class Given:
 def parse(options: Sequence[Option], words: Sequence[str]) -> Given:
     """Read a command line.
 
-    :raises BadInput: for an unknown or doubtful option, one without its value, and words that
-        belong to none.
+    :raises BadInput: for an unknown or ambiguous option, one without its value, and words that
+        belong to no option.
     """
     return Given(_CommandLine(options).read(words))
 
 
 def check_required(options: Iterable[Option], given: Given) -> None:
-    """Ask for what must be there.
+    """Check that no required option is missing.
 
-    :raises BadInput: when an option is missing.
+    :raises BadInput: when one is.
     """
     missing = [
         option.short
@@ -131,7 +131,7 @@ def check_required(options: Iterable[Option], given: Given) -> None:
     group = [option.short for option in options if option.one_of]
     present = [letter for letter in group if letter in given]
     if group and len(present) != 1:
-        raise BadInput(f"give one of {', '.join(f'-{letter}' for letter in group)}")
+        raise BadInput(f"give exactly one of {', '.join(f'-{letter}' for letter in group)}")
 
 
 class _CommandLine:
@@ -153,7 +153,7 @@ class _CommandLine:
                 self._no_value()
                 is_over = True
             elif is_over or word == "-" or not word.startswith("-"):
-                raise BadInput(f"{word[:60]!r} belongs to no option")
+                raise BadInput(f"{word[:60]!r} does not belong to an option")
             elif word.startswith("--"):
                 self._no_value()
                 self._long(word, word[2:])
@@ -168,7 +168,7 @@ class _CommandLine:
             raise BadInput(f"Missing argument for option: {self.waiting.name}")
 
     def _is_option(self, word: str) -> bool:
-        """Say whether a word is no value: a negative number is one, and so is an unknown option."""
+        """Return whether a word is an option: negative numbers and unknown options are values."""
         if len(word) < 2 or not word.startswith("-") or _is_number(word):
             return False
         name = word.lstrip("-").partition("=")[0]
@@ -243,7 +243,7 @@ def _is_number(word: str) -> bool:
 
 
 def _unquoted(value: str) -> str:
-    """Take off the quotation marks around a value that has no others."""
+    """Remove the quotation marks around a value that has no others."""
     inner = value[1:-1]
     if len(value) > 1 and value[0] == value[-1] == '"' and '"' not in inner:
         return inner
@@ -251,7 +251,7 @@ def _unquoted(value: str) -> str:
 
 
 def usage(command: str, options: Sequence[Option], *, is_5: bool) -> str:
-    """Give the help of a command, as RocketMQ prints it, with a line end at its end."""
+    """Return the help of a command as RocketMQ prints it, with a line end at the end."""
     shown = sorted(
         [option for option in (*COMMON, *options) if is_5 or not option.only_5],
         key=lambda option: option.short.lower(),
@@ -296,7 +296,7 @@ def _wrapped(text: str, indent: int) -> list[str]:
 
 
 def _cut(text: str) -> int | None:
-    """Give where a line of text ends; None at its end."""
+    """Return where the first line of a text ends, or None if it is the last."""
     if len(text) <= WIDTH:
         return None
     space = text.rfind(" ", 0, WIDTH + 1)

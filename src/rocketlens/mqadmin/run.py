@@ -1,4 +1,4 @@
-"""``rocketlens mqadmin COMMAND ...``: finds the command, reads its options, runs it."""
+"""``rocketlens mqadmin COMMAND ...``: finds the command, parses its options, runs it."""
 
 import sys
 from argparse import REMAINDER, ArgumentParser, Namespace
@@ -106,7 +106,7 @@ def _call(command: SubCommand, given: Given, layout: str, access: "ClusterAccess
     function = getattr(import_module(command.module), command.function)
     form = Form(is_5=layout == "5.5", shown=printable if sys.stdout.isatty() else as_it_is)
     full_names = given.in_namespace(access.namespace)
-    # Names are full by now: with a namespace of its own the tool would show them cut.
+    # Names are full by now: with a namespace, the tool would show them without it.
     access = access._replace(namespace="")
 
     async def call() -> None:

@@ -1,4 +1,4 @@
-"""sendMessage, checkMsgSendRT, and what queryMsgById sends again."""
+"""sendMessage, checkMsgSendRT, and queryMsgById -s."""
 
 import time
 from typing import Final
@@ -24,16 +24,16 @@ def _producer(call: Call, group: str = GROUP) -> Producer:
 
 
 async def resend(call: Call, msg_id: str, found: MessageExt) -> None:
-    """Send a message that was found once more, with all its properties, to its own topic.
+    """Send a message again, with all its properties, to its own topic.
 
-    :raises BadInput: when it was sent in a transaction, which nobody would end a second time, or
-        its body is not what it says, so that it cannot be sent as it was.
+    :raises BadInput: when it was sent in a transaction, which would never be ended, or its body
+        cannot be decompressed.
     """
     if found.body_error is not None:
         raise BadInput(f"{msg_id} cannot be sent again as it was: {found.body_error}")
     if found.properties.get(TRANSACTION_PREPARED, "").lower() == "true":
         raise BadInput(
-            f"{msg_id} was sent in a transaction: sent again it would stay half a message"
+            f"{msg_id} was sent in a transaction: sent again, it would stay a half message"
         )
     message = Message(found.topic, found.body, flag=found.flag)
     for name, value in found.properties.items():
@@ -50,7 +50,7 @@ async def send_message(call: Call) -> None:
     if "i" in given and "b" not in given:
         raise BadInput("Broker name must be set if the queue is chosen!")
     if given.flag("m"):
-        raise BadInput("-m true, message trace, is not possible yet")
+        raise BadInput("-m true (message trace) is not supported yet")
     topic = given.required("t")
     message = Message(
         topic, given.required("p"), tags=given.text("c") or None, keys=given.text("k") or ()
@@ -67,9 +67,9 @@ async def send_message(call: Call) -> None:
 
 
 async def check_send_time(call: Call) -> None:
-    """Send ``-a`` messages to all queues in turn, and print how long each took.
+    """Send ``-a`` messages, round robin over all queues, and print how long each took.
 
-    :raises SendFailed: when one was not stored; all rows are printed.
+    :raises SendFailed: when one was not stored; all rows are printed nevertheless.
     """
     given = call.given
     topic = given.required("t")
@@ -81,7 +81,7 @@ async def check_send_time(call: Call) -> None:
     async with _producer(call) as producer:
         queues = await producer.write_queues(topic)
         if not queues:
-            raise BadInput(f"topic {topic} has no queue that can be written to")
+            raise BadInput(f"topic {topic} has no writable queue")
         for number in range(amount):
             queue = queues[number % len(queues)]
             start = time.monotonic_ns()
@@ -94,7 +94,7 @@ async def check_send_time(call: Call) -> None:
                 is_sent = "false"
                 failed.append((queue.broker_name, error))
             took_ms = (time.monotonic_ns() - start) // 1_000_000
-            # The first one pays for the connection.
+            # The first one includes connecting.
             total_ms += took_ms if number else 0
             broker = call.form.shown(queue.broker_name)
             call.print(send_row(broker, str(queue.queue_id), is_sent, str(took_ms)))

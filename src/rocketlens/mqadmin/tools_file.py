@@ -1,12 +1,12 @@
-"""``$ROCKETMQ_HOME/conf/tools.yml``: as whom RocketMQ's own tool asks.
+"""``$ROCKETMQ_HOME/conf/tools.yml``: the access key of RocketMQ's own tool.
 
 ::
 
     accessKey: rocketmq2
     secretKey: "12345678"
 
-Of YAML this takes what such a file needs: a scalar on the line of its key, in quotation marks or
-not, and comments. Source: ``AclUtils.getAclRPCHook``.
+Reads the part of YAML that such a file needs: a scalar on the line of its key, quoted or not, and
+comments. Source: ``AclUtils.getAclRPCHook``.
 """
 
 import os
@@ -34,9 +34,9 @@ _LINE: Final = re.compile(
 
 
 def tools_file_context() -> Context:
-    """Give the keys of the file; nothing where there is no file, or no keys in it.
+    """Return the keys of the file; empty if the file or the keys are missing.
 
-    :raises BadInput: when a key's value is written in a way that this does not read.
+    :raises BadInput: when a value is written in a way that is not supported.
     :raises OSError: when it cannot be read.
     """
     home = os.environ.get(HOME_VARIABLE)
@@ -57,7 +57,7 @@ def tools_file_context() -> Context:
         found = _LINE.match(line)
         if found is None:
             # Not the line itself: it may hold the secret.
-            raise BadInput(f"{path}: line {number} is not understood: write NAME: VALUE")
+            raise BadInput(f"{path}: line {number} is not supported: write NAME: VALUE")
         value = found["double"] or (found["single"] or "").replace("''", "'") or found["plain"]
         values[found["name"]] = value or ""
     if not (values.get("accessKey", "").strip() and values.get("secretKey", "").strip()):

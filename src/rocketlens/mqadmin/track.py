@@ -1,4 +1,4 @@
-"""How far consumer groups are with a message, as the tool's ``messageTrackDetail`` says."""
+"""Which consumer groups consumed a message, as the tool's ``messageTrackDetail`` reports it."""
 
 import random
 from typing import Final
@@ -30,9 +30,9 @@ NO_STATS: Final = (
 
 
 async def groups_of(tool: Tool, topic: str) -> tuple[str, ...]:
-    """Give the consumer groups of a topic, as one of its brokers knows them.
+    """Return the consumer groups of a topic, as one of its brokers lists them.
 
-    :raises RocketLensError: when it cannot be asked.
+    :raises RocketLensError: when that broker does not answer.
     """
     route = await tool.cluster.route(topic)
     for broker in route.brokers.values():
@@ -46,9 +46,9 @@ async def groups_of(tool: Tool, topic: str) -> tuple[str, ...]:
 
 
 async def tracks_of(tool: Tool, message: MessageExt) -> list[Track]:
-    """Give a line for each consumer group of the message's topic; what fails for one is in it.
+    """Return a track for each consumer group of the message's topic, with its error if it failed.
 
-    :raises RocketLensError: when the groups are not known.
+    :raises RocketLensError: when the groups cannot be listed.
     """
     return [await _track(tool, message, group) for group in await groups_of(tool, message.topic)]
 
@@ -68,7 +68,7 @@ async def _track(tool: Tool, message: MessageExt, group: str) -> Track:
 
 async def _asked(tool: Tool, message: MessageExt, group: str) -> Track:
     route = await tool.cluster.route(RETRY_PREFIX + group)
-    # As RocketMQ: each broker knows all consumers, so that any will do.
+    # As in RocketMQ: every broker knows all consumers.
     broker = random.choice(list(route.brokers.values()))  # noqa: S311 - nothing secret
     header = GetConsumerConnectionListRequest(consumer_group=group)
     consumers = await tool.cluster.ask_for(
@@ -94,7 +94,7 @@ async def _asked(tool: Tool, message: MessageExt, group: str) -> Track:
 async def _is_consumed(
     tool: Tool, message: MessageExt, group: str, brokers: list[Broker]
 ) -> bool | None:
-    """Say whether a group is past a message; None when no broker has offsets of the group."""
+    """Return whether a group is past a message, or None if no broker has offsets of the group."""
     masters = await tool.cluster.all_brokers()
     is_known = False
     for broker in brokers:

@@ -1,12 +1,12 @@
-"""How the commands that ask a cluster reach it: options, environment, named context, in this order.
+"""Where a command searches, and as whom: options, then the environment, then a named context.
 
 =====================================  ========================================================
-where to look is named by              then it is
+the source is named by                 what is used
 =====================================  ========================================================
-``--namesrv`` or ``--store``           that; a context only where ``--context`` asks for it
-``--context``                          the context's, whatever the environment says
-``ROCKETLENS_STORE``, ``NAMESRV_ADDR``  that; no context: its secrets are for its own cluster
-``ROCKETLENS_CONTEXT``, or the file's  the context's
+``--namesrv`` or ``--store``           that; a context only with ``--context``
+``--context``                          the context, whatever the environment says
+``ROCKETLENS_STORE``, ``NAMESRV_ADDR``  that; no context, whose secrets are for its own cluster
+``ROCKETLENS_CONTEXT``, or the file's  the context
 ``default_context``
 =====================================  ========================================================
 """
@@ -56,42 +56,43 @@ class ClusterAccess(NamedTuple):
 def chosen_context(
     arguments: Namespace, *, takes_store: bool, last: Context | None = None
 ) -> Context:
-    """Give where to look and as whom, of everything that may say it; ``last`` counts least.
+    """Return where to search and as whom; ``last`` fills in what nothing else says.
 
-    :raises BadInput: for contradictions, and whatever is wrong with a named context.
+    :raises BadInput: for options that contradict each other, and for a named context that is
+        missing or wrong.
     """
     options = _of_options(arguments)
     if options.store is not None and options.namesrv is not None:
-        raise BadInput("--store reads a directory, --namesrv asks a cluster: give one of them")
+        raise BadInput("--store reads a directory and --namesrv searches a cluster: give only one")
     environment = _of_environment(takes_store=takes_store)
     if arguments.context is not None:
         if options.store is not None:
-            raise BadInput("--store and --context both say where to look: give one of them")
+            raise BadInput("--store and --context both say where to search: give only one")
         named = options.over(named_context(arguments.context)).over(environment)
     else:
         named = options.over(environment)
-        if not named.has_place:
+        if not named.names_source:
             named = named.over(default_context())
     if named.store is not None:
         if not takes_store:
-            raise BadInput("this asks a cluster, but the context names a store")
+            raise BadInput("this command needs a cluster, but the context names a store")
         for name in options.given.keys() - {"store"}:
             raise BadInput(
-                f"--{name.replace('_', '-')} is for a cluster, and {named.store} a store"
+                f"--{name.replace('_', '-')} is for a cluster, but {named.store} is a store"
             )
     return named if last is None else named.over(last)
 
 
 def cluster_access(context: Context) -> ClusterAccess:
-    """Give the connection that a context describes; its files are read.
+    """Return how to reach the cluster of a context; reads the files that the context names.
 
-    :raises BadInput: when it names no name server, or half of what belongs together.
+    :raises BadInput: when it has no name server, or only one half of a pair.
     :raises OSError: when a file cannot be read.
     """
     if context.namesrv is None:
         raise BadInput(
-            "no name server is given: give --namesrv ADDR (mqadmin: -n), such as 127.0.0.1:9876, "
-            f"or --context NAME; or set {NAME_SERVER_VARIABLES[0]}"
+            "no name server: give --namesrv ADDR (mqadmin: -n), such as 127.0.0.1:9876, or "
+            f"--context NAME; or set {NAME_SERVER_VARIABLES[0]}"
         )
     return ClusterAccess(
         context.namesrv,
@@ -102,14 +103,14 @@ def cluster_access(context: Context) -> ClusterAccess:
 
 
 def seen_brokers_path() -> Path:
-    """Return the file in which the brokers that were seen are remembered for this user."""
+    """Return the user's file of the brokers that were seen."""
     directory = os.environ.get("XDG_STATE_HOME", "")
     base = Path(directory) if directory.startswith("/") else Path.home() / ".local" / "state"
     return base / "rocketlens" / "seen-brokers.jsonl"
 
 
 def name_servers_of_environment() -> str | None:
-    """Give the name servers that the environment names, None for none."""
+    """Return the name servers that the environment names, or None."""
     return next(filter(None, map(os.environ.get, NAME_SERVER_VARIABLES)), None)
 
 
@@ -123,7 +124,7 @@ def _of_environment(*, takes_store: bool) -> Context:
     store = os.environ.get(STORE_VARIABLE) if takes_store else None
     return Context(
         store=store or None,
-        # There a store counts more.
+        # A store takes precedence.
         namesrv=None if store else name_servers_of_environment(),
         access_key=os.environ.get(ACCESS_KEY_VARIABLE),
         secret_key=os.environ.get(SECRET_KEY_VARIABLE),
@@ -132,7 +133,7 @@ def _of_environment(*, takes_store: bool) -> Context:
 
 def _namespace(text: str) -> str:
     if text and not re.fullmatch(r"[\w-]{1,127}", text, re.ASCII):
-        raise BadInput("the namespace may have letters, digits, _ and - only, 127 at most")
+        raise BadInput("invalid namespace: expected up to 127 letters, digits, _ and -")
     return text
 
 
@@ -142,7 +143,7 @@ def _credentials(context: Context) -> "Credentials | None":
         return None
     if context.access_key is None or secret is None:
         missing = "secret key" if secret is None else "access key"
-        raise BadInput(f"an access key and a secret key go together, and there is no {missing}")
+        raise BadInput(f"an access key and a secret key go together: the {missing} is missing")
     from rocketlens.client.cluster import Credentials
 
     return Credentials(context.access_key, secret)
@@ -150,15 +151,15 @@ def _credentials(context: Context) -> "Credentials | None":
 
 def _tls(context: Context) -> "ssl.SSLContext | None":
     files = [context.ca, context.cert, context.cert_key]
-    wanted = context.tls
-    if wanted is None:
-        wanted = bool(context.insecure or context.check_hostname) or any(files)
-    if not wanted:
+    use_tls = context.tls
+    if use_tls is None:
+        use_tls = bool(context.insecure or context.check_hostname) or any(files)
+    if not use_tls:
         return None
     if context.insecure and context.ca is not None:
-        raise BadInput("insecure takes any certificate, ca only some: give one of them")
+        raise BadInput("insecure and ca contradict each other: give only one")
     if context.cert_key is not None and context.cert is None:
-        raise BadInput("a key of a certificate is given, but no certificate")
+        raise BadInput("cert_key needs cert")
     from rocketlens.net.tls import client_context
 
     ca, certificate, key = (None if file is None else Path(file).expanduser() for file in files)

@@ -1,7 +1,6 @@
-"""The options of a connection to a cluster, and the variables that stand in for them.
+"""The options of a connection to a cluster, and the environment variables behind them.
 
-Apart from :mod:`rocketlens.terminal.cluster_access`, which reads them, so that ``--help`` stays
-quick.
+Apart from :mod:`rocketlens.terminal.cluster_access`, which reads them, to keep ``--help`` quick.
 """
 
 from argparse import ArgumentParser
@@ -19,29 +18,29 @@ OPTIONS: Final[Mapping[str, tuple[str, str]]] = {
         "NAME",
         f"a named context of the configuration file (default: ${CONTEXT_VARIABLE})",
     ),
-    "namespace": ("NS", "the namespace of topics and groups"),
+    "namespace": ("NS", "prefix of topics and groups, as in RocketMQ's clients"),
     "access-key": (
         "KEY",
-        f"who asks, where brokers want to know (default: ${ACCESS_KEY_VARIABLE})",
+        f"the user, if brokers check access (default: ${ACCESS_KEY_VARIABLE})",
     ),
     "secret-key-file": (
         "FILE",
-        f"holds the secret key (default: the text in ${SECRET_KEY_VARIABLE})",
+        f"file with the secret key (default: the key itself in ${SECRET_KEY_VARIABLE})",
     ),
-    "ca": ("FILE", "use TLS, with servers whose certificates this one signed (PEM)"),
-    "cert": ("FILE", "our own certificate, for servers that want one (PEM)"),
-    "cert-key": ("FILE", "the key of --cert, where it is in another file (PEM)"),
+    "ca": ("FILE", "use TLS, and trust servers with a certificate of this authority (PEM)"),
+    "cert": ("FILE", "our own certificate, if servers ask for one (PEM)"),
+    "cert-key": ("FILE", "the private key of --cert, if it is in another file (PEM)"),
 }
-"""Options with a value: its name and what it is."""
+"""Options with a value: the name of the value, and the help."""
 SWITCHES: Final[Mapping[str, str]] = {
     "tls": "use TLS",
-    "check-hostname": "use TLS, with certificates for the very host (always so without --ca)",
-    "insecure": "use TLS with whoever answers, as RocketMQ's own clients do",
+    "check-hostname": "use TLS, and check the host of certificates (always so without --ca)",
+    "insecure": "use TLS without checking certificates, as RocketMQ's own clients do",
 }
 
 
 def add_connection_options(parser: ArgumentParser) -> None:
-    """Add the options of a connection, but for ``--namesrv``."""
+    """Add the options of a connection, except ``--namesrv``."""
     group = parser.add_argument_group("the connection to a cluster")
     for name, (metavar, purpose) in OPTIONS.items():
         group.add_argument(f"--{name}", metavar=metavar, help=purpose)

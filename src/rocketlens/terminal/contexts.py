@@ -1,4 +1,4 @@
-"""Named contexts: clusters and stores by name, in a file of the user's.
+"""Named contexts: the user's file of clusters and stores by name.
 
 ::
 
@@ -15,10 +15,10 @@
     store = "/backup/rocketmq/store"
 
 The file is ``$ROCKETLENS_CONFIG``, else ``rocketlens/config.toml`` in ``$XDG_CONFIG_HOME``, else in
-``~/.config``. A path in it counts from the file's own directory. Neither a name that the file gives
-(of a context, a key, a variable) nor a secret nor the path of its file is ever printed: what was
-meant to be a name may be a secret. Only a regular file is read, of the user's own or root's, that
-not everybody may write.
+``~/.config``. A path in it is relative to the file's directory. Neither a secret nor the path of
+its file is ever printed, nor any name in the file (of a context, a key, a variable): it may be a
+secret in the wrong spot. The file must be regular, owned by the user or root, and not
+world-writable.
 """
 
 import os
@@ -39,18 +39,18 @@ CONFIG_VARIABLE: Final = "ROCKETLENS_CONFIG"
 
 _PATHS: Final = ("store", "secret_key_file", "ca", "cert", "cert_key")
 _SECRETS: Final = ("secret_key", "secret_key_file", "secret_key_env")
-_PLACE: Final = re.compile(r"at line \d+, column \d+")
+_LINE: Final = re.compile(r"at line \d+, column \d+")
 _KINDS: Final = {str: "text in quotation marks", bool: "true or false", dict: "a table"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Where to look and as whom; what is None or empty is left to others to say."""
+    """Where to search and as whom; None and the empty text leave it to other contexts."""
 
     store: str | None = None
     """A store directory, instead of a cluster."""
     namesrv: str | None = None
-    """Name servers with semicolons between them."""
+    """Name servers, separated by semicolons."""
     namespace: str | None = None
     access_key: str | None = None
     secret_key: str | None = field(default=None, repr=False)
@@ -60,17 +60,17 @@ class Context:
     tls: bool | None = None
     check_hostname: bool | None = None
     insecure: bool | None = None
-    """TLS with whoever answers, as RocketMQ's test mode has it."""
+    """TLS without checking certificates, as in RocketMQ's test mode."""
     ca: str | None = None
-    """Who signed the servers' certificates, PEM."""
+    """The authority of the servers' certificates, PEM."""
     cert: str | None = None
     cert_key: str | None = None
     """Our own certificate and its key, PEM."""
 
     def over(self, other: "Context") -> "Context":
-        """Give what this says, and what the other says of the rest.
+        """Return this context, with what it leaves open taken from the other.
 
-        Store and name servers are one question, and so are the three ways to give a secret.
+        Store and name servers count as one setting, and so do the three forms of a secret.
         """
         mine, others = self.given, other.given
         for names in (("store", "namesrv"), _SECRETS):
@@ -80,19 +80,19 @@ class Context:
 
     @property
     def given(self) -> dict[str, Any]:
-        """What it says, by name."""
+        """Its settings, by name."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: value for name, value in values.items() if value not in (None, "")}
 
     @property
-    def has_place(self) -> bool:
-        """Whether it says where to look."""
+    def names_source(self) -> bool:
+        """Whether it names a store or a cluster."""
         return self.store is not None or self.namesrv is not None
 
     def secret(self) -> str | None:
-        """Give the secret key, from where it is.
+        """Return the secret key, from the context, a file or the environment.
 
-        :raises BadInput: when the file or the variable has none.
+        :raises BadInput: when the file or the variable cannot be read or is empty.
         """
         if self.secret_key_file is not None:
             return read_secret(Path(self.secret_key_file))
@@ -111,7 +111,7 @@ _KINDS_OF_KEYS: Final = {
 
 
 def config_path() -> Path:
-    """Give where the file is, or would be."""
+    """Return the path of the file, whether or not it exists."""
     given = os.environ.get(CONFIG_VARIABLE)
     if given:
         return Path(given)
@@ -121,19 +121,19 @@ def config_path() -> Path:
 
 
 def named_context(name: str) -> Context:
-    """Give the context of a name.
+    """Return the context of a name.
 
-    :raises BadInput: when there is no such file, or no such context in it, or it says nonsense.
+    :raises BadInput: when the file or the context does not exist, or is wrong.
     """
     path = config_path()
     config = _load(path)
     if config is None:
-        raise BadInput(f"a context is asked for, and there is no file {path}")
+        raise BadInput(f"--context needs the file {path}, which does not exist")
     return _chosen(path, config, name)
 
 
 def default_context() -> Context:
-    """Give the context that is used where nothing else says where to look; empty for none.
+    """Return the context that is used if nothing else names a source; empty if there is none.
 
     :raises BadInput: as `named_context`.
     """
@@ -144,46 +144,46 @@ def default_context() -> Context:
     config = _load(path)
     if config is None:
         if os.environ.get(CONFIG_VARIABLE):
-            raise BadInput(f"{CONFIG_VARIABLE}: there is no file {path}")
+            raise BadInput(f"{CONFIG_VARIABLE}: the file {path} does not exist")
         return Context()
     default = config.get("default_context")
     return Context() if default is None else _chosen(path, config, default)
 
 
 def read_secret(path: Path) -> str:
-    """Read a file that holds a secret and nothing else; line ends after it don't count.
+    """Return the secret that a file holds, without line ends behind it.
 
-    :raises BadInput: when there is none in it, or it cannot be read.
+    :raises BadInput: when the file is empty, too long or cannot be read.
     """
-    where = "the file of the secret key (secret_key_file)"
+    where = "the secret key's file (secret_key_file)"
     try:
         with opened_regular(path, where) as file:
             warn_of_readers(os.fstat(file.fileno()).st_mode, path)
             content = file.read(limits.MAX_SECRET_BYTES + 1)
     except OSError as error:
-        # Without its name: it may be the secret itself.
+        # Without the file's name: it may be the secret itself.
         raise BadInput(f"{where} cannot be read: {error.strerror or error}") from None
     if len(content) > limits.MAX_SECRET_BYTES:
-        raise BadInput(f"{where} has over {limits.MAX_SECRET_BYTES} bytes: that is no secret key")
+        raise BadInput(f"{where} is not a secret key: it has over {limits.MAX_SECRET_BYTES} bytes")
     try:
         secret = content.decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError:
         # Without the cause, which holds the content.
-        raise BadInput(f"{where} holds no text: that is no secret key") from None
+        raise BadInput(f"{where} is not a secret key: it is not UTF-8") from None
     if not secret:
-        raise BadInput(f"{where} is empty: it should hold the secret key")
+        raise BadInput(f"{where} is empty")
     return secret
 
 
 def opened_regular(path: Path, where: str) -> BinaryIO:
-    """Open a file that is a regular one (or the null device), so that reading it never waits.
+    """Open a regular file (or the null device), so that reading it never blocks.
 
-    :raises BadInput: when it is something else, saying ``where``.
+    :raises BadInput: when it is something else; ``where`` names it in the message.
     :raises OSError: when it cannot be opened.
     """
     if "\0" in str(path):
-        raise BadInput("a path has a zero character in it")
-    # A pipe without a writer would hold up opening it.
+        raise BadInput(f"{where} has a zero character in its path")
+    # Opening a pipe without a writer would block.
     opened = os.open(path.expanduser(), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     mode = os.fstat(opened).st_mode
     if not stat.S_ISREG(mode) and not os.path.samestat(os.fstat(opened), Path(os.devnull).stat()):
@@ -193,29 +193,29 @@ def opened_regular(path: Path, where: str) -> BinaryIO:
 
 
 def check_owner(file: BinaryIO, path: Path) -> None:
-    """Refuse a file that somebody else may have written: it says whom to trust.
+    """Check that nobody else may have written a file that decides whom to trust.
 
-    :raises BadInput: when it is another user's, or everybody may write it.
+    :raises BadInput: when another user owns it, or it is world-writable.
     """
     found = os.fstat(file.fileno())
     if not stat.S_ISREG(found.st_mode):
         return
     if found.st_uid not in {0, os.geteuid()}:
-        raise BadInput(f"{path} belongs to another user (id {found.st_uid}): it is not used")
+        raise BadInput(f"{path} belongs to another user (id {found.st_uid}) and is not used")
     if found.st_mode & stat.S_IWOTH:
-        raise BadInput(f"everybody may write {path}: it is not used (chmod o-w {path})")
+        raise BadInput(f"{path} is world-writable and is not used: chmod o-w {path}")
 
 
 def warn_of_readers(mode: int, path: Path) -> None:
-    """Say that others can read a secret; who keeps it so may have to."""
+    """Warn if others can read a secret; some users need that, so it is used."""
     if stat.S_IMODE(mode) & 0o077:
-        note(f"{path} holds a secret key, and others may read it: chmod 600 {path}")
+        note(f"{path} holds a secret key that others may read: chmod 600 {path}")
 
 
 def _load(path: Path) -> dict[str, Any] | None:
-    """Read the file; None when there is none.
+    """Return the content of the file, or None if it does not exist.
 
-    :raises BadInput: when it is no TOML, or not of the form above.
+    :raises BadInput: when it is not TOML, or not of the form above.
     """
     import tomllib
 
@@ -228,43 +228,41 @@ def _load(path: Path) -> dict[str, Any] | None:
         return None
     if len(content) > limits.MAX_CONTEXTS_BYTES:
         raise BadInput(
-            f"{path} has over {limits.MAX_CONTEXTS_BYTES} bytes: that is no configuration"
+            f"{path} is not a configuration file: it has over {limits.MAX_CONTEXTS_BYTES} bytes"
         )
     try:
         config = tomllib.loads(content.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        # Without the rest of their texts, which may hold what they met.
+        # Without the rest of the error, which may quote the content.
         is_toml = isinstance(error, tomllib.TOMLDecodeError)
-        place = _PLACE.search(str(error)) if is_toml else None
-        said = f"it is not TOML{f' ({place[0]})' if place else ''}" if is_toml else "it is no UTF-8"
-        raise BadInput(f"{path}: {said}") from None
+        line = _LINE.search(str(error)) if is_toml else None
+        where = f" ({line[0]})" if line else ""
+        raise BadInput(f"{path} is not {'TOML' if is_toml else 'UTF-8'}{where}") from None
     _check_names(f"{path}", config, {"default_context": str, "contexts": dict})
     contexts = config.setdefault("contexts", {})
     for number, values in enumerate(contexts.values(), 1):
         if not isinstance(values, dict):
-            raise BadInput(
-                f"{path}: number {number} of its contexts must be a table: [contexts.NAME]"
-            )
+            raise BadInput(f"{path}: context number {number} must be a table: [contexts.NAME]")
     if any("secret_key" in values for values in contexts.values()):
         warn_of_readers(mode, path)
     return config
 
 
 def _chosen(path: Path, config: Mapping[str, Any], name: str) -> Context:
-    """Give one context of a file, its paths made absolute.
+    """Return one context of a file, with absolute paths.
 
-    :raises BadInput: when it is not there, or says nonsense.
+    :raises BadInput: when it is missing, or wrong.
     """
     contexts = config["contexts"]
     if name not in contexts:
-        raise BadInput(f"{path} has {len(contexts)} contexts, and none of that name")
+        raise BadInput(f"{path} has {len(contexts)} contexts, but not this one")
     values = contexts[name]
-    where = f"{path}: number {list(contexts).index(name) + 1} of its contexts"
+    where = f"{path}: context number {list(contexts).index(name) + 1}"
     _check_names(where, values, _KINDS_OF_KEYS)
     if len([key for key in _SECRETS if key in values]) > 1:
-        raise BadInput(f"{where}: give one of {', '.join(_SECRETS)}")
+        raise BadInput(f"{where}: give only one of {', '.join(_SECRETS)}")
     if "store" in values and len(values) > 1:
-        raise BadInput(f"{where}: store needs nothing beside it, for no cluster is asked")
+        raise BadInput(f"{where}: store must stand alone, the other keys are for clusters")
     directory = path.expanduser().absolute().parent
     paths = {
         key: str(directory / Path(values[key]).expanduser()) for key in _PATHS if key in values
@@ -278,7 +276,7 @@ def _check_names(where: str, values: Mapping[str, Any], kinds: Mapping[str, type
             near = get_close_matches(key[:100], kinds, 1, 0.75)
             meant = f" (did you mean {near[0]}?)" if near else ""
             raise BadInput(
-                f"{where}: key number {number} is unknown{meant}; there are {', '.join(kinds)}"
+                f"{where}: key number {number} is unknown{meant}; known keys: {', '.join(kinds)}"
             )
         if not isinstance(value, kinds[key]):
             raise BadInput(f"{where}: {key} must be {_KINDS[kinds[key]]}")

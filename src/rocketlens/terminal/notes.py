@@ -1,4 +1,4 @@
-"""What an answer is worth, in a few lines on stderr: what was searched, damaged, and missed."""
+"""Notes on an answer, a few lines on stderr: what was searched, damaged, and missed."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -14,26 +14,26 @@ _MAX_LINES: Final = 20
 
 
 def print_notes(answer: Answer, count: int | None = None) -> None:
-    """Say on stderr how far an answer of ``count`` messages (default: its own) can be relied on."""
+    """Print the notes of an answer of ``count`` messages (default: its own) on stderr."""
     for line in lines_of(answer, len(answer.messages) if count is None else count):
         say(line)
 
 
 def lines_of(answer: Answer, count: int) -> Iterator[str]:
-    """Give the notes of an answer, one line each, safe to print."""
+    """Return the notes of an answer, one line each, safe to print."""
     failures = answer.failures
     searched = [c for c in answer.coverage if c.state is SourceState.SEARCHED and c not in failures]
     newest_ms = max((c.indexed_to_ms or 0 for c in answer.coverage), default=0)
-    # Where the newest that was searched is the message itself, its time stands above already.
-    says_more = newest_ms and newest_ms not in {m.store_timestamp_ms for m in answer.messages}
-    upto = f", up to {time_text(newest_ms)}" if says_more else ""
+    # If the newest that was searched is the message itself, its time is in the table already.
+    is_new = newest_ms and newest_ms not in {m.store_timestamp_ms for m in answer.messages}
+    up_to = f", up to {time_text(newest_ms)}" if is_new else ""
     verdict = (
         coloured("COMPLETE", GREEN, sys.stderr)
         if answer.complete
         else coloured("INCOMPLETE", RED, sys.stderr)
     )
     what = f"{count} message{'' if count == 1 else 's'}" if count else "nothing found"
-    yield f"{what}, {verdict}: searched {_summary(searched)}{upto}"
+    yield f"{what}, {verdict}: searched {_summary(searched)}{up_to}"
     if answer.truncated:
         yield "more messages match: these are the newest"
     yield from _as_stored(answer.messages)
@@ -44,26 +44,26 @@ def lines_of(answer: Answer, count: int) -> Iterator[str]:
     )
     yield from _listed(coloured("failed", RED, sys.stderr) + ": ", failures)
     if not answer.complete:
-        yield "what failed could not be searched: messages there are missing above (exit code 3)"
+        yield "what failed was not searched: messages there are missing above (exit code 3)"
 
 
 def _as_stored(messages: Iterable[MessageExt]) -> Iterator[str]:
     """Name the messages whose bodies cannot be decompressed."""
     for count, message in enumerate((each for each in messages if each.body_error), 1):
         if count > _MAX_LINES:
-            yield "and more bodies that are given as they are stored (all of them: -o json)"
+            yield "and more bodies are shown as stored (all of them: -o json)"
             return
         yield body_note(message)
 
 
 def body_note(message: MessageExt) -> str:
-    """Say in one line, safe to print, why a body is given as it is stored."""
-    place = printable(f"{message.topic}/{message.queue_id}/{message.queue_offset}")
-    return f"{place}: the body is given as it is stored: {printable(message.body_error or '')}"
+    """Return one line, safe to print, on why a body is shown as it is stored."""
+    position = printable(f"{message.topic}/{message.queue_id}/{message.queue_offset}")
+    return f"{position}: the body is shown as stored: {printable(message.body_error or '')}"
 
 
 def _summary(searched: Iterable[Coverage]) -> str:
-    """Say in a few words what was searched; JSON has it all."""
+    """Return in a few words what was searched; JSON has all of it."""
     index_files, tails = 0, 0
     others: list[str] = []
     logs: list[str] = []

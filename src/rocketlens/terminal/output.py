@@ -1,4 +1,4 @@
-"""What every command prints with: notes on stderr, safe text, colour where it can be seen."""
+"""Lines on stderr, and colour on terminals."""
 
 import os
 import sys
@@ -14,20 +14,20 @@ YELLOW: Final = "33"
 
 
 def note(text: str) -> None:
-    """Say one line on stderr, with the program's name."""
+    """Print one line on stderr, with the program's name, and escaped for terminals."""
     print(f"rocketlens: {printable(text)}", file=sys.stderr, flush=True)
 
 
 def say(text: str = "") -> None:
-    """Say a line on stderr as it is: the caller has made what came from a message printable."""
+    """Print a line on stderr as it is: the caller has escaped what came from a message."""
     print(text, file=sys.stderr, flush=True)
 
 
 def has_colour(stream: TextIO) -> bool:
-    """Say whether a stream is a terminal whose user has nothing against colour."""
+    """Return whether a stream is a terminal with colour, and the user did not switch it off."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def coloured(text: str, code: str, stream: TextIO) -> str:
-    """Give text in a colour, or as it is where there are none."""
+    """Return text in a colour, or as it is if the stream has none."""
     return f"\x1b[{code}m{text}\x1b[0m" if has_colour(stream) else text

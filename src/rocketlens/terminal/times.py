@@ -1,4 +1,4 @@
-"""Times as people write and read them; inside they are epoch milliseconds."""
+"""Times as people write and read them; elsewhere they are epoch milliseconds."""
 
 import re
 import time
@@ -24,7 +24,7 @@ _CALENDAR_DIGITS: Final = {
     14: "{}-{}-{}T{}:{}:{}",
     17: "{}-{}-{}T{}:{}:{}.{}",
 }
-"""``yyyyMMdd`` and on: RocketMQ names index files ``yyyyMMddHHmmssSSS``."""
+"""``yyyyMMdd`` and longer: RocketMQ names index files ``yyyyMMddHHmmssSSS``."""
 _EPOCH_DIGITS: Final = {10: (1, 1_000), 13: (1, 1), 16: (1_000, 1), 19: (1_000_000, 1)}
 """By the number of digits, what epoch seconds, ms, us and ns are divided and multiplied by."""
 _MAX_TEXT_CHARACTERS: Final = 64
@@ -43,19 +43,19 @@ def parse_time(text: str, option: str, *, is_end: bool, now_ms: int | None = Non
     ==========================  ===============================================================
     ``now``, ``2h``, ``90s``    now; two hours ago; likewise ms, m or min, d, w
     ISO 8601                    local time unless it has a zone
-    ``yyyy-MM-dd#HH:mm:ss:SSS``  as RocketMQ's own tool has it
+    ``yyyy-MM-dd#HH:mm:ss:SSS``  the form of RocketMQ's own tool
     ``yyyyMMdd[HHmm[ss[SSS]]]``  8, 12, 14 or 17 digits
     10, 13, 16 or 19 digits     epoch seconds, milliseconds, microseconds, nanoseconds
     ==========================  ===============================================================
 
     A day alone is its first millisecond, or with ``is_end`` its last.
 
-    :raises BadInput: when it is none of these, naming ``option``.
+    :raises BadInput: for any other text; ``option`` names it in the message.
     """
     word = text.strip()
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     if len(word) > _MAX_TEXT_CHARACTERS:
-        raise _no_time(text, option)
+        raise _not_a_time(text, option)
     if word.isascii() and word.isdigit():
         return _of_digits(word, option, is_end=is_end)
     if word == "now":
@@ -63,15 +63,15 @@ def parse_time(text: str, option: str, *, is_end: bool, now_ms: int | None = Non
     ago = _AGO.match(word)
     if ago:
         if ago[2] not in _UNIT_MS:
-            raise _no_time(text, option)
+            raise _not_a_time(text, option)
         return max(0, now_ms - round(float(ago[1]) * _UNIT_MS[ago[2]]))
     return _calendar_ms(word, option, is_end=is_end)
 
 
 def _of_digits(digits: str, option: str, *, is_end: bool) -> int:
-    """Read a time of digits alone: their number says in which form it is.
+    """Return the time of a text of digits; how many they are decides their meaning.
 
-    Every form but a calendar's covers the years 2001 to 2286, so none can be taken for another.
+    Epoch times cover the years 2001 to 2286, so no two forms have the same number of digits.
     """
     number = int(digits)
     if number == 0:
@@ -83,7 +83,7 @@ def _of_digits(digits: str, option: str, *, is_end: bool) -> int:
         return _calendar_ms(calendar.format(*fields.groups()), option, is_end=is_end)
     divisor, factor = _EPOCH_DIGITS.get(len(digits), (0, 0))
     if not divisor:
-        raise _no_time(digits, option)
+        raise _not_a_time(digits, option)
     return number * factor // divisor
 
 
@@ -98,21 +98,21 @@ def _calendar_ms(word: str, option: str, *, is_end: bool) -> int:
             next_day = datetime.fromisoformat(iso) + timedelta(days=1)
             moment = next_day.astimezone() - timedelta(milliseconds=1)
     except (ValueError, OverflowError, OSError) as error:
-        raise _no_time(word, option) from error
+        raise _not_a_time(word, option) from error
     return max(0, (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1))
 
 
-def _no_time(text: str, option: str) -> BadInput:
+def _not_a_time(text: str, option: str) -> BadInput:
     return BadInput(
-        f"{option} {text[:40]!r} is not a time: write 2h, 30m, 3d, 2026-11-20, "
+        f"{option} {text[:40]!r} is not a time: expected 2h, 30m, 3d, 2026-11-20, "
         "2026-11-20T10:31:02, 20261120103102, or epoch seconds or milliseconds"
     )
 
 
 def time_text(epoch_ms: int) -> str:
-    """Give local time to the millisecond; the number itself where the calendar ends.
+    """Return local time to the millisecond, or the number itself if it is beyond the calendar.
 
-    The numbers in a damaged or forged record can be any.
+    A damaged or forged record can have any number.
     """
     try:
         local = time.localtime(epoch_ms // 1000)
@@ -122,7 +122,7 @@ def time_text(epoch_ms: int) -> str:
 
 
 def zone_text(epoch_ms: int) -> str:
-    """Give the offset of local time at a moment, as ``+08:00``."""
+    """Return the offset of local time at a moment, as ``+08:00``."""
     try:
         seconds = time.localtime(epoch_ms // 1000).tm_gmtoff
     except (OverflowError, OSError, ValueError):
@@ -132,7 +132,7 @@ def zone_text(epoch_ms: int) -> str:
 
 
 def iso_text(epoch_ms: int) -> str:
-    """Give local time with its zone, as ISO 8601."""
+    """Return local time with its zone, as ISO 8601."""
     text = time_text(epoch_ms)
     if text.endswith("ms"):
         return text

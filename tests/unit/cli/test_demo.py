@@ -48,11 +48,11 @@ def test_the_demo_finds_by_everything_and_rebuilds_the_index(
             "rocketlens find '订单1'",
         ),
         *("--since 1795228834795", "rocketlens find no-such-order", "rocketlens index verify"),
-        "All 7 index files are, byte for byte, what the broker had written.",
+        "All 7 index files are byte for byte what the broker had written.",
         "log, consume queues and index agree",
     ):
         assert shown in done.out
-    assert "went wrong" not in done.err
+    assert "this failed" not in done.err
 
 
 def test_the_demo_leaves_nothing_behind(run, own_temporary, monkeypatch):
@@ -83,7 +83,7 @@ def test_a_step_that_fails_makes_the_demo_fail(run, own_temporary, monkeypatch):
     monkeypatch.setattr("rocketlens.cli.show.run", lambda _arguments: 2)
     done = run("demo")
     assert done.code == 2
-    assert "this went wrong: exit code 2 of rocketlens show" in done.err
+    assert "this failed: exit code 2 of rocketlens show" in done.err
 
 
 def test_the_archive_holds_nothing_outside_its_directory(tmp_path):

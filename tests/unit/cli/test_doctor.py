@@ -39,7 +39,7 @@ def test_another_python_for_spark_is_pointed_out(run, monkeypatch):
     monkeypatch.setenv("PYSPARK_PYTHON", "/bin/sh")
     assert line_of(run("doctor"), "PYSPARK_PYTHON").startswith("warn")
     monkeypatch.setenv("PYSPARK_PYTHON", "no-such-program")
-    assert "is no program" in line_of(run("doctor"), "PYSPARK_PYTHON")
+    assert "is not a program" in line_of(run("doctor"), "PYSPARK_PYTHON")
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     assert line_of(run("doctor"), "PYSPARK_PYTHON").startswith("ok")
 

@@ -101,7 +101,7 @@ def test_a_table_has_them_and_a_note_for_each(run, source):
     assert "COMPLETE" in done.err
     assert "INCOMPLETE" not in done.err
     for number, (_, _, error) in enumerate(POISON.values()):
-        place = f"T/0/{number}: the body is given as it is stored: "
+        place = f"T/0/{number}: the body is shown as stored: "
         (line,) = [line for line in done.err.splitlines() if line.startswith(place)]
         assert error in line
 

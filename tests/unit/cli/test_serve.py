@@ -249,7 +249,7 @@ def test_serve_has_spark_build_its_index_and_stops_both_cleanly(run, tmp_path, j
             assert server.process.poll() is None
         told = run("mqadmin", "brokerStatus", "-n", names, "-b", server.ready["broker"]).out
         assert re.search(r"^indexBuilder +: spark, running$", told, re.MULTILINE)
-        assert "runs; index files are synced" in run("doctor", "--store", layout.root).out
+        assert "running; index files are synced" in run("doctor", "--store", layout.root).out
         builder = next(
             line for line in processes() if "index follow" in line and str(layout.root) in line
         )
@@ -260,7 +260,7 @@ def test_serve_has_spark_build_its_index_and_stops_both_cleanly(run, tmp_path, j
         assert store.find("k19").coverage
         entries = sum(header.last_entry for _, header in read_index_state(layout).files)
         assert entries == 40  # a key and a unique key each
-    assert "does not run" in run("doctor", "--store", layout.root).out
+    assert "not running; index files" in run("doctor", "--store", layout.root).out
 
 
 def processes():

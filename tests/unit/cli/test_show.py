@@ -51,7 +51,7 @@ def test_body_json_is_indented(run, write_store):
 def test_a_body_that_is_no_json_gets_one_line(run, write_store, body):
     done = run("show", "T/0/0", "--store", write_store({"body": body}), "--body", "json")
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-    assert "no JSON" in done.err
+    assert "not JSON" in done.err
 
 
 def test_body_hex_shows_offsets_bytes_and_text(run, write_store):

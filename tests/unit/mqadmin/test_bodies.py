@@ -42,7 +42,7 @@ def test_a_planted_link_is_replaced_and_not_followed(tmp_path):
 
 def test_a_directory_that_is_a_link_is_refused(tmp_path):
     (tmp_path / "bodies").symlink_to(tmp_path)
-    with pytest.raises(BadInput, match="no directory of its own"):
+    with pytest.raises(BadInput, match="is not a directory, or is a link"):
         write_body(tmp_path / "bodies", "7F00", b"")
 
 

@@ -77,7 +77,7 @@ def test_quotation_marks_around_a_value_are_taken_off_and_the_first_value_counts
         (["-t", "-i", "x"], "Missing argument for option: t"),
         (["-z", "x"], "Unrecognized option: -z"),
         (["--zone", "x"], "Unrecognized option: --zone"),
-        (["-t", "T", "more"], "'more' belongs to no option"),
+        (["-t", "T", "more"], "'more' does not belong to an option"),
     ],
 )
 def test_a_wrong_command_line_is_refused_in_the_words_of_the_real_tool(words, text):
@@ -89,7 +89,7 @@ def test_what_is_missing_is_named():
     with pytest.raises(BadInput, match="Missing required options: i, t"):
         check_required(OPTIONS, parse(OPTIONS, []))
     options = command_named("updateTopic").options
-    with pytest.raises(BadInput, match="give one of -b, -c"):
+    with pytest.raises(BadInput, match="give exactly one of -b, -c"):
         check_required(options, parse(options, ["-t", "T"]))
 
 

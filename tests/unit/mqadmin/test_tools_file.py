@@ -35,6 +35,6 @@ def test_the_keys_of_the_tools_file_are_taken(tmp_path, monkeypatch):
         file.write_text(empty)
         assert tools_file_context() == Context()
     file.write_text(f"accessKey: a\nsecretKey: !{SECRET}")
-    with pytest.raises(BadInput, match="line 2 is not understood") as caught:
+    with pytest.raises(BadInput, match="line 2 is not supported") as caught:
         tools_file_context()
     assert SECRET not in str(caught.value)

@@ -43,7 +43,7 @@ def test_a_secret_in_the_wrong_place_is_never_shown(run, path, text):
 
 def test_an_error_of_toml_says_where_it_is(run, path):
     path.write_text("[contexts.prod]\nnamesrv = h:1", encoding="utf-8")
-    assert "it is not TOML (at line 2, column 11)" in run(*ASKED).err
+    assert "is not TOML (at line 2, column 11)" in run(*ASKED).err
 
 
 def test_a_pipe_is_refused_and_not_waited_for(run, path, tmp_path, monkeypatch):
@@ -54,7 +54,7 @@ def test_a_pipe_is_refused_and_not_waited_for(run, path, tmp_path, monkeypatch):
     monkeypatch.delenv("ROCKETLENS_CONFIG")
     options = ("--namesrv", "127.0.0.1:1", "--access-key", "a", "--secret-key-file", path)
     done = run("find", "k", *options)
-    assert "the secret key (secret_key_file) is not a regular file" in done.err
+    assert "the secret key's file (secret_key_file) is not a regular file" in done.err
     home = tmp_path / "home"
     (home / "conf").mkdir(parents=True)
     os.mkfifo(home / "conf" / "tools.yml")
@@ -67,7 +67,7 @@ def test_a_file_that_everybody_may_write_is_refused(run, path):
     path.chmod(0o666)
     done = run(*ASKED)
     assert done.code == 2
-    assert f"everybody may write {path}: it is not used (chmod o-w {path})" in done.err
+    assert f"{path} is world-writable and is not used: chmod o-w {path}" in done.err
 
 
 def test_a_file_of_another_user_is_refused_unless_that_is_root(run, path, monkeypatch):
@@ -81,7 +81,7 @@ def test_a_file_of_another_user_is_refused_unless_that_is_root(run, path, monkey
     if own == 0:
         os.chown(path, 4242, -1)
         done = run(*ASKED)
-        assert f"{path} belongs to another user (id 4242): it is not used" in done.err
+        assert f"{path} belongs to another user (id 4242) and is not used" in done.err
 
 
 def test_the_null_device_is_a_file_without_contexts(run, monkeypatch):

@@ -173,36 +173,36 @@ def test_a_secret_that_others_can_read_is_warned_of(config, tmp_path, capsys):
     ("text", "said"),
     [
         ("[contexts.prod\n", "at line 1"),
-        ("\xff", "no UTF-8"),
+        ("\xff", "is not UTF-8"),
         (
             "[context.prod]\nnamesrv = 'h:1'",
-            "unknown (did you mean contexts?); there are default",
+            "unknown (did you mean contexts?); known keys: default",
         ),
         ("contexts = 3", "contexts must be a table"),
-        ("contexts.prod = 3", "number 1 of its contexts must be a table: [contexts.NAME]"),
+        ("contexts.prod = 3", "context number 1 must be a table: [contexts.NAME]"),
         ("default_context = 3\n[contexts.prod]", "default_context must be text"),
         (
             "[contexts.prod]\nnamsrv = 'h:1'",
-            "unknown (did you mean namesrv?); there",
+            "unknown (did you mean namesrv?); known keys",
         ),
         ("[contexts.prod]\nnamesrv = 9876", "namesrv must be text in quotation marks"),
         ("[contexts.prod]\ntls = 'yes'", "tls must be true or false"),
         ("[contexts.prod]\nnamesrv = ''", "namesrv is empty"),
-        ("[contexts.prod]\nstore = 's'\ntls = true", "store needs nothing beside it"),
-        ("[contexts.other]\nstore = 's'", "has 1 contexts, and none of that name"),
-        ("", "has 0 contexts, and none of that name"),
-        ("[contexts.prod]\ntls = true", "no name server is given"),
-        ("[contexts.prod]\nnamesrv = 'h:1'\naccess_key = 'a'", "there is no secret key"),
-        ("[contexts.prod]\nnamesrv = 'h:1'\nsecret_key = 'a'", "there is no access key"),
+        ("[contexts.prod]\nstore = 's'\ntls = true", "store must stand alone"),
+        ("[contexts.other]\nstore = 's'", "has 1 contexts, but not this one"),
+        ("", "has 0 contexts, but not this one"),
+        ("[contexts.prod]\ntls = true", "no name server: give --namesrv"),
+        ("[contexts.prod]\nnamesrv = 'h:1'\naccess_key = 'a'", "the secret key is missing"),
+        ("[contexts.prod]\nnamesrv = 'h:1'\nsecret_key = 'a'", "the access key is missing"),
         (
             "[contexts.prod]\nnamesrv = 'h:1'\nsecret_key_env = 'NONE'",
             "variable that it names is",
         ),
         ("[contexts.prod]\nnamesrv = 'h:1'\nsecret_key_file = 'none'", "No such file"),
         ("[contexts.prod]\nnamesrv = 'h:1'\nca = 'none.pem'", "none.pem: "),
-        ("[contexts.prod]\nnamesrv = 'h:1'\ncert_key = 'k.pem'", "but no certificate"),
-        ("[contexts.prod]\nnamesrv = 'h:1'\nca = 'c'\ninsecure = true", "give one of them"),
-        ("[contexts.prod]\nnamesrv = 'h:1'\nnamespace = 'a%b'", "letters, digits, _ and - only"),
+        ("[contexts.prod]\nnamesrv = 'h:1'\ncert_key = 'k.pem'", "cert_key needs cert"),
+        ("[contexts.prod]\nnamesrv = 'h:1'\nca = 'c'\ninsecure = true", "give only one"),
+        ("[contexts.prod]\nnamesrv = 'h:1'\nnamespace = 'a%b'", "letters, digits, _ and -"),
         ("[contexts.prod]\nnamesrv = 'no address'", "no address"),
     ],
 )
@@ -218,15 +218,15 @@ def test_no_file_is_needed_until_a_context_is(run, monkeypatch):
     assert default_context() == Context()
     done = run("find", "k", "--context", "prod")
     assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "there is no file" in done.err
+    assert "does not exist" in done.err
     monkeypatch.setenv("ROCKETLENS_CONFIG", "/no/such/file.toml")
-    assert "there is no file /no/such/file.toml" in run("find", "k").err
+    assert "the file /no/such/file.toml does not exist" in run("find", "k").err
 
 
 def test_contradictions_are_refused(config, run):
     for words in (("--namesrv", "h:1"), ("--context", "test")):
         done = run("find", "k", "--store", "/s", *words)
-        assert (done.code, "give one of them" in done.err) == (2, True)
+        assert (done.code, "give only one" in done.err) == (2, True)
     done = run("mqadmin", "topicList", "--context", "backup")
     assert (done.code, "the context names a store" in done.err) == (2, True)
 
