@@ -145,7 +145,7 @@ def _print(answer: "Answer", output: str) -> None:
 
         print_messages(answer.messages)
     sys.stdout.flush()
-    # JSON has all of the notes in it; but what is missing must be seen by whoever reads no JSON.
+    # JSON has all of the notes; but a person must see what is missing, too.
     if output != "json" or not answer.complete or answer.truncated:
         print_notes(answer)
 

@@ -44,12 +44,12 @@ async def cluster_list(call: Call) -> None:
 
 async def _print_rows(call: Call) -> None:
     clusters = (table := await call.tool.cluster_info()).cluster_addr_table
-    wanted = call.given.text("c")
+    cluster_name = call.given.text("c")
     is_more = "m" in call.given
     head = _HEAD_5 if call.form.is_5 else _HEAD_4
     call.print(_MORE if is_more else head)
     failed: list[str] = []
-    for cluster in [wanted] if wanted else clusters:
+    for cluster in [cluster_name] if cluster_name else clusters:
         for name in sorted(clusters.get(cluster, ())):
             broker = table.broker_addr_table.get(name)
             for number, address in sorted(broker.broker_addrs.items() if broker else ()):

@@ -80,8 +80,8 @@ def _cluster_access(command: SubCommand, arguments: Namespace, given: Given) -> 
 
     if command.name in _NO_NAME_SERVER:
         return ClusterAccess("127.0.0.1:9876")
-    asked = _connection_options(arguments, given)
-    return cluster_access(chosen_context(asked, takes_store=False, last=tools_file_context()))
+    options = _connection_options(arguments, given)
+    return cluster_access(chosen_context(options, takes_store=False, last=tools_file_context()))
 
 
 def _connection_options(arguments: Namespace, given: Given) -> Namespace:

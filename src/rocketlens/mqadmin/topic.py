@@ -144,7 +144,7 @@ async def update_topic(call: Call) -> None:
 
 
 async def _set_order_conf(call: Call, topic: str, names: list[str], count: int) -> None:
-    """Tell the name servers how many queues an ordered topic has, and print it."""
+    """Register the queues of an ordered topic with the name servers, and print them."""
     cluster = call.tool.cluster
     said = ";".join(f"{name}:{count}" for name in names)
     kept = said
@@ -169,12 +169,12 @@ async def _set_order_conf(call: Call, topic: str, names: list[str], count: int) 
 
 
 def _line_end(call: Call) -> str:
-    """Give what ends the lines that RocketMQ 4.9 forgot to end."""
+    """Return what ends a line; RocketMQ 4.9 does not end these."""
     return "\n" if call.form.is_5 else ""
 
 
 def config_text(call: Call, header: CreateTopicRequest) -> str:
-    """Give what was asked for as ``TopicConfig.toString`` does."""
+    """Return the text of ``TopicConfig.toString``."""
     text = (
         f"TopicConfig [topicName={call.form.shown(header.topic)}, "
         f"readQueueNums={header.read_queue_nums}, writeQueueNums={header.write_queue_nums}, "

@@ -2,13 +2,11 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from rocketlens import open_store
 from rocketlens.client.route import MessageQueue
-from rocketlens.mqadmin.commands import COMMANDS
 from rocketlens.mqadmin.form import Form, message_pieces
 from rocketlens.mqadmin.layout import (
     Track,
@@ -18,7 +16,6 @@ from rocketlens.mqadmin.layout import (
     status_table,
     track_block,
 )
-from rocketlens.mqadmin.run import command_named, usage_of
 from rocketlens.mqadmin.tool import set_order
 from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.route import TopicRouteData
@@ -156,21 +153,3 @@ def test_the_status_of_a_topic_is_printed_as_the_real_tool_does(golden, version)
                 last_update_timestamp_ms=last.store_timestamp_ms,
             )
     assert status_table(form_of(version), offsets).strip("\n") == expected
-
-
-@both
-@pytest.mark.parametrize(
-    "name",
-    ["printMsg", "queryMsgById", "queryMsgByKey", "queryMsgByOffset", "queryMsgByUniqueKey"],
-)
-def test_the_help_of_a_command_is_that_of_the_real_tool(golden, version, name):
-    expected = printed(golden, version, f"help-{name}")
-    assert usage_of(command_named(name.upper()), version[:3]) == f"{expected}\n"
-
-
-@pytest.mark.parametrize("layout", ["4.9", "5.5"])
-def test_the_help_of_every_command_that_the_real_tools_know_is_theirs(layout):
-    texts = Path(__file__).with_name("printed").joinpath(f"help-{layout}.txt").read_text()
-    # They have the class of decodeMessageId, but no longer know its name.
-    known = [command for command in COMMANDS if command.name != "decodeMessageId"]
-    assert "".join(usage_of(command, layout) for command in known) == texts

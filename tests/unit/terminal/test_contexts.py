@@ -1,85 +1,12 @@
-"""Named contexts, and how options, environment and contexts are put together."""
+"""Named contexts: what a file may say, and what it never gives away."""
 
 import stat
-from argparse import Namespace
 
 import pytest
 
-from rocketlens.client.cluster import Credentials
-from rocketlens.terminal.cluster_access import chosen_context, cluster_access
+from rocketlens.terminal.cluster_access import cluster_access
 from rocketlens.terminal.contexts import Context, default_context, named_context
-
-SECRET = "k7-very-secret"
-CONFIG = f"""
-default_context = "test"
-
-[contexts.prod]
-namesrv = "10.0.0.1:9876;10.0.0.2:9876"
-namespace = "shop"
-access_key = "reader"
-secret_key = "{SECRET}"
-
-[contexts.test]
-namesrv = "10.0.9.1:9876"
-
-[contexts.backup]
-store = "copies/store"
-
-[contexts.file]
-namesrv = "10.0.0.1:9876"
-access_key = "reader"
-secret_key_file = "reader.secret"
-
-[contexts.variable]
-namesrv = "10.0.0.1:9876"
-access_key = "reader"
-secret_key_env = "THE_SECRET"
-"""
-NOTHING = Namespace(
-    store=None,
-    namesrv=None,
-    context=None,
-    namespace=None,
-    access_key=None,
-    secret_key_file=None,
-    tls=None,
-    insecure=None,
-    ca=None,
-    cert=None,
-    cert_key=None,
-)
-
-
-def given(**options):
-    return Namespace(**{**vars(NOTHING), **options})
-
-
-def chosen(**options):
-    return chosen_context(given(**options), takes_store=True)
-
-
-@pytest.fixture
-def config(tmp_path, monkeypatch):
-    """Give ``config(text) -> Path``, which writes the configuration file."""
-    path = tmp_path / "config" / "rocketlens" / "config.toml"
-    path.parent.mkdir(parents=True)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-
-    def write(text):
-        path.write_text(text)
-        path.chmod(0o600)
-        return path
-
-    write(CONFIG)
-    return write
-
-
-def test_a_context_says_where_to_look_and_as_whom(config):
-    connection = cluster_access(chosen(context="prod"))
-    assert connection.name_servers == "10.0.0.1:9876;10.0.0.2:9876"
-    assert connection.namespace == "shop"
-    assert connection.credentials == Credentials("reader", SECRET)
-    assert connection.tls is None
+from tests.unit.terminal.conftest import CONFIG, SECRET
 
 
 def test_the_file_may_be_elsewhere(config, tmp_path, monkeypatch):
@@ -87,55 +14,6 @@ def test_the_file_may_be_elsewhere(config, tmp_path, monkeypatch):
     elsewhere.write_text('[contexts.x]\nnamesrv = "h:1"')
     monkeypatch.setenv("ROCKETLENS_CONFIG", str(elsewhere))
     assert named_context("x").namesrv == "h:1"
-
-
-def test_paths_count_from_the_file(config, tmp_path):
-    directory = tmp_path / "config" / "rocketlens"
-    assert chosen(context="backup").store == str(directory / "copies" / "store")
-    (directory / "reader.secret").write_text(f"{SECRET}\n")
-    (directory / "reader.secret").chmod(0o600)
-    assert cluster_access(chosen(context="file")).credentials == Credentials("reader", SECRET)
-
-
-def test_options_count_more_than_the_environment_and_that_more_than_a_default(config, monkeypatch):
-    assert chosen().namesrv == "10.0.9.1:9876"
-    monkeypatch.setenv("ROCKETLENS_CONTEXT", "prod")
-    assert chosen().namesrv == "10.0.0.1:9876;10.0.0.2:9876"
-    monkeypatch.setenv("NAMESRV_ADDR", "10.7.7.7:9876")
-    assert chosen().namesrv == "10.7.7.7:9876"
-    assert chosen(namesrv="10.8.8.8:9876").namesrv == "10.8.8.8:9876"
-    assert chosen(namesrv="10.8.8.8:9876", context="prod").namesrv == "10.8.8.8:9876"
-
-
-def test_a_context_asked_for_counts_more_than_the_environment(config, monkeypatch):
-    monkeypatch.setenv("NAMESRV_ADDR", "10.7.7.7:9876")
-    monkeypatch.setenv("ROCKETLENS_STORE", "/store")
-    monkeypatch.setenv("ROCKETLENS_ACCESS_KEY", "another")
-    named = chosen(context="prod")
-    assert (named.store, named.namesrv) == (None, "10.0.0.1:9876;10.0.0.2:9876")
-    assert named.access_key == "reader"
-
-
-def test_a_contexts_keys_are_not_shown_to_another_cluster(config, monkeypatch):
-    monkeypatch.setenv("ROCKETLENS_CONTEXT", "prod")
-    assert cluster_access(chosen(namesrv="10.8.8.8:9876")).credentials is None
-    monkeypatch.setenv("NAMESRV_ADDR", "10.7.7.7:9876")
-    assert cluster_access(chosen()).credentials is None
-
-
-def test_keys_come_from_the_environment_too(monkeypatch):
-    monkeypatch.setenv("ROCKETLENS_ACCESS_KEY", "reader")
-    monkeypatch.setenv("ROCKETLENS_SECRET_KEY", SECRET)
-    credentials = cluster_access(chosen(namesrv="h:1")).credentials
-    assert credentials == Credentials("reader", SECRET)
-
-
-def test_a_secret_of_an_option_replaces_every_other(config, tmp_path):
-    file = tmp_path / "another.secret"
-    file.write_text("of the file")
-    file.chmod(0o600)
-    named = chosen(context="prod", secret_key_file=str(file))
-    assert cluster_access(named).credentials == Credentials("reader", "of the file")
 
 
 def test_a_secret_is_never_shown(config, run, tmp_path):
@@ -221,22 +99,6 @@ def test_no_file_is_needed_until_a_context_is(run, monkeypatch):
     assert "does not exist" in done.err
     monkeypatch.setenv("ROCKETLENS_CONFIG", "/no/such/file.toml")
     assert "the file /no/such/file.toml does not exist" in run("find", "k").err
-
-
-def test_contradictions_are_refused(config, run):
-    for words in (("--namesrv", "h:1"), ("--context", "test")):
-        done = run("find", "k", "--store", "/s", *words)
-        assert (done.code, "give only one" in done.err) == (2, True)
-    done = run("mqadmin", "topicList", "--context", "backup")
-    assert (done.code, "the context names a store" in done.err) == (2, True)
-
-
-def test_what_is_for_a_cluster_is_refused_for_a_store(config, run, monkeypatch):
-    for words in (("--store", "/s"), ("--context", "backup")):
-        done = run("find", "k", *words, "--tls")
-        assert (done.code, "--tls is for a cluster" in done.err) == (2, True)
-    monkeypatch.setenv("ROCKETLENS_STORE", "/s")
-    assert "--cert-key is for a cluster" in run("show", "k", "--cert-key", "x").err
 
 
 def test_a_context_of_a_store_is_read(config, run, write_store, tmp_path):

@@ -1,0 +1,43 @@
+"""Notes on an answer: verdict, damage, failures."""
+
+import pytest
+
+from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+from rocketlens.terminal.notes import lines_of
+
+
+def coverage(state, error=None, source="index/1"):
+    return Coverage(source, SourceKind.INDEX_FILE, state, None, error)
+
+
+@pytest.mark.parametrize(
+    ("count", "begin"), [(0, "nothing found, COMPLETE"), (1, "1 message, "), (2, "2 messages, ")]
+)
+def test_the_first_line_has_the_count_and_the_verdict(count, begin):
+    searched = Coverage("broker-a", SourceKind.BROKER, SourceState.SEARCHED)
+    answer = Answer("k", (), (searched,))
+    (line,) = lines_of(answer, count)
+    assert line.startswith(begin)
+    assert line.endswith("searched broker-a")
+
+
+def test_a_failure_is_named_and_makes_the_answer_incomplete():
+    failed = coverage(SourceState.FAILED, "cut\x1b short")
+    lines = list(lines_of(Answer("k", (), (failed,)), 0))
+    assert "INCOMPLETE" in lines[0]
+    assert "failed: index/1: cut\\x1b short" in lines
+    assert "exit code 3" in lines[-1]
+
+
+def test_damage_that_did_not_matter_is_said_to_be_so():
+    damaged = coverage(SourceState.DAMAGED, "bad header")
+    searched = coverage(SourceState.SEARCHED, source="index/2")
+    lines = list(lines_of(Answer("k", (), (searched, damaged)), 0))
+    assert "damaged, and not needed for this answer: index/1: bad header" in lines
+
+
+def test_a_long_list_is_cut_and_counted():
+    failed = tuple(coverage(SourceState.FAILED, "x", f"index/{n}") for n in range(50))
+    lines = list(lines_of(Answer("k", (), failed), 0))
+    assert len(lines) < 30
+    assert "failed: 30 more (all of them: -o json)" in lines
