@@ -24,27 +24,27 @@ MAX_QUEUE_OFFSET: Final = 2**58
 MAX_TIMESTAMP_MS: Final = MAX_LONG
 """End of a time range that has none, in milliseconds. RocketMQ: Long.MAX_VALUE."""
 
-RECORD_BYTES: Final = 512 * 1024 * 1024
+MAX_RECORD_BYTES: Final = 512 * 1024 * 1024
 """Largest record that is believed, in bytes.
 
 A size word above it is damage, not a message. RocketMQ: maxMessageSize (default 4 MiB) + 64 KiB,
 but brokers are configured far above that, and the segment's own end bounds it again.
 """
 
-BODY_BYTES: Final = 64 * 1024 * 1024
+MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 """Largest body after decompression, in bytes; more is an error, not memory.
 
 Four times what a frame carries. RocketMQ does not bound it (zlib alone expands 1,028 times); its
 clients send no body of over 4 MiB before compression, unless they are configured to.
 """
 
-PROPERTIES_BYTES: Final = 32_767
+MAX_PROPERTIES_BYTES: Final = 32_767
 """Largest property string of a record, in bytes: its length is a signed 16-bit field."""
 
-MAX_RECORD_ENTRIES: Final = (PROPERTIES_BYTES + 1) // 2
+MAX_RECORD_ENTRIES: Final = (MAX_PROPERTIES_BYTES + 1) // 2
 """Index entries of one record: keys of one byte with a space between, the unique key, the tags."""
 
-KEY_BYTES: Final = PROPERTIES_BYTES
+MAX_KEY_BYTES: Final = MAX_PROPERTIES_BYTES
 """Longest key that a record can hold, in UTF-8 bytes."""
 
 MAX_TOPIC_CHARACTERS: Final = 255
@@ -56,7 +56,7 @@ MAX_NEW_TOPIC_CHARACTERS: Final = 127
 DEFAULT_QUERY_MESSAGES: Final = 64
 """Messages returned by ``query_message`` unless asked otherwise. RocketMQ: at most 64."""
 
-ANSWER_BYTES: Final = 512 * 1024 * 1024
+MAX_ANSWER_BYTES: Final = 512 * 1024 * 1024
 """Messages held by one answer, in bytes as they are in memory, with properties and keys.
 
 The newest are kept, and the answer says so. With what is under way to it, and with one message as
@@ -69,7 +69,7 @@ MESSAGE_OVERHEAD_BYTES: Final = 1_200
 TEXT_OVERHEAD_BYTES: Final = 100
 """What a property takes in memory beside its two texts: its part of a table."""
 
-INDEX_CHECK_ENTRIES: Final = 400_000
+MAX_INDEX_CHECK_ENTRIES: Final = 400_000
 """Index files of at most so many entries together are checked whole before they are used.
 
 That takes 0.1 s, and numpy, which takes longer to load. Larger ones are checked at some places and
@@ -86,7 +86,7 @@ for hours.
 MAX_INDEX_GAP_BYTES: Final = 16 * 1024 * 1024
 """Log between index files that a broker reads again when they are opened anew: 20 ms."""
 
-TOPIC_SCAN_BYTES: Final = 4 * 1024 * 1024 * 1024
+MAX_TOPIC_SCAN_BYTES: Final = 4 * 1024 * 1024 * 1024
 """Log of at most so many bytes is read for deleted topics before a key is said to be in no topic.
 
 That takes a second a GiB. Of a larger log some places are read, and the answer is incomplete unless
@@ -94,19 +94,19 @@ the caller allows more: the command line does, and says so, a library does not w
 unasked. RocketMQ finds nothing without a topic.
 """
 
-DAMAGE_REPORTS: Final = 1_000
+MAX_DAMAGE_REPORTS: Final = 1_000
 """Damaged places named one by one in an answer or report; the rest are counted."""
 
-UNWRITTEN_SEARCH_BYTES: Final = 8 * 1024 * 1024
+MAX_UNWRITTEN_SEARCH_BYTES: Final = 8 * 1024 * 1024
 """How far behind the log's end a lost record is looked for again, in bytes of written zeros.
 
 Twice RocketMQ's largest record. Once, a segment is searched to its end; holes are never read.
 """
 
-INTERPRETED_SCAN_BYTES: Final = 256 * 1024
+MAX_INTERPRETED_SCAN_BYTES: Final = 256 * 1024
 """Log up to this long is walked without the compiled kernels, which take 0.3 to 1 s to load."""
 
-TAIL_ENTRIES: Final = 64_000_000
+MAX_TAIL_ENTRIES: Final = 64_000_000
 """Index entries that are kept in memory for log that no index file covers: 512 MiB, 8 bytes each.
 
 A message has one for its unique key and one for each of its keys, so 12 million messages with one
@@ -150,23 +150,23 @@ MAX_QUEUES_ASKED: Final = 2_000
 MAX_TOPICS_NAMED: Final = 20
 """Topics that the log line about deleted segments names."""
 
-FRAME_BYTES: Final = 16 * 1024 * 1024
+MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 """Largest frame of the remoting protocol, its four length bytes included. RocketMQ: the same."""
 
-MAX_ANSWER_FRAME_BYTES: Final = FRAME_BYTES - 64 * 1024
+MAX_ANSWER_FRAME_BYTES: Final = MAX_FRAME_BYTES - 64 * 1024
 """Records, or JSON, of one answer of a server, in bytes: header and body must fit a frame."""
 
-REQUEST_HEADER_BYTES: Final = 384 * 1024
+MAX_REQUEST_HEADER_BYTES: Final = 384 * 1024
 """Largest header that a server reads: JSON can grow to 70 times its size in memory.
 
 The properties of a message, at most 32,767 bytes, become at most 192 KiB in JSON. RocketMQ: only
 the frame bounds it.
 """
 
-HEADER_BYTES: Final = 8 * 1024 * 1024
+MAX_HEADER_BYTES: Final = 8 * 1024 * 1024
 """Largest header that a client reads: the reply to a batch names every message, 33 bytes each."""
 
-EXT_FIELDS: Final = 1_024
+MAX_EXT_FIELDS: Final = 1_024
 """Fields in one header, at most. RocketMQ's own headers have up to 25."""
 
 MAX_NUMBER_CHARACTERS: Final = 64
@@ -178,13 +178,13 @@ MAX_QUOTATION_CHARACTERS: Final = 64
 MAX_REMARK_CHARACTERS: Final = 500
 """Longest remark about a failure in an answer."""
 
-JSON_DEPTH: Final = 64
+MAX_JSON_DEPTH: Final = 64
 """Nesting that is followed in a command's body; RocketMQ's own have 6 levels."""
 
-JSON_BODY_BYTES: Final = FRAME_BYTES
+MAX_JSON_BODY_BYTES: Final = MAX_FRAME_BYTES
 """Largest JSON body that is read, unless less is asked for: a broker's topics, a cluster's."""
 
-CLIENT_JSON_BODY_BYTES: Final = 1024 * 1024
+MAX_CLIENT_JSON_BODY_BYTES: Final = 1024 * 1024
 """Largest JSON body that a broker reads from a client: heartbeats and lists of queues."""
 
 MAX_JSON_VALUES: Final = 3_000_000
@@ -193,19 +193,19 @@ MAX_JSON_VALUES: Final = 3_000_000
 MAX_CONFIG_DEPTH: Final = 128
 """Nesting that is followed in a file of ``config/``; RocketMQ's own have 4 levels.
 
-More than in a request (`JSON_DEPTH`): what came in one is kept a few levels further in.
+More than in a request (`MAX_JSON_DEPTH`): what came in one is kept a few levels further in.
 """
 
-UNANSWERED_REQUESTS: Final = 10_000
+MAX_UNANSWERED_REQUESTS: Final = 10_000
 """Requests of one connection that a server works on at once; more are answered with "busy".
 
 RocketMQ: 10,000 in the queue of its senders (sendThreadPoolQueueCapacity), over all connections.
 """
 
-PENDING_REQUESTS: Final = 65_535
+MAX_PENDING_REQUESTS: Final = 65_535
 """Requests that one connection waits for. RocketMQ: 65,535 (clientAsyncSemaphoreValue)."""
 
-CONNECTIONS: Final = 10_000
+MAX_CONNECTIONS: Final = 10_000
 """Connections that a server has at once, at most; fewer where few files may be open. Idle ones are
 closed for new ones. RocketMQ: no limit.
 """
@@ -216,7 +216,7 @@ MIN_CONNECTIONS: Final = 16
 MIN_ADDRESS_CONNECTIONS: Final = 16
 """Connections that one address may have, though it has most of all that are allowed."""
 
-REQUESTS_IN_FLIGHT: Final = 100_000
+MAX_REQUESTS_IN_FLIGHT: Final = 100_000
 """Requests of all connections that a server works on at once; more are answered with "busy"."""
 
 MAX_TURN_S: Final = 0.002
@@ -236,7 +236,7 @@ have theirs. With 50 that always have more, others wait so long and not 50 turns
 MAX_PIECE_S: Final = 0.002
 """Seconds of a long piece of work on the event loop before others have their turn."""
 
-UNSENT_BYTES: Final = 64 * 1024 * 1024
+MAX_UNSENT_BYTES: Final = 64 * 1024 * 1024
 """Bytes that wait for one peer to read them; with more, the connection is closed.
 
 A server reads no more requests of a peer that is far behind, so only answers that were under way
@@ -249,13 +249,13 @@ MAX_WORKED_ON_BYTES: Final = 8 * 1024 * 1024
 One may be larger, up to a frame. RocketMQ: 10,000 requests of any size.
 """
 
-UNSENT_PAUSE_BYTES: Final = 256 * 1024
+MAX_UNPAUSED_BYTES: Final = 256 * 1024
 """Bytes waiting for one peer from which on no more of its requests are read."""
 
-BUFFERED_BYTES: Final = 1024 * 1024 * 1024
+MAX_BUFFERED_BYTES: Final = 1024 * 1024 * 1024
 """Bytes of all connections, unsent and of frames not complete; then the largest are closed."""
 
-SLOWEST_FRAME_BYTES_PER_S: Final = 1024
+MIN_FRAME_BYTES_PER_S: Final = 1024
 """A frame that comes slower than this over FRAME_DEADLINE_S ends its connection."""
 
 FRAME_DEADLINE_S: Final = 10.0
@@ -279,10 +279,10 @@ MIN_NAMESRV_TIMEOUT_S: Final = 1.0
 RECONNECT_DELAYS_S: Final = (0.05, 1.0)
 """Seconds until an address that refused is dialled again: the first, doubled up to the last."""
 
-NAMESRV_BROKERS: Final = 10_000
+MAX_NAMESRV_BROKERS: Final = 10_000
 """Brokers that a name server keeps; more are refused. RocketMQ: no limit."""
 
-NAMESRV_QUEUE_DATAS: Final = 1_000_000
+MAX_NAMESRV_QUEUE_DATAS: Final = 1_000_000
 """Topics times brokers that a name server keeps; more are refused. RocketMQ: no limit."""
 
 MAX_LISTED_AT_ONCE: Final = 1_000
@@ -294,7 +294,7 @@ MAX_FILTER_SERVERS: Final = 10_000
 MAX_STATE_VERSION: Final = MAX_INT
 """Largest state version of a broker's topics: a controller's count of masters, 32 bits there."""
 
-KV_BYTES: Final = 4 * 1024 * 1024
+MAX_KV_BYTES: Final = 4 * 1024 * 1024
 """Names and values that a name server keeps, in UTF-8 bytes together. RocketMQ: no limit."""
 
 MAX_TOPICS: Final = 150_000
@@ -332,7 +332,7 @@ MAX_GROUPS_BYTES: Final = 128 * 1024 * 1024
 RocketMQ: no limit, for one connection or all.
 """
 
-ADDRESS_CHARACTERS: Final = 300
+MAX_ADDRESS_CHARACTERS: Final = 300
 """Longest address, cluster or broker name that a name server keeps."""
 
 ROUTE_REFRESH_S: Final = 30.0
@@ -356,13 +356,13 @@ ADMIN_TIMEOUT_S: Final = 5.0
 HEARTBEAT_S: Final = 30.0
 """Seconds between two heartbeats of a producer; a broker forgets it after 120. RocketMQ: 30."""
 
-MESSAGE_BYTES: Final = 4 * 1024 * 1024
+MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 """Largest body that a producer sends, unless told otherwise. RocketMQ: 4 MiB (maxMessageSize)."""
 
 COMPRESS_OVER_BYTES: Final = 4096
 """Bodies of at least so many bytes are compressed. RocketMQ: compressMsgBodyOverHowmuch, 4096."""
 
-QUERY_PAGE_MESSAGES: Final = 64
+MAX_QUERY_MESSAGES: Final = 64
 """Messages that a broker is asked for at once. RocketMQ gives no more (maxMsgsNumBatch)."""
 
 MIN_QUERY_CAP: Final = 16
@@ -374,7 +374,7 @@ RocketMQ's own caps are 64, and 32 by unique key, but they can be configured.
 MAX_MESSAGE_ANSWERS: Final = 8
 """Answers with messages that a client waits for at once: each can have 16 MiB. RocketMQ: any."""
 
-PULL_MESSAGES: Final = 32
+MAX_PULL_MESSAGES: Final = 32
 """Messages that are pulled at once. RocketMQ gives no more (maxTransferCountOnMessageInMemory)."""
 
 MAX_EMPTY_STEP: Final = 16 * 1024
@@ -410,16 +410,16 @@ MAX_SECRET_BYTES: Final = 4096
 SEEN_BROKER_DAYS: Final = 30
 """Days for which a broker that is not registered any more makes answers incomplete."""
 
-SEEN_BROKERS: Final = 1_000
+MIN_SEEN_BROKERS: Final = 1_000
 """Brokers of all clusters together that are remembered, at least."""
 
-SEEN_BROKERS_BYTES: Final = 1024 * 1024
+MAX_SEEN_BROKERS_BYTES: Final = 1024 * 1024
 """The file of the brokers that were seen, at most; it is written anew at half of it."""
 
 DISPATCH_WAIT_S: Final = 2.0
 """Seconds that a look-up waits for a broker to index what it had stored when it was asked."""
 
-SURVEYED_ROUTES: Final = 10_000
+MAX_SURVEYED_ROUTES: Final = 10_000
 """Routes of topics that a client which asks questions remembers."""
 
 MAX_LOOK_UPS_OF_CONNECTION: Final = 1_000

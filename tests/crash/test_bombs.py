@@ -24,7 +24,7 @@ REPOSITORY = Path(__file__).parents[2]
 MOST_MIB = 64
 TOPIC = "Bombs"
 STEP = bytes(1 << 20)
-GROWN_STEPS = (limits.BODY_BYTES >> 20) + 64
+GROWN_STEPS = (limits.MAX_BODY_BYTES >> 20) + 64
 
 
 def zlib_bomb():

@@ -22,7 +22,7 @@ ODD_SEEDS = range(3)
 def check(request, monkeypatch):
     """Small files are checked whole, large ones at some places: all must hold for both."""
     if request.param:
-        monkeypatch.setattr(limits, "INDEX_CHECK_ENTRIES", 0)
+        monkeypatch.setattr(limits, "MAX_INDEX_CHECK_ENTRIES", 0)
     return request.param
 
 

@@ -156,7 +156,7 @@ def test_long_scans_give_what_short_ones_give(tmp_path, monkeypatch):
             {"topic": "Topic2", "begin": time_ms + 1, "tag": "TagB"},
         ]
         short = [list(store.scan(**named)) for named in asked]
-        monkeypatch.setattr(limits, "INTERPRETED_SCAN_BYTES", 5000)
+        monkeypatch.setattr(limits, "MAX_INTERPRETED_SCAN_BYTES", 5000)
         assert [list(store.scan(**named)) for named in asked] == short
         assert len(short[0]) == 300
 

@@ -81,7 +81,7 @@ class ClientProcessor:
         """Take in all groups of a client."""
         if len(command.body) > LARGE_BODY_BYTES:
             return self._large_heartbeat(command, channel)
-        said = schema.read(HeartbeatData, command.body, limits.CLIENT_JSON_BODY_BYTES)
+        said = schema.read(HeartbeatData, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES)
         if len(said.producer_datas) + len(said.consumer_datas) > GROUPS_AT_ONCE:
             return self._take_in(said, command, channel)
         self.core.clients.admit(said, channel)
@@ -94,7 +94,7 @@ class ClientProcessor:
         return _after(told) if told else Response()
 
     async def _large_heartbeat(self, command: RemotingCommand, channel: Channel) -> Response | None:
-        limit = limits.CLIENT_JSON_BODY_BYTES
+        limit = limits.MAX_CLIENT_JSON_BODY_BYTES
         said = await in_thread(lambda: schema.read(HeartbeatData, command.body, limit))
         return await self._take_in(said, command, channel)
 

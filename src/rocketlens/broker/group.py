@@ -142,8 +142,8 @@ def _least_bytes(value: Any) -> int:
 
 
 def _read(body: bytes) -> Any:
-    if len(body) > limits.CLIENT_JSON_BODY_BYTES:
-        raise CommandBodyError(f"{len(body)} bytes, {limits.CLIENT_JSON_BODY_BYTES} allowed")
+    if len(body) > limits.MAX_CLIENT_JSON_BODY_BYTES:
+        raise CommandBodyError(f"{len(body)} bytes, {limits.MAX_CLIENT_JSON_BODY_BYTES} allowed")
     return json_text.loads(body, CommandBodyError)
 
 

@@ -48,7 +48,7 @@ class QueryProcessor:
         is_unique = asked.is_unique_key or asked.index_type == UNIQUE_TYPE
         max_num = config.defaultQueryMaxNum if asked.is_unique_key else asked.max_num
         max_num = min(max_num, config.maxMsgsNumBatch)
-        can_be = 0 < len(asked.key) <= limits.KEY_BYTES
+        can_be = 0 < len(asked.key) <= limits.MAX_KEY_BYTES
         can_be = can_be and 0 < len(asked.topic) <= limits.MAX_TOPIC_CHARACTERS
         if not can_be or max_num <= 0:
             return self._answer(Found())

@@ -369,7 +369,7 @@ class LiveSearch:
                     return Found(failures=(_late("the index was not checked to its end"),))
         if not tail.damage:
             return found
-        damage = tuple(map(str, tail.damage[: limits.DAMAGE_REPORTS]))
+        damage = tuple(map(str, tail.damage[: limits.MAX_DAMAGE_REPORTS]))
         return replace(found, failures=damage + found.failures)
 
     def _verified(

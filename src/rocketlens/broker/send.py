@@ -395,7 +395,7 @@ def _checked_members(body: bytes, text: str, message_bytes: int) -> list[BatchMe
         words = f"the message is illegal: a batch of more than {most} members: send it in parts"
         raise MessageIllegal(words)
     for number, member in enumerate(members):
-        if len(member.body) > message_bytes or len(member.properties) > limits.PROPERTIES_BYTES:
+        if len(member.body) > message_bytes or len(member.properties) > limits.MAX_PROPERTIES_BYTES:
             words = f"the message is illegal: member {number} of the batch is too large"
             raise MessageIllegal(words)
     _check_no_delay(body, text, members)

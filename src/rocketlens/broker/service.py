@@ -361,7 +361,7 @@ def max_connections(open_files: int) -> int:
     """
     queues = max(open_files // 2, limits.MIN_QUEUE_FILES)
     others = min(OTHER_FILES, open_files // 4)
-    return max(min(open_files - queues - others, limits.CONNECTIONS), limits.MIN_CONNECTIONS)
+    return max(min(open_files - queues - others, limits.MAX_CONNECTIONS), limits.MIN_CONNECTIONS)
 
 
 def _free_port(address: str) -> int:

@@ -88,7 +88,7 @@ def _body(given: str) -> bytes:
     if sys.stdin is None:
         raise BadInput("BODY is -, but standard input is closed")
     # A byte more than may be sent, so that it is refused and not cut.
-    return sys.stdin.buffer.read(limits.MESSAGE_BYTES + 1)
+    return sys.stdin.buffer.read(limits.MAX_MESSAGE_BYTES + 1)
 
 
 def _properties(given: Iterable[str]) -> dict[str, str]:

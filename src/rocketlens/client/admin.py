@@ -399,8 +399,10 @@ def _check_question(question: KeyQuestion) -> None:
     size = len(question.key.encode("utf-8", "surrogatepass"))
     if not size:
         raise BadInput("the key is empty: give the order number or id the message was sent with")
-    if size > limits.KEY_BYTES:
-        raise BadInput(f"the key has {size} bytes; a message can hold {limits.KEY_BYTES} at most")
+    if size > limits.MAX_KEY_BYTES:
+        raise BadInput(
+            f"the key has {size} bytes; a message can hold {limits.MAX_KEY_BYTES} at most"
+        )
     max_num = question.held.max_num
     if max_num is not None and check_int(max_num, "max_num") < 0:
         raise BadInput(f"max_num is {max_num}; give how many you want, or None for all")

@@ -72,7 +72,7 @@ class KeySearch:
     question: KeyQuestion
     queues: Iterable[MessageQueue]
     _damage: list[str] = field(default_factory=list)
-    _page_messages: int = limits.QUERY_PAGE_MESSAGES
+    _page_messages: int = limits.MAX_QUERY_MESSAGES
     _largest_page: int = 0
     _read_bytes: int = 0
     _indexed_to_ms: int = 0
@@ -91,7 +91,7 @@ class KeySearch:
     async def _search_within(self, begin: int, end: int) -> None:
         oldest_offset = None
         while end >= begin and not self.question.held.is_past(end):
-            if self._read_bytes > limits.MAX_READ_ANSWERS * limits.ANSWER_BYTES:
+            if self._read_bytes > limits.MAX_READ_ANSWERS * limits.MAX_ANSWER_BYTES:
                 said = f"{self.address} gives the same messages again and again: it is not read on"
                 add_damage(self._damage, said)
                 return

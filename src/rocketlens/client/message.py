@@ -155,9 +155,9 @@ def encoded_properties(properties: Mapping[str, str]) -> str:
     """
     text = props.format_properties(props.java_order(properties, 16))
     size = len(text.encode())
-    if size > limits.PROPERTIES_BYTES:
+    if size > limits.MAX_PROPERTIES_BYTES:
         raise MessageIllegal(
-            f"the properties have {size} bytes, {limits.PROPERTIES_BYTES} allowed: shorten keys"
+            f"the properties have {size} bytes, {limits.MAX_PROPERTIES_BYTES} allowed: shorten keys"
         )
     return text
 

@@ -112,7 +112,7 @@ class Producer(ClusterClient):
         compression: Compression | None = Compression.ZLIB,
         compression_level: int = 5,
         compress_over_bytes: int = limits.COMPRESS_OVER_BYTES,
-        max_message_bytes: int = limits.MESSAGE_BYTES,
+        max_message_bytes: int = limits.MAX_MESSAGE_BYTES,
         default_topic_queue_nums: int = DEFAULT_TOPIC_QUEUE_NUMS,
         isolates_latency: bool = False,
         hooks: Iterable[SendHook] = (),

@@ -49,7 +49,7 @@ async def pull_answer(
     queue: MessageQueue,
     queue_offset: int,
     *,
-    max_num: int = limits.PULL_MESSAGES,
+    max_num: int = limits.MAX_PULL_MESSAGES,
     tags: str = "*",
 ) -> RemotingCommand:
     """Ask for a queue's messages from an offset on; ``tags`` as a consumer subscribes to them.
@@ -100,7 +100,7 @@ async def pull(
     wanted: Wanted,
     held: Held,
     damage: list[str],
-    max_num: int = limits.PULL_MESSAGES,
+    max_num: int = limits.MAX_PULL_MESSAGES,
 ) -> Pulled:
     """Read a queue from an offset on, and hold what is wanted; errors as `pull_answer`."""
     async with cluster.turn(address):

@@ -76,12 +76,12 @@ class _Reader:
         stop = await self._max_offset()
         top = stop if end >= limits.MAX_TIMESTAMP_MS else min(stop, await self._search(end + 1))
         await self._read_on(top, stop, end)
-        step = limits.PULL_MESSAGES
+        step = limits.MAX_PULL_MESSAGES
         while top > low and not self.is_over:
             bottom = max(low, top - step)
             page, begins_at = await self._read_between(bottom, top)
             if page.records:
-                step = limits.PULL_MESSAGES
+                step = limits.MAX_PULL_MESSAGES
                 self.is_over |= self.held.is_past(page.most_ms)
             else:
                 step = min(2 * step, limits.MAX_EMPTY_STEP)
@@ -125,7 +125,7 @@ class _Reader:
         self.read_bytes += page.held_bytes
         if self.empty_pulls > limits.MAX_EMPTY_PULLS:
             self._give_up(f"nothing at {self.empty_pulls} places in a row")
-        elif self.read_bytes > 2 * limits.ANSWER_BYTES:
+        elif self.read_bytes > 2 * limits.MAX_ANSWER_BYTES:
             self._give_up("more than an answer can hold, of other times or again and again")
         begins_at = 0
         if pulled.code == ResponseCode.PULL_OFFSET_MOVED and pulled.next_offset > offset:

@@ -81,5 +81,5 @@ def records_in(body: bytes, damage: list[str]) -> Iterator[Record]:
 
 def add_damage(damage: list[str], text: str) -> None:
     """Add a line, unless there are as many as are shown."""
-    if len(damage) < limits.DAMAGE_REPORTS:
+    if len(damage) < limits.MAX_DAMAGE_REPORTS:
         damage.append(text)

@@ -154,8 +154,8 @@ class SeenBrokers:
         try:
             with self.path.open("rb") as file:
                 # Of a file that is too long the end counts: its first line may be cut.
-                file.seek(max(file.seek(0, os.SEEK_END) - limits.SEEN_BROKERS_BYTES, 0))
-                content = file.read(limits.SEEN_BROKERS_BYTES)
+                file.seek(max(file.seek(0, os.SEEK_END) - limits.MAX_SEEN_BROKERS_BYTES, 0))
+                content = file.read(limits.MAX_SEEN_BROKERS_BYTES)
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -175,7 +175,7 @@ class SeenBrokers:
             try:
                 # Behind a line that was cut short, too, this begins a line of its own.
                 os.write(descriptor, b"\n" + content)
-                is_long = os.fstat(descriptor).st_size > limits.SEEN_BROKERS_BYTES // 2
+                is_long = os.fstat(descriptor).st_size > limits.MAX_SEEN_BROKERS_BYTES // 2
             finally:
                 os.close(descriptor)
             if is_long:
@@ -188,7 +188,7 @@ class SeenBrokers:
     def _write_anew(self) -> None:
         """Keep the last line of each broker, the newest 1,000 of them."""
         last = {(each.name_servers, each.cluster_name, each.name): each for each in self._lines()}
-        kept = sorted(last.values(), key=lambda each: each.seen_ms)[-limits.SEEN_BROKERS :]
+        kept = sorted(last.values(), key=lambda each: each.seen_ms)[-limits.MIN_SEEN_BROKERS :]
         new = self.path.with_name(f"{self.path.name}.{os.getpid()}")
         try:
             new.touch(mode=0o600)

@@ -215,7 +215,7 @@ class Survey:
 
     def _forget_old_routes(self) -> None:
         """Bound what is remembered: a tool can ask for any number of topics."""
-        if len(self._routes) > limits.SURVEYED_ROUTES:
+        if len(self._routes) > limits.MAX_SURVEYED_ROUTES:
             self._routes.clear()
 
 

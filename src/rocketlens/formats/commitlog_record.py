@@ -200,7 +200,7 @@ def _size_and_magic(
             raise RecordError(Reason.END, "nothing was written here", physical_offset)
         detail = f"begins with magic {magic & 0xFFFFFFFF:#010x}, which is no record's"
         raise RecordError(Reason.MAGIC, detail, physical_offset)
-    if not MIN_RECORD_BYTES <= total_size <= min(left, limits.RECORD_BYTES):
+    if not MIN_RECORD_BYTES <= total_size <= min(left, limits.MAX_RECORD_BYTES):
         detail = f"says {total_size} bytes where {left} are left"
         raise RecordError(Reason.SIZE, detail, physical_offset)
     return total_size, magic
@@ -326,7 +326,7 @@ def encode_blank(bytes_left: int) -> bytes:
     return SIZE_AND_MAGIC.pack(bytes_left, MAGIC_BLANK)
 
 
-def message_of(record: Record, *, body_limit: int = limits.BODY_BYTES) -> MessageExt:
+def message_of(record: Record, *, body_limit: int = limits.MAX_BODY_BYTES) -> MessageExt:
     """Return the message in a record: body decompressed, properties and keys taken apart.
 
     A body that cannot be decompressed within ``body_limit`` bytes is as it is stored, and

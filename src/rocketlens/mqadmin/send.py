@@ -74,7 +74,7 @@ async def check_send_time(call: Call) -> None:
     given = call.given
     topic = given.required("t")
     amount = given.number("a", 100, 1, 2**31 - 1)
-    body = b"a" * given.number("s", 128, 0, limits.MESSAGE_BYTES)
+    body = b"a" * given.number("s", 128, 0, limits.MAX_MESSAGE_BYTES)
     call.print(send_row("#Broker Name", "#QID", "#Send Result", "#RT"))
     total_ms = 0
     failed: list[tuple[str, RocketLensError]] = []

@@ -127,8 +127,8 @@ class KvConfig:
             known = copies.get(namespace, self._table.get(namespace))
             added = _entry_bytes(key, value) - _entry_bytes(key, (known or {}).get(key))
             added += _entry_bytes(namespace, "") if known is None and value is not None else 0
-            if added > 0 and size + added > limits.KV_BYTES:
-                words = f"{size + added} bytes of values, {limits.KV_BYTES} allowed"
+            if added > 0 and size + added > limits.MAX_KV_BYTES:
+                words = f"{size + added} bytes of values, {limits.MAX_KV_BYTES} allowed"
                 _end(change, BadInput(words))
                 continue
             size += added

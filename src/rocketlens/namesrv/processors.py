@@ -299,7 +299,7 @@ def _registration_in(
 
 def _route_in(body: bytes) -> TopicRouteData:
     """Parse the route of one topic, as a broker sends it; in any thread."""
-    return schema.read(TopicRouteData, body, limits.CLIENT_JSON_BODY_BYTES)
+    return schema.read(TopicRouteData, body, limits.MAX_CLIENT_JSON_BODY_BYTES)
 
 
 def _listed(body: object) -> Response:

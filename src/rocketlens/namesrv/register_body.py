@@ -59,14 +59,15 @@ def decode(
 def _inflate(content: bytes) -> bytes:
     stream = zlib.decompressobj()
     try:
-        plain = stream.decompress(content, limits.JSON_BODY_BYTES)
+        plain = stream.decompress(content, limits.MAX_JSON_BODY_BYTES)
     except zlib.error as error:
         raise CommandBodyError(
             f"a registration that is not compressed as it says: {error}"
         ) from None
     if not stream.eof:
         raise CommandBodyError(
-            f"a compressed registration that is cut short, or over {limits.JSON_BODY_BYTES} bytes"
+            "a compressed registration that is cut short, or over "
+            f"{limits.MAX_JSON_BODY_BYTES} bytes"
         )
     return plain
 

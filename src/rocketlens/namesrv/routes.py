@@ -346,19 +346,19 @@ class RouteTable:
         self, request: RegisterBrokerRequest, body: RegisterBrokerBody
     ) -> Iterator[None]:
         for text in (request.cluster_name, request.broker_name, request.broker_addr):
-            if not 0 < len(text) <= limits.ADDRESS_CHARACTERS:
+            if not 0 < len(text) <= limits.MAX_ADDRESS_CHARACTERS:
                 raise BadInput(
-                    f"names and addresses have 1 to {limits.ADDRESS_CHARACTERS} characters, not "
-                    f"{len(text)}"
+                    f"names and addresses have 1 to {limits.MAX_ADDRESS_CHARACTERS} characters, "
+                    f"not {len(text)}"
                 )
         servers = body.filter_server_list
-        if max(map(len, (request.ha_server_addr, *servers))) > limits.ADDRESS_CHARACTERS:
-            raise BadInput(f"an address has at most {limits.ADDRESS_CHARACTERS} characters")
+        if max(map(len, (request.ha_server_addr, *servers))) > limits.MAX_ADDRESS_CHARACTERS:
+            raise BadInput(f"an address has at most {limits.MAX_ADDRESS_CHARACTERS} characters")
         state = body.topic_config_table.data_version.state_version
         if state > limits.MAX_STATE_VERSION:
             raise BadInput(f"stateVersion {state}: {limits.MAX_STATE_VERSION} at most")
         key = request.cluster_name, request.broker_addr
-        if key not in self._live and len(self._live) >= limits.NAMESRV_BROKERS:
+        if key not in self._live and len(self._live) >= limits.MAX_NAMESRV_BROKERS:
             raise BadInput(f"{len(self._live)} brokers are here, there is no room for more")
         others = self._filter_server_count - len(self._filter_servers.get(key, ()))
         if servers and others + len(servers) > limits.MAX_FILTER_SERVERS:
@@ -386,7 +386,7 @@ class RouteTable:
             )
 
     def _check_count(self, added: int) -> None:
-        if self._queue_datas + added > limits.NAMESRV_QUEUE_DATAS:
+        if self._queue_datas + added > limits.MAX_NAMESRV_QUEUE_DATAS:
             raise BadInput(
                 f"{self._queue_datas} topics are here, there is no room for {added} more"
             )

@@ -116,7 +116,7 @@ class NameServer:
         )
         most = config.max_connections
         if most is None:
-            most = min(allow_open_files() * 3 // 4, limits.CONNECTIONS)
+            most = min(allow_open_files() * 3 // 4, limits.MAX_CONNECTIONS)
         self.server: Final = RemotingServer(
             processors.handlers(),
             bounds=Bounds(connections=most),

@@ -31,17 +31,17 @@ CLOSE_PATIENCE_S: Final = 1.0
 class Bounds:
     """What one server or client allows; see :mod:`rocketlens.limits` for reasons."""
 
-    connections: int = limits.CONNECTIONS
+    connections: int = limits.MAX_CONNECTIONS
     connections_of_address: int | None = None
     """None: three quarters of all."""
-    requests_in_flight: int = limits.REQUESTS_IN_FLIGHT
-    unanswered_requests: int = limits.UNANSWERED_REQUESTS
+    requests_in_flight: int = limits.MAX_REQUESTS_IN_FLIGHT
+    unanswered_requests: int = limits.MAX_UNANSWERED_REQUESTS
     """Of one connection."""
-    unsent_bytes: int = limits.UNSENT_BYTES
-    unsent_pause_bytes: int = limits.UNSENT_PAUSE_BYTES
+    unsent_bytes: int = limits.MAX_UNSENT_BYTES
+    unsent_pause_bytes: int = limits.MAX_UNPAUSED_BYTES
     worked_on_bytes: int = limits.MAX_WORKED_ON_BYTES
-    buffered_bytes: int = limits.BUFFERED_BYTES
-    slowest_frame_bytes_per_s: int = limits.SLOWEST_FRAME_BYTES_PER_S
+    buffered_bytes: int = limits.MAX_BUFFERED_BYTES
+    slowest_frame_bytes_per_s: int = limits.MIN_FRAME_BYTES_PER_S
     frame_deadline_s: float = limits.FRAME_DEADLINE_S
     idle_s: float | None = limits.IDLE_S
     """None: connections may be silent for ever, as a client's."""

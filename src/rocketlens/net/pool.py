@@ -46,9 +46,9 @@ def parse_address(text: str) -> Host:
 
     :raises BadInput: when it is neither.
     """
-    match = _ADDRESS.fullmatch(text) if len(text) <= limits.ADDRESS_CHARACTERS else None
+    match = _ADDRESS.fullmatch(text) if len(text) <= limits.MAX_ADDRESS_CHARACTERS else None
     if match is None or not 0 < int(match["port"]) < 65_536:
-        shown = text[: limits.ADDRESS_CHARACTERS]
+        shown = text[: limits.MAX_ADDRESS_CHARACTERS]
         raise BadInput(f"address {shown!r}: give host:port, such as 10.0.0.1:9876 or [::1]:9876")
     return Host(match["v6"] or match["host"], int(match["port"]))
 
@@ -139,9 +139,8 @@ class ClientPool:
         if self._is_closed:
             raise WrongUse(f"{address}: this client is closed")
         if not self.allows(address):
-            raise AddressNotAllowed(
-                f"address {address[: limits.ADDRESS_CHARACTERS]!r} is in no configuration or route"
-            )
+            shown = address[: limits.MAX_ADDRESS_CHARACTERS]
+            raise AddressNotAllowed(f"address {shown!r} is in no configuration or route")
         host = parse_address(address)
         peer = self._peers.setdefault(address, _Peer())
         if peer.dialling is None:

@@ -266,7 +266,7 @@ class RemotingServer:
 
     def _new_channel(self) -> Channel:
         connection: Connection[Waiting] = Connection(
-            max_header_bytes=limits.REQUEST_HEADER_BYTES,
+            max_header_bytes=limits.MAX_REQUEST_HEADER_BYTES,
             max_unanswered=self.group.bounds.unanswered_requests,
         )
         return Channel(self.group, self.handlers, connection)

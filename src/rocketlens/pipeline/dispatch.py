@@ -60,7 +60,7 @@ class DispatchResult:
     delay_levels: DelayLevels | None = None
     """None when there are no delayed messages, or no queues were asked for."""
     damage: list[Damage] = field(default_factory=list)
-    """Bytes of the log without a readable record, at most ``limits.DAMAGE_REPORTS`` of them."""
+    """Bytes of the log without a readable record, at most ``limits.MAX_DAMAGE_REPORTS`` of them."""
     damage_count: int = 0
     torn: Damage | None = None
     """An unfinished write behind the last record."""

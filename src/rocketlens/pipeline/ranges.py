@@ -256,7 +256,7 @@ class RangeReader:
 
     def _note(self, start: int, stop: int, reason: str) -> None:
         self.walked.damage_count += 1
-        if len(self.walked.damage) < limits.DAMAGE_REPORTS:
+        if len(self.walked.damage) < limits.MAX_DAMAGE_REPORTS:
             self.walked.damage.append(Damage(self._base + start, self._base + stop, reason))
 
 
@@ -319,7 +319,7 @@ class Stitched(Generic[Result]):
     def note(self, damage: Damage) -> None:
         """Add one damaged place."""
         self.damage_count += 1
-        if len(self.damage) < limits.DAMAGE_REPORTS:
+        if len(self.damage) < limits.MAX_DAMAGE_REPORTS:
             self.damage.append(damage)
 
 
@@ -344,7 +344,7 @@ def stitch(results: Sequence[Result], again: Callable[[LogRange], Result]) -> St
     for result in stitched.results:
         stitched.damage_count += result.walked.damage_count
         stitched.damage += result.walked.damage
-    stitched.damage = sorted(stitched.damage)[: limits.DAMAGE_REPORTS]
+    stitched.damage = sorted(stitched.damage)[: limits.MAX_DAMAGE_REPORTS]
     return stitched
 
 

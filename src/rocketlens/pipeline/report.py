@@ -73,14 +73,14 @@ class Findings:
 
     def add(self, finding: Finding, count: int = 1) -> None:
         """Count a finding ``count`` times, and list it if there is room for its kind."""
-        room = limits.DAMAGE_REPORTS // len(Kind)
+        room = limits.MAX_DAMAGE_REPORTS // len(Kind)
         if self.counts[finding.kind] < room:
             self.listed.append(finding)
         self.counts[finding.kind] += count
 
     def merge(self, other: "Findings") -> None:
         """Add all of another's."""
-        room = limits.DAMAGE_REPORTS // len(Kind)
+        room = limits.MAX_DAMAGE_REPORTS // len(Kind)
         have = Counter(finding.kind for finding in self.listed)
         for finding in other.listed:
             if have[finding.kind] < room:

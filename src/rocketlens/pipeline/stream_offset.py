@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _OFFSET: Final = "physical_offset"
 _ANCHORS: Final = "anchors"
 _NEAR_BYTES: Final = 1 << 16
-_FAR_BYTES: Final = 4 * limits.MESSAGE_BYTES
+_FAR_BYTES: Final = 4 * limits.MAX_MESSAGE_BYTES
 
 
 class Anchor(NamedTuple):

@@ -71,7 +71,7 @@ class VerifyReport:
     counts: Counter[Kind] = field(default_factory=Counter)
     """How often each kind was found."""
     findings: list[Finding] = field(default_factory=list)
-    """The first of each kind, at most ``limits.DAMAGE_REPORTS`` together."""
+    """The first of each kind, at most ``limits.MAX_DAMAGE_REPORTS`` together."""
     notes: list[str] = field(default_factory=list)
     not_compared: list[str] = field(default_factory=list)
     """What the comparison leaves out, a sentence each: nothing is known to be right about it."""

@@ -29,8 +29,10 @@ def check_key(key: str) -> None:
         message = "the key is empty: give the order number or id the message was sent with"
         raise BadInput(message)
     size = len(key.encode("utf-8", "surrogatepass"))
-    if size > limits.KEY_BYTES:
-        message = f"the key has {size} bytes; a message can hold keys of {limits.KEY_BYTES} at most"
+    if size > limits.MAX_KEY_BYTES:
+        message = (
+            f"the key has {size} bytes; a message can hold keys of {limits.MAX_KEY_BYTES} at most"
+        )
         raise BadInput(message)
 
 
@@ -136,7 +138,7 @@ class _Search:
                 break
             message = message_of(record)
             size += held_bytes(message)
-            if size > limits.ANSWER_BYTES:
+            if size > limits.MAX_ANSWER_BYTES:
                 self._truncated = True
                 break
             messages.append(message)

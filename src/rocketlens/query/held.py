@@ -87,7 +87,7 @@ class Held:
         heappush(self._ranks, rank)
         self._held_bytes += held_bytes(message)
         most = len(self._ranks) if self.max_num is None else self.max_num
-        while len(self._ranks) > most or self._held_bytes > limits.ANSWER_BYTES:
+        while len(self._ranks) > most or self._held_bytes > limits.MAX_ANSWER_BYTES:
             left_out = heappop(self._ranks)
             self._held_bytes -= held_bytes(self._messages.pop(left_out))
             self._left_out = left_out if self._left_out is None else max(self._left_out, left_out)

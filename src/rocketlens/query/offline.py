@@ -37,7 +37,7 @@ _QUEUE_PLACE: Final = re.compile(
 def open_store(
     path: "str | PathLike[str]",
     *,
-    max_topic_scan_bytes: int | None = limits.TOPIC_SCAN_BYTES,
+    max_topic_scan_bytes: int | None = limits.MAX_TOPIC_SCAN_BYTES,
     before_long_scan: Callable[[int], None] = lambda _: None,
 ) -> "Store":
     """Open a RocketMQ store directory (the one that holds ``commitlog``) for reading.
@@ -49,7 +49,7 @@ def open_store(
     knows its name. If the key is in no known topic, log of up to ``max_topic_scan_bytes`` bytes is
     read for more (None: all of it, a second a GiB); above that the answer is incomplete and says
     so. ``before_long_scan`` is called with the number of bytes before more than
-    :data:`rocketlens.limits.TOPIC_SCAN_BYTES` are read.
+    :data:`rocketlens.limits.MAX_TOPIC_SCAN_BYTES` are read.
 
     :raises NotAStore: when it is no directory, or holds no commit log.
     """
@@ -71,7 +71,7 @@ class Store:
         self,
         path: Path,
         *,
-        max_topic_scan_bytes: int | None = limits.TOPIC_SCAN_BYTES,
+        max_topic_scan_bytes: int | None = limits.MAX_TOPIC_SCAN_BYTES,
         before_long_scan: Callable[[int], None] = lambda _: None,
     ) -> None:
         """Open the store: see :func:`open_store`."""
@@ -257,7 +257,7 @@ class Store:
         """Return the newest messages of some topics and a time; older ones are not even decoded."""
         scan = Scan(self._source, _of_topics(topics, begin=begin, end=end))
         count = 0
-        most = limits.ANSWER_BYTES // limits.MESSAGE_OVERHEAD_BYTES
+        most = limits.MAX_ANSWER_BYTES // limits.MESSAGE_OVERHEAD_BYTES
         newest: deque[int] = deque(maxlen=most if max_num is None else min(max_num, most))
         for physical_offset in scan.offsets():
             newest.append(physical_offset)
@@ -269,7 +269,7 @@ class Store:
             if message is None:
                 continue
             size += held_bytes(message)
-            if size > limits.ANSWER_BYTES:
+            if size > limits.MAX_ANSWER_BYTES:
                 truncated = True
                 break
             messages.append(message)

@@ -30,7 +30,7 @@ class StoreSource:
         self,
         path: Path,
         *,
-        max_topic_scan_bytes: int | None = limits.TOPIC_SCAN_BYTES,
+        max_topic_scan_bytes: int | None = limits.MAX_TOPIC_SCAN_BYTES,
         before_long_scan: Callable[[int], None] = lambda _: None,
     ) -> None:
         """List the commit log. For the options see :func:`rocketlens.open_store`.
@@ -227,7 +227,7 @@ class StoreSource:
         """Give places of the log that could not be read, as coverage; the first 1,000 by name."""
         unnamed = 0
         for count, error in enumerate(errors):
-            if count < limits.DAMAGE_REPORTS:
+            if count < limits.MAX_DAMAGE_REPORTS:
                 yield Coverage(COMMIT_LOG, SourceKind.COMMIT_LOG, SourceState.FAILED, None, error)
             else:
                 unnamed += 1

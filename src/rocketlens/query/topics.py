@@ -142,7 +142,7 @@ class Topics:
         tail_start = self._tail_start()
         source.log.refresh_if_changed()
         names: set[str] = set()
-        if self._unread_bytes() > limits.TOPIC_SCAN_BYTES:
+        if self._unread_bytes() > limits.MAX_TOPIC_SCAN_BYTES:
             self._before_long_scan(self._unread_bytes())
         walk = LogWalk(source.log, self._read_from(), tail_start, confirm=source.knows)
         if walk.stop - walk.position <= _INTERPRETED_BYTES:

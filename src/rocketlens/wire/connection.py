@@ -79,9 +79,9 @@ class Connection(Generic[C]):
     def __init__(
         self,
         *,
-        max_header_bytes: int = limits.HEADER_BYTES,
-        max_unanswered: int = limits.UNANSWERED_REQUESTS,
-        max_pending: int = limits.PENDING_REQUESTS,
+        max_header_bytes: int = limits.MAX_HEADER_BYTES,
+        max_unanswered: int = limits.MAX_UNANSWERED_REQUESTS,
+        max_pending: int = limits.MAX_PENDING_REQUESTS,
         header_codec: int = JSON_CODEC,
         language: LanguageCode = OUR_LANGUAGE,
         version: int = OUR_VERSION,

@@ -50,8 +50,8 @@ def encode(header: bytes, body: bytes = b"", codec: int = JSON_CODEC) -> bytes:
     """
     header_length = len(header)
     length = MIN_LENGTH + header_length + len(body)
-    if length > limits.FRAME_BYTES - LENGTH_BYTES:
-        raise BadInput(f"a frame of {length} bytes is over the limit of {limits.FRAME_BYTES}")
+    if length > limits.MAX_FRAME_BYTES - LENGTH_BYTES:
+        raise BadInput(f"a frame of {length} bytes is over the limit of {limits.MAX_FRAME_BYTES}")
     return PREFIX.pack(length, codec << 24 | header_length) + header + body
 
 
@@ -73,8 +73,8 @@ class FrameSplitter:
 
     def __init__(
         self,
-        max_frame_bytes: int = limits.FRAME_BYTES,
-        max_header_bytes: int = limits.HEADER_BYTES,
+        max_frame_bytes: int = limits.MAX_FRAME_BYTES,
+        max_header_bytes: int = limits.MAX_HEADER_BYTES,
     ) -> None:
         self.max_frame_bytes = max_frame_bytes
         self.max_header_bytes = max_header_bytes

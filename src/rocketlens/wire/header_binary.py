@@ -99,8 +99,8 @@ def _read_ext_fields(header: bytes, cursor: int) -> dict[str, str]:
             raise HeaderError(f"header: a value of {value_length} bytes")
         fields[_text(header[name_start:name_end])] = _text(header[value_start:cursor])
         read += 1
-        if read > limits.EXT_FIELDS:
-            raise HeaderError(f"header: more than {limits.EXT_FIELDS} fields")
+        if read > limits.MAX_EXT_FIELDS:
+            raise HeaderError(f"header: more than {limits.MAX_EXT_FIELDS} fields")
     return fields
 
 

@@ -86,7 +86,7 @@ def decode(header: bytes, body: bytes = b"") -> RemotingCommand:
             type(code) is type(opaque) is type(flag) is type(version) is int
         ):
             _check_numbers(code, opaque, flag, version)
-        if plain and len(ext_fields) <= limits.EXT_FIELDS:
+        if plain and len(ext_fields) <= limits.MAX_EXT_FIELDS:
             return RemotingCommand(code, opaque, flag, remark, ext_fields, body, language, version)
     except (AttributeError, KeyError, TypeError):
         # Something is not of its type: rare, and read with more care.
@@ -170,8 +170,8 @@ def _fields(ext_fields: Any) -> dict[str, str]:
         return {}
     if type(ext_fields) is not dict:
         raise ValueError("extFields is not an object")
-    if len(ext_fields) > limits.EXT_FIELDS:
-        raise ValueError(f"{len(ext_fields)} extFields, {limits.EXT_FIELDS} allowed")
+    if len(ext_fields) > limits.MAX_EXT_FIELDS:
+        raise ValueError(f"{len(ext_fields)} extFields, {limits.MAX_EXT_FIELDS} allowed")
     return {_text(name): _text(value) for name, value in ext_fields.items() if value is not None}
 
 

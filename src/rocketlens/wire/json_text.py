@@ -105,8 +105,8 @@ def _after_space(text: str, cursor: int) -> int:
 
 def _check(value: Any, depth: int) -> None:
     """Refuse what is too deep, or holds text that cannot be written as UTF-8."""
-    if depth > limits.JSON_DEPTH:
-        raise ValueError(f"nested deeper than {limits.JSON_DEPTH} levels")
+    if depth > limits.MAX_JSON_DEPTH:
+        raise ValueError(f"nested deeper than {limits.MAX_JSON_DEPTH} levels")
     if isinstance(value, str):
         if not value.isascii() and LONE_SURROGATE.search(value):
             raise ValueError("a surrogate without its other half")
@@ -145,8 +145,8 @@ class _Reader:
         self.cursor = _after_space(self.text, self.cursor)
 
     def _value(self, depth: int) -> Any:
-        if depth > limits.JSON_DEPTH:
-            raise ValueError(f"nested deeper than {limits.JSON_DEPTH} levels")
+        if depth > limits.MAX_JSON_DEPTH:
+            raise ValueError(f"nested deeper than {limits.MAX_JSON_DEPTH} levels")
         self._skip_space()
         mark = self.text[self.cursor]
         if mark not in "{[":

@@ -52,7 +52,7 @@ class Fake:
             if self.fails_with is not None:
                 return self.fails_with
             response = answer(header, command)
-            if self.closes_when_large and len(response.body) > limits.FRAME_BYTES:
+            if self.closes_when_large and len(response.body) > limits.MAX_FRAME_BYTES:
                 channel.abort("as one who reads such a frame does")
                 return None
             return response

@@ -122,8 +122,8 @@ def test_damage_costs_the_lines_that_it_is_in(path, clock, damage):
 
 
 def test_the_file_stays_small_and_keeps_the_newest(path, clock, monkeypatch):
-    monkeypatch.setattr(limits, "SEEN_BROKERS_BYTES", 20_000)
-    monkeypatch.setattr(limits, "SEEN_BROKERS", 10)
+    monkeypatch.setattr(limits, "MAX_SEEN_BROKERS_BYTES", 20_000)
+    monkeypatch.setattr(limits, "MIN_SEEN_BROKERS", 10)
     seen = SeenBrokers(path, ["a:9876"], clock)
     for number in range(400):
         clock.now_ms += 1

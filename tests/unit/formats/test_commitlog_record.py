@@ -231,7 +231,7 @@ def test_an_error_names_the_place_and_the_reason():
 
 
 def test_a_size_above_the_bound_is_refused_though_the_bytes_are_there(monkeypatch):
-    monkeypatch.setattr(limits, "RECORD_BYTES", len(WITH_CRC) - 1)
+    monkeypatch.setattr(limits, "MAX_RECORD_BYTES", len(WITH_CRC) - 1)
     assert reason_of(WITH_CRC) == Reason.SIZE
 
 

@@ -503,4 +503,4 @@ def test_the_kernels_know_the_numbers_of_the_format():
     assert kernels_scan.MAGIC_V2 == commitlog_record.MAGIC_V2
     assert kernels_scan.MAGIC_BLANK == commitlog_record.MAGIC_BLANK
     assert kernels_scan.SMALLEST_RECORD == commitlog_record.MIN_RECORD_BYTES
-    assert kernels_scan.LARGEST_RECORD == limits.RECORD_BYTES
+    assert kernels_scan.LARGEST_RECORD == limits.MAX_RECORD_BYTES

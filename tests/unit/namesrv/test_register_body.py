@@ -95,12 +95,12 @@ def test_whatever_is_in_it_is_a_registration_or_an_error(data):
 
 
 def test_a_bomb_stops_at_the_limit():
-    bomb = zlib.compress(bytes(8 * limits.JSON_BODY_BYTES))
+    bomb = zlib.compress(bytes(8 * limits.MAX_JSON_BODY_BYTES))
     tracemalloc.start()
     try:
         with pytest.raises(CommandBodyError, match="over"):
             register_body.decode(bomb, compressed=True)
-        assert tracemalloc.get_traced_memory()[1] <= 3 * limits.JSON_BODY_BYTES
+        assert tracemalloc.get_traced_memory()[1] <= 3 * limits.MAX_JSON_BODY_BYTES
     finally:
         tracemalloc.stop()
 

@@ -323,7 +323,7 @@ def test_filter_servers_and_the_order_of_a_topic_are_in_its_route(brokers):
 
 
 def test_names_that_are_empty_or_too_long_are_refused_and_change_nothing(brokers):
-    for wrong in ("", "x" * (limits.ADDRESS_CHARACTERS + 1)):
+    for wrong in ("", "x" * (limits.MAX_ADDRESS_CHARACTERS + 1)):
         for field in ({"name": wrong}, {"address": wrong}, {"cluster": wrong}):
             with pytest.raises(BadInput, match="characters"):
                 brokers.register(**field)
@@ -334,14 +334,14 @@ def test_names_that_are_empty_or_too_long_are_refused_and_change_nothing(brokers
 
 
 def test_the_tables_do_not_grow_beyond_their_limits(brokers, monkeypatch):
-    monkeypatch.setattr(routes_module.limits, "NAMESRV_QUEUE_DATAS", 5)
+    monkeypatch.setattr(routes_module.limits, "MAX_NAMESRV_QUEUE_DATAS", 5)
     brokers.register(topics=["T", "X", "Y"])
     with pytest.raises(BadInput, match="no room for 3 more"):
         brokers.register("broker-b", B, topics=["T", "X", "Y"])
     assert brokers.addrs("T") == {"broker-a": {0: A}}
     brokers.table.delete_topic("T")
     brokers.register("broker-b", B, topics=["U", "V"])
-    monkeypatch.setattr(routes_module.limits, "NAMESRV_BROKERS", 2)
+    monkeypatch.setattr(routes_module.limits, "MAX_NAMESRV_BROKERS", 2)
     with pytest.raises(BadInput, match="no room for more"):
         brokers.register("broker-c", "10.0.0.3:10911")
     # Who is here already is not refused.

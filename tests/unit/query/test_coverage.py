@@ -114,7 +114,7 @@ def deleted_topic(tmp_path, monkeypatch):
 
 
 def test_a_key_of_a_deleted_topic_is_found_where_the_log_may_be_read_for_it(deleted_topic):
-    for most in (limits.TOPIC_SCAN_BYTES, None):
+    for most in (limits.MAX_TOPIC_SCAN_BYTES, None):
         with rocketlens.open_store(deleted_topic.path, max_topic_scan_bytes=most) as store:
             answer = store.find("lost-key")
             assert [m.topic for m in answer] == ["Gone"]
@@ -137,7 +137,7 @@ def test_a_log_too_long_to_be_read_for_deleted_topics_makes_not_found_incomplete
 
 
 def test_a_long_scan_for_topics_is_announced_with_its_bytes(deleted_topic, monkeypatch):
-    monkeypatch.setattr(limits, "TOPIC_SCAN_BYTES", 1000)
+    monkeypatch.setattr(limits, "MAX_TOPIC_SCAN_BYTES", 1000)
     said = []
     with rocketlens.open_store(
         deleted_topic.path, max_topic_scan_bytes=None, before_long_scan=said.append

@@ -154,7 +154,9 @@ def test_a_damaged_message_is_incomplete_by_each_of_its_names_and_never_absent(t
 def test_an_answer_ends_at_its_bytes_and_says_so(tmp_path, monkeypatch):
     sent = [Sent(keys="k", body=b"x" * 1000) for _ in range(10)]
     made = make_store(tmp_path / "store", sent)
-    monkeypatch.setattr(limits, "ANSWER_BYTES", 3 * (1000 + limits.MESSAGE_OVERHEAD_BYTES) + 1500)
+    monkeypatch.setattr(
+        limits, "MAX_ANSWER_BYTES", 3 * (1000 + limits.MESSAGE_OVERHEAD_BYTES) + 1500
+    )
     with rocketlens.open_store(made.path) as store:
         for answer in (store.find("k"), store.find(topic="Orders")):
             assert [m.physical_offset for m in answer] == [

@@ -79,7 +79,7 @@ def test_as_many_as_there_are_is_not_too_few(made):
 
 
 def test_index_files_and_memory_together_give_the_newest(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "INTERPRETED_SCAN_BYTES", 2000)
+    monkeypatch.setattr(limits, "MAX_INTERPRETED_SCAN_BYTES", 2000)
     monkeypatch.setattr("rocketlens.store.read.scan.CHUNK_ROWS", 32)
     made = make_store(tmp_path / "store", many_of_one_key(), index=(50, 200))
     for path in made.index_paths()[2::3]:

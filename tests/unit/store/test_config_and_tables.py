@@ -331,7 +331,7 @@ def test_a_lone_surrogate_in_a_member_is_written_and_read_back(tmp_path):
 def test_members_nested_as_deep_as_a_request_may_be_are_read_back(tmp_path):
     layout = StoreLayout(tmp_path)
     deep = 1
-    for _ in range(limits.JSON_DEPTH):
+    for _ in range(limits.MAX_JSON_DEPTH):
         deep = {"a": deep}
     groups = GroupTable(layout, Disk(), Clock())
     groups.put("007", x=deep)

@@ -241,8 +241,8 @@ def test_a_file_that_says_it_is_empty_is_looked_through(tmp_path):
 
 
 def test_log_beyond_what_the_memory_keeps_is_read_again_and_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "TAIL_ENTRIES", 50)
-    monkeypatch.setattr(limits, "INTERPRETED_SCAN_BYTES", 2000)
+    monkeypatch.setattr(limits, "MAX_TAIL_ENTRIES", 50)
+    monkeypatch.setattr(limits, "MAX_INTERPRETED_SCAN_BYTES", 2000)
     monkeypatch.setattr("rocketlens.store.read.scan.CHUNK_ROWS", 32)
     made = make_store(tmp_path / "store", some_messages(300), index=None)
     with rocketlens.open_store(made.path) as store:
@@ -253,7 +253,7 @@ def test_log_beyond_what_the_memory_keeps_is_read_again_and_found(tmp_path, monk
 
 
 def test_the_memory_sorts_what_is_asked_often_and_finds_the_same(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "INTERPRETED_SCAN_BYTES", 0)
+    monkeypatch.setattr(limits, "MAX_INTERPRETED_SCAN_BYTES", 0)
     monkeypatch.setattr("rocketlens.store.read.scan.CHUNK_ROWS", 16)
     made = make_store(tmp_path / "store", some_messages(200), index=None)
     log = CommitLog(made.path / "commitlog")
@@ -352,7 +352,7 @@ def test_records_behind_many_written_zeros_are_found_and_the_zeros_named(zeros_b
 
 def test_zeros_behind_the_end_are_read_to_the_end_of_the_file_once(tmp_path, monkeypatch):
     made = make_store(tmp_path / "store", some_messages(20), segment_bytes=1 << 24, index=None)
-    monkeypatch.setattr(limits, "UNWRITTEN_SEARCH_BYTES", 1 << 20)
+    monkeypatch.setattr(limits, "MAX_UNWRITTEN_SEARCH_BYTES", 1 << 20)
     log = CommitLog(made.path / "commitlog")
     end = made.records[-1].physical_offset + made.records[-1].total_size
     mapping = log.map(log.segments[0])

@@ -106,8 +106,8 @@ def test_a_hundred_thousand_pipelined_requests_leave_ten_thousand_to_work_on():
     client, server = pair()
     sent = client.request(28, {}, context=None)[1] * 1000
     kinds = [type(one) for _ in range(100) for one in server.receive(sent)]
-    assert kinds.count(RequestReceived) == server.unanswered == limits.UNANSWERED_REQUESTS
-    assert kinds.count(RequestRefused) == 100_000 - limits.UNANSWERED_REQUESTS
+    assert kinds.count(RequestReceived) == server.unanswered == limits.MAX_UNANSWERED_REQUESTS
+    assert kinds.count(RequestRefused) == 100_000 - limits.MAX_UNANSWERED_REQUESTS
 
 
 def test_requests_taken_one_by_one_count_as_unanswered_only_once_they_are_taken():
@@ -188,8 +188,8 @@ def test_what_came_before_a_fault_counts_and_nothing_after_it(bad, error):
 
 
 def test_a_server_may_be_told_to_read_smaller_headers():
-    _, server = pair(max_header_bytes=limits.REQUEST_HEADER_BYTES)
-    [event] = server.receive(frame.encode(b" " * (limits.REQUEST_HEADER_BYTES + 1)))
+    _, server = pair(max_header_bytes=limits.MAX_REQUEST_HEADER_BYTES)
+    [event] = server.receive(frame.encode(b" " * (limits.MAX_REQUEST_HEADER_BYTES + 1)))
     assert isinstance(event, ConnectionFailed)
 
 

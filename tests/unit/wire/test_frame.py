@@ -82,11 +82,11 @@ LIES = [
     struct.pack(">i", 3),
     struct.pack(">i", -1),
     struct.pack(">i", 2**31 - 1),
-    struct.pack(">i", limits.FRAME_BYTES - 3),
+    struct.pack(">i", limits.MAX_FRAME_BYTES - 3),
     b"\x16\x03\x01\x02",
     struct.pack(">ii", 4, 1),
     struct.pack(">ii", 100, 97),
-    struct.pack(">ii", limits.FRAME_BYTES - 4, limits.HEADER_BYTES + 1),
+    struct.pack(">ii", limits.MAX_FRAME_BYTES - 4, limits.MAX_HEADER_BYTES + 1),
 ]
 
 

@@ -278,7 +278,7 @@ class IndexFiles:
     def _check(self) -> None:
         """Check each file, whole or at some places, and note what it covers."""
         files = [state.file for state in self.states if state.file and state.file.last_entry]
-        is_small = sum(file.last_entry for file in files) <= limits.INDEX_CHECK_ENTRIES
+        is_small = sum(file.last_entry for file in files) <= limits.MAX_INDEX_CHECK_ENTRIES
         places = max(_SAMPLED_PLACES // max(len(files), 4), 4)
         synced = None if is_small else SyncedFiles(StoreLayout(self._directory.parent))
         for file in files:

@@ -187,7 +187,7 @@ class _Resync:
                 block = content[at : at + _STEP_BYTES]
                 zeros = zeros + len(block) if block == _ZEROS[: len(block)] else 0
                 if (
-                    zeros > limits.UNWRITTEN_SEARCH_BYTES
+                    zeros > limits.MAX_UNWRITTEN_SEARCH_BYTES
                     and not goes_on
                     and at >= mapped.zeros_from
                 ):

@@ -286,12 +286,12 @@ def interpreted_bytes(if_not_compiled: int | None = None) -> int:
     """Give how much log to take by :meth:`LogWalk.records` before :meth:`LogWalk.chunks`.
 
     Loading the kernels takes as long as reading ``if_not_compiled`` bytes without them
-    (:data:`rocketlens.limits.INTERPRETED_SCAN_BYTES`, unless told otherwise); once that is done,
-    they are faster for all but a handful of records.
+    (:data:`rocketlens.limits.MAX_INTERPRETED_SCAN_BYTES`, unless told otherwise); once that is
+    done, they are faster for all but a handful of records.
     """
     if LogWalk.is_compiled:
         return _SHORT_BYTES
-    return limits.INTERPRETED_SCAN_BYTES if if_not_compiled is None else if_not_compiled
+    return limits.MAX_INTERPRETED_SCAN_BYTES if if_not_compiled is None else if_not_compiled
 
 
 def exhaust(walk: LogWalk) -> None:

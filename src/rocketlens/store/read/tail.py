@@ -4,8 +4,8 @@ In a running broker that is the log's end, hence the name; after an index was lo
 damaged it can be all of the log. It holds one hash and one physical offset per index entry, and
 grows with the log: each look-up first reads what was added since the last.
 
-What is kept is bounded (:data:`rocketlens.limits.TAIL_ENTRIES`); log beyond that is read again by
-each look-up. The first records are read without the compiled kernels, which take longer to load
+What is kept is bounded (:data:`rocketlens.limits.MAX_TAIL_ENTRIES`); log beyond that is read again
+by each look-up. The first records are read without the compiled kernels, which take longer to load
 than to read some hundreds; once they are loaded, they read all but a handful.
 """
 
@@ -59,7 +59,7 @@ class Tail:
         self._last: tuple[int, bytes] | None = None
         self._few: defaultdict[int, list[int]] = defaultdict(list)
         self._runs = EntryRuns()
-        self._interpreted_left = limits.INTERPRETED_SCAN_BYTES
+        self._interpreted_left = limits.MAX_INTERPRETED_SCAN_BYTES
         self._read_again: list[tuple[int, int]] = []
         self._topics: set[str] = set()
         self._damage: list[Damage] = []
@@ -80,7 +80,9 @@ class Tail:
     @property
     def should_load(self) -> bool:
         """Whether it is time for :func:`load_kernels`, before a look-up has to wait for that."""
-        return not Tail.is_compiled and self._interpreted_left < limits.INTERPRETED_SCAN_BYTES // 2
+        return (
+            not Tail.is_compiled and self._interpreted_left < limits.MAX_INTERPRETED_SCAN_BYTES // 2
+        )
 
     @property
     def reads_again(self) -> bool:
@@ -273,7 +275,7 @@ class Tail:
         of each later segment.
         """
         try:
-            last = last_written(self._log, torn_at, torn_at + limits.UNWRITTEN_SEARCH_BYTES)
+            last = last_written(self._log, torn_at, torn_at + limits.MAX_UNWRITTEN_SEARCH_BYTES)
         except (OSError, SegmentLost):
             last = None
         end = torn_at if last is None else last + 1
@@ -316,7 +318,7 @@ class Tail:
         self.last_timestamp_ms = max(self.last_timestamp_ms, int(rows["store_timestamp_ms"].max()))
         self._topics.update(chunk.topics().names)
         self._last_read = int(rows[-1]["physical_offset"])
-        if self._runs.count > limits.TAIL_ENTRIES:
+        if self._runs.count > limits.MAX_TAIL_ENTRIES:
             self._read_again.append((int(rows[0]["physical_offset"]), walk.position))
         else:
             self._runs.add(*_entries(chunk))

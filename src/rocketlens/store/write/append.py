@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 RESERVED_BYTES: Final = 16 * 1024 * 1024
 """Room of a segment is reserved in steps of this."""
 
-AHEAD_BYTES: Final = limits.UNWRITTEN_SEARCH_BYTES
+AHEAD_BYTES: Final = limits.MAX_UNWRITTEN_SEARCH_BYTES
 """Room that is reserved behind what may be written: as far as readers look for lost records.
 
 Where pages are memory (tmpfs) even reading a hole takes room, and ends the process if there is
@@ -335,7 +335,7 @@ class Appender:
         queue = self.queues.get((topic, queue_id)) or self.queue(topic, queue_id)
         body_bytes, property_bytes, born_bytes = len(body), len(properties), len(born_host)
         size = queue.head_bytes + body_bytes + property_bytes + born_bytes
-        if body_bytes > self._most or property_bytes > limits.PROPERTIES_BYTES or self.refusal:
+        if body_bytes > self._most or property_bytes > limits.MAX_PROPERTIES_BYTES or self.refusal:
             raise self.refusal or _too_large(self._most)
         place, is_queued = self._place, sys_flag & _TRANSACTION_MASK in _QUEUED_TYPES
         if place + size > self._limit or queue.place >= queue.limit:
@@ -455,7 +455,7 @@ class Appender:
         """Give the size of all records together; ``fixed`` bytes of each are not its own."""
         total = len(members) * fixed
         for _, body, properties in members:
-            if len(body) > self._most or len(properties) > limits.PROPERTIES_BYTES:
+            if len(body) > self._most or len(properties) > limits.MAX_PROPERTIES_BYTES:
                 raise _too_large(self._most)
             total += len(body) + len(properties)
         return total

@@ -88,7 +88,7 @@ class Recovered:
     record_count: int = 0
     entries_written: int = 0
     damage: list[Damage] = field(default_factory=list)
-    """Ranges of the log without a readable record that stay, at most ``limits.DAMAGE_REPORTS``."""
+    """Ranges of the log without readable records that stay: at most `limits.MAX_DAMAGE_REPORTS`."""
     cut: Damage | None = None
     """What was taken off the log's end."""
     notes: list[str] = field(default_factory=list)
@@ -230,7 +230,7 @@ class Recovery:
         return None
 
     def _report(self, damage: Damage) -> None:
-        if len(self._result.damage) < limits.DAMAGE_REPORTS:
+        if len(self._result.damage) < limits.MAX_DAMAGE_REPORTS:
             self._result.damage.append(damage)
 
     def _rows(self, walk: LogWalk, check_from: int | None) -> Iterator[Row]:

@@ -106,7 +106,7 @@ def java_name_of(cls: type) -> str:
 def read(
     cls: type[B],
     content: bytes,
-    max_bytes: int = limits.JSON_BODY_BYTES,
+    max_bytes: int = limits.MAX_JSON_BODY_BYTES,
     *,
     is_plain: bool = False,
     check: Callable[[], None] | None = None,

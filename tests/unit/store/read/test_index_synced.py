@@ -33,7 +33,7 @@ OFTEN = next(f"often-{n}" for n in range(99) if page_of(f"often-{n}") not in NEW
 @pytest.fixture
 def checked(monkeypatch):
     """Files are large from 100 entries on; the names of those that are replayed."""
-    monkeypatch.setattr(limits, "INDEX_CHECK_ENTRIES", 100)
+    monkeypatch.setattr(limits, "MAX_INDEX_CHECK_ENTRIES", 100)
     names = []
 
     def check_links(file):

@@ -224,7 +224,7 @@ def test_kernels_and_interpreter_build_the_same_bytes(tmp_path, monkeypatch):
         end = store.end_offset
     contents = []
     for interpreted in (0, 10**9):
-        monkeypatch.setattr("rocketlens.limits.INTERPRETED_SCAN_BYTES", interpreted)
+        monkeypatch.setattr("rocketlens.limits.MAX_INTERPRETED_SCAN_BYTES", interpreted)
         shutil.rmtree(tmp_path / "index", ignore_errors=True)
         builder = builder_of(tmp_path, end, geometry)
         assert builder.build(end)
@@ -308,7 +308,7 @@ def test_a_segment_that_could_not_be_opened_once_leaves_no_hole_in_the_index(
     log_only, failing_open, monkeypatch, number, interpreted
 ):
     path, end = log_only
-    monkeypatch.setattr("rocketlens.limits.INTERPRETED_SCAN_BYTES", interpreted)
+    monkeypatch.setattr("rocketlens.limits.MAX_INTERPRETED_SCAN_BYTES", interpreted)
     expected = expected_entries(path)
     failures = 0
     for at in range(1, 100):
