@@ -10,11 +10,14 @@ PYTEST_WORKERS ?= 2
 bin := .venv/bin
 locks := requirements/build.lock requirements/dev.lock
 pip := $(bin)/python -m pip --disable-pip-version-check
+mkdocs := mkdocs build --strict --quiet
+# The theme prints an advertisement for its successor otherwise.
+export NO_MKDOCS_2_WARNING := 1
 pytest := $(bin)/python -m pytest --numprocesses $(PYTEST_WORKERS) --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all check format bench lock clean
+.PHONY: help demo test test-all check format docs bench lock clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -28,15 +31,19 @@ test: .venv/ready ## Run the tests, without the slow ones (add more with PYTEST_
 test-all: .venv/ready ## Run all tests, the slow ones too
 	@$(pytest) --override-ini faulthandler_timeout=7200 $(PYTEST_ARGS)
 
-check: .venv/ready ## Lint, formatting, types, and which room may import which
+check: .venv/ready ## Lint, formatting, types, which room may import which, and the documentation
 	@failed=0; \
-	for tool in "ruff check" "ruff format --check" mypy "lint-imports --no-logo"; do \
+	for tool in "ruff check" "ruff format --check" mypy "lint-imports --no-logo" "$(mkdocs)"; do \
 		echo "== $$tool" >&2; $(bin)/$$tool || failed=1; \
 	done; exit $$failed
 
 format: .venv/ready ## Format the code and mend what the linter can mend itself
 	@$(bin)/ruff check --fix-only .
 	@$(bin)/ruff format .
+
+docs: .venv/ready ## Build the documentation as a site in build/site
+	@$(bin)/$(mkdocs)
+	@echo "open build/site/index.html"
 
 bench: .venv/ready ## Measure against the real RocketMQ (BENCH_ARGS="--help" for what can be chosen)
 	@$(bin)/python -m bench $(BENCH_ARGS)
@@ -46,12 +53,13 @@ lock: ## Pin the newest allowed version of every dependency again (needs uv; not
 	@set -e; compile="$(UV) pip compile --quiet --upgrade --universal --python-version 3.11 \
 		--generate-hashes --no-header --no-emit-index-url --no-emit-find-links"; \
 	$$compile --group build -o requirements/build.lock; \
-	$$compile --group dev --extra spark --extra serve pyproject.toml -o requirements/dev.lock
+	$$compile --group dev --group docs --extra spark --extra serve pyproject.toml \
+		-o requirements/dev.lock
 
 clean: ## Remove .venv and everything made while building and testing
 	rm -rf .venv build dist spark-warehouse metastore_db derby.log
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
-	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests bench docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # All packages come from the locks, checked by hash. The build tools come first, because pyspark is
 # published as source only and must be built with a known setuptools.

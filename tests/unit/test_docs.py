@@ -1,159 +1,405 @@
-"""The documentation says what the program does."""
+"""The documentation says what the program does: README.md and the pages of ``docs/``."""
 
-import argparse
+import io
 import json
 import re
 import shlex
+import sys
+import textwrap
+import time
+import tomllib
+from dataclasses import fields
+from functools import cache
+from importlib import import_module
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 import rocketlens
+from docs import generate
 from rocketlens.cli.as_json import answer_fields, message_fields
-from rocketlens.main import build_parser
+from rocketlens.cli.demo import unpack
+from rocketlens.errors import BadInput
+from rocketlens.main import build_parser, main
+from rocketlens.model.answer import SourceKind, SourceState
+from rocketlens.net.tls import TLS_KEYS
+from rocketlens.pipeline.options import check_names
+from rocketlens.terminal.contexts import Context
+from rocketlens.terminal.exit_code import ExitCode
 from rocketlens.testing import cluster
 
 REPOSITORY = Path(__file__).parents[2]
-README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-ARCHITECTURE = (REPOSITORY / "ARCHITECTURE.md").read_text(encoding="utf-8")
-MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
-STORE_IN_README = "/data/rocketmq/store"
+SOURCE = REPOSITORY / "src" / "rocketlens"
+ROOT_DOCUMENTS = ("README.md", *generate.ROOT_PAGES)
+STORE_IN_EXAMPLES = "/data/rocketmq/store"
+NAME_SERVER_IN_EXAMPLES = "127.0.0.1:9876"
+README_COLUMNS = 100
+MOST_README_LINES = 130
 
 
-def blocks(text, language=""):
-    """The fenced blocks of a language, in order."""
-    fenced = re.findall(r"^```([a-z]*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return [content for name, content in fenced if name == language]
+def read(name):
+    return (REPOSITORY / name).read_text(encoding="utf-8")
 
 
-def command_lines(text):
-    for block in blocks(text):
-        for line in block.splitlines():
-            if line.startswith("rocketlens "):
-                yield line
+README = read("README.md")
+WRITTEN = {
+    "README.md": README,
+    "CONTRIBUTING.md": read("CONTRIBUTING.md"),
+    **{
+        path.relative_to(REPOSITORY).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(generate.DOCS.rglob("*.md"))
+    },
+}
+"""What people wrote: examples for readers, and markers where something is generated."""
 
 
-def all_parsers(parser):
-    yield parser
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for child in action.choices.values():
-                yield from all_parsers(child)
+@cache
+def filled_pages():
+    return generate.pages()
 
 
-def parsed(line, monkeypatch, capsys):
-    monkeypatch.setenv("ROCKETLENS_STORE", "/data/rocketmq/store")
+class Block(NamedTuple):
+    """A fenced block of a document."""
+
+    document: str
+    language: str
+    content: str
+
+    def __str__(self):
+        return f"{self.document}: {self.content.strip().splitlines()[0]}"
+
+
+def blocks(document):
+    fenced = re.findall(r"^```([a-z]*)\n(.*?)^```$", WRITTEN[document], re.MULTILINE | re.DOTALL)
+    return [Block(document, language, content) for language, content in fenced]
+
+
+BLOCKS = [block for document in WRITTEN for block in blocks(document)]
+PYTHON = [block for block in BLOCKS if block.language == "python"]
+
+
+def commands(block):
+    """The command lines of a block, without what a shell does with their output."""
+    for line in block.content.splitlines():
+        start = re.match(r"(?:\$ |ExecStart=\S*/)?(?=rocketlens )", line)
+        if start:
+            words = shlex.split(line[start.end() :], comments=True)
+            yield words[1 : words.index(">") if ">" in words else None]
+
+
+COMMANDS = [
+    words
+    for block in BLOCKS
+    if block.language in {"", "console", "ini"}
+    for words in commands(block)
+]
+
+
+def all_options():
+    for parser in generate.leaf_parsers(build_parser()):
+        for action in parser._actions:
+            yield parser, action
+
+
+# What is written.
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_command_in_the_documentation_is_understood(words, monkeypatch, capsys):
+    monkeypatch.setenv("ROCKETLENS_STORE", STORE_IN_EXAMPLES)
     try:
-        return build_parser().parse_args(shlex.split(line, comments=True)[1:])
+        build_parser().parse_args(words)
     except SystemExit as ended:
-        if ended.code:
-            pytest.fail(f"{line}: {capsys.readouterr().err}")
-        return None  # --version
+        if ended.code:  # 0 for --version
+            pytest.fail(capsys.readouterr().err)
 
 
-@pytest.mark.parametrize("line", list(command_lines(README)))
-def test_every_command_in_the_readme_is_understood(line, monkeypatch, capsys):
-    parsed(line, monkeypatch, capsys)
-
-
-def test_the_readme_shows_every_command(monkeypatch, capsys):
-    shown = set()
-    for line in command_lines(README):
-        words = shlex.split(line, comments=True)[1:]
-        shown.add(" ".join(words[:2]) if words[0] == "index" else words[0])
-    parser = build_parser()
-    commands = {child.prog.removeprefix("rocketlens ") for child in all_parsers(parser)}
-    assert commands - {"rocketlens", "index"} <= shown
-
-
-def test_the_readme_names_every_option():
-    options = {
-        option
-        for parser in all_parsers(build_parser())
-        for action in parser._actions
-        for option in action.option_strings
-        if option.startswith("--")
+def test_the_examples_show_every_command():
+    shown = {" ".join(words[:2]) if words[0] == "index" else words[0] for words in COMMANDS}
+    names = {
+        each.prog.removeprefix("rocketlens ") for each in generate.leaf_parsers(build_parser())
     }
-    # -o is how --output is shown; --help needs no words.
-    missing = {o for o in options - {"--help", "--output"} if not re.search(rf"{o}\b", README)}
-    assert missing == set()
-    assert "-o json" in README
+    assert names <= shown
 
 
 def test_every_option_has_help():
-    for parser in all_parsers(build_parser()):
-        for action in parser._actions:
-            if not isinstance(action, argparse._SubParsersAction):
-                assert action.help, (parser.prog, action.dest)
+    for parser, action in all_options():
+        assert action.help, (parser.prog, action.dest)
 
 
-def test_the_readme_names_every_choice_of_kind_output_and_body():
-    for parser in all_parsers(build_parser()):
-        for action in parser._actions:
-            if action.choices and not isinstance(action, argparse._SubParsersAction):
-                for choice in set(action.choices) - {"auto"}:
-                    assert choice in README
+def test_the_find_in_the_readme_prints_what_the_readme_shows(tmp_path, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    unpack(tmp_path)
+    for name, value in {
+        "ROCKETLENS_STORE": str(tmp_path / "store"),
+        "COLUMNS": str(README_COLUMNS),
+        "NO_COLOR": "1",
+        "TZ": "UTC",
+    }.items():
+        monkeypatch.setenv(name, value)
+    (block,) = (block for block in BLOCKS if block[:2] == ("README.md", "console"))
+    (words,) = commands(block)
+    out = Terminal()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", out)
+    time.tzset()
+    try:
+        assert main(words) == 0
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    lines = (line.rstrip() for line in out.getvalue().splitlines())
+    assert "\n".join(lines) == block.content.partition("\n")[2].strip()
+
+
+def test_the_readme_is_short():
+    assert len(README.splitlines()) <= MOST_README_LINES
 
 
 def test_make_has_what_the_documentation_asks_for():
-    asked = set(re.findall(r"\bmake ([a-z-]+)", README + ARCHITECTURE))
-    targets = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
-    assert {"demo", "test", "bench", "check"} <= asked & targets
-    block = blocks(README)[0]
-    assert re.findall(r"^make [a-z]+", block, re.MULTILINE) == ["make demo", "make test"]
+    text = "".join(WRITTEN.values()) + read("ARCHITECTURE.md")
+    asked = set(re.findall(r"`make ([a-z-]+)|^make ([a-z-]+)", text, re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", read("Makefile"), re.MULTILINE))
+    names = {name for pair in asked for name in pair if name}
+    assert {"demo", "test", "bench", "check", "docs"} <= names <= targets
 
 
-def test_the_json_in_the_readme_has_the_fields_of_the_program(golden):
-    with rocketlens.open_store(golden("5.5.0").store) as store:
-        answer = store.find("order-42")
-    real = {**answer_fields(answer), "messages": [message_fields(m) for m in answer.messages]}
-    (block,) = blocks(README, "json")
-    shown = json.loads(block)
-    assert list(shown) == list(real)
-    assert list(shown["coverage"][0]) == list(real["coverage"][0])
-    assert set(shown["messages"][0]) <= set(real["messages"][0])
-    for name in real["messages"][0]:
-        assert f"`{name}`" in README or f'"{name}"' in README
-
-
-def test_the_python_in_the_readme_runs(golden, capsys):
-    code = blocks(README, "python")[0].replace(STORE_IN_README, str(golden("5.5.0").store))
-    exec(compile(code, "README.md", "exec"), {})
+@pytest.mark.parametrize(
+    "block", [b for b in PYTHON if not re.search(r"spark\.|127\.0\.0\.1", b.content)], ids=str
+)
+def test_the_python_for_a_store_runs(block, golden, capsys):
+    code = block.content.replace(STORE_IN_EXAMPLES, str(golden("5.5.0").store))
+    exec(compile(code, block.document, "exec"), {})
     assert "PayTopic" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("number", [1, 2])
-def test_the_python_for_a_cluster_in_the_readme_runs(number, capsys):
+@pytest.mark.parametrize("block", [b for b in PYTHON if "127.0.0.1" in b.content], ids=str)
+def test_the_python_for_a_cluster_runs(block, capsys):
     with cluster() as running:
-        code = blocks(README, "python")[number].replace("127.0.0.1:9876", running.name_server)
-        exec(compile(code, "README.md", "exec"), {})
+        code = block.content.replace(NAME_SERVER_IN_EXAMPLES, running.name_server)
+        exec(compile(code, block.document, "exec"), {})
     assert "SEND_OK" in capsys.readouterr().out
 
 
-def test_the_spark_in_the_readme_runs(golden, spark, capsys):
-    code = blocks(README, "python")[3].replace(STORE_IN_README, str(golden("5.5.0").store))
-    exec(compile(code, "README.md", "exec"), {"spark": spark})
-    assert "store_timestamp_ms" in capsys.readouterr().out
+@pytest.mark.parametrize("block", [b for b in PYTHON if "spark." in b.content], ids=str)
+def test_the_python_for_spark_runs(block, golden, spark, capsys):
+    code = block.content.replace(STORE_IN_EXAMPLES, str(golden("5.5.0").store))
+    try:
+        exec(compile(code, block.document, "exec"), {"spark": spark})
+        assert ".show()" not in code or "|" in capsys.readouterr().out
+        assert ".start()" not in code or spark.streams.active
+    finally:
+        for query in spark.streams.active:
+            query.stop()
+
+
+def test_the_json_has_the_fields_of_the_program(golden):
+    with rocketlens.open_store(golden("5.5.0").store) as store:
+        answer = store.find("order-42")
+    real = {**answer_fields(answer), "messages": [message_fields(m) for m in answer.messages]}
+    page = WRITTEN["docs/reference/answers.md"]
+    (block,) = (block for block in blocks("docs/reference/answers.md") if block.language == "json")
+    shown = json.loads(block.content)
+    assert list(shown) == list(real)
+    assert list(shown["coverage"][0]) == list(real["coverage"][0])
+    assert set(shown["messages"][0]) <= set(real["messages"][0])
+    named = set(re.findall(r"`(\w+)`", page))
+    assert {*real["messages"][0], *real["coverage"][0], *SourceKind, *SourceState} <= named
+
+
+def test_the_exit_codes_are_those_of_the_program():
+    section = WRITTEN["docs/reference/answers.md"].partition("## Exit codes")[2]
+    shown = re.findall(r"^\| (\d+) \|", section, re.MULTILINE)
+    assert shown == [str(code.value) for code in ExitCode]
+
+
+def test_every_variable_of_the_environment_is_named():
+    pattern = r'"((?:ROCKETLENS|ROCKETMQ|NAMESRV)_[A-Z_]+)"'
+    sources = [path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")]
+    read_by_us = {name for text in sources for name in re.findall(pattern, text)}
+    assert "ROCKETLENS_STORE" in read_by_us
+    named = set(re.findall(r"`([A-Z_]+)`", WRITTEN["docs/reference/cli.md"]))
+    # Names of values, not of variables.
+    assert read_by_us - {"ROCKETLENS_TOOLS"} <= named
+
+
+def test_the_contexts_in_the_guide_have_the_keys_of_the_program():
+    (block,) = (block for block in BLOCKS if block.language == "toml")
+    keys = {field.name for field in fields(Context)} - {"name"}
+    shown = tomllib.loads(block.content)
+    assert shown["default_context"] in shown["contexts"]
+    assert {key for context in shown["contexts"].values() for key in context} <= keys
+    assert {key for key in keys if not re.search(rf"\b{key}\b", block.content)} == set()
+
+
+def test_the_tls_keys_in_the_example_are_those_of_the_program():
+    shown = set(re.findall(r"^(tls\.[\w.]+)=", WRITTEN["docs/operations.md"], re.MULTILINE))
+    assert len(shown) > 3
+    assert shown <= set(TLS_KEYS)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_every_option_of_the_spark_source_is_described(streams):
+    with pytest.raises(BadInput, match=r"options: ([\w, ]+)") as raised:
+        check_names({"none of them": ""}, streams=streams)
+    names = re.search(r"options: ([\w, ]+)", str(raised.value))[1].split(", ")
+    page = filled_pages()["reference/spark.md"]
+    # What the program itself sets when it makes index entries.
+    assert {name for name in names if f"\n| {name} |" not in page} <= {"tagIndex"}
+
+
+# What is generated.
+
+
+def test_the_reference_of_the_command_line_has_every_option_and_choice():
+    page = filled_pages()["reference/cli.md"]
+    for parser, action in all_options():
+        (section,) = re.findall(rf"(?ms)^## {parser.prog}$(.*?)(?=^## |\Z)", page)
+        for option in set(action.option_strings) - {"-h", "--help"}:
+            assert f"`{option}" in section, (parser.prog, option)
+        for choice in action.choices or ():
+            assert re.search(rf"[ |]{choice}[\\`]", section), (parser.prog, choice)
+
+
+def test_the_reference_of_mqadmin_has_the_help_of_each_command(capsys):
+    main(["mqadmin", "help"])
+    names = re.findall(r"^ {3}(\w+)", capsys.readouterr().out, re.MULTILINE)
+    page = filled_pages()["reference/mqadmin.md"]
+    assert len(names) > 10
+    for name in names:
+        assert f"## {name}\n\n```text\nusage: mqadmin {name} " in page
+
+
+def test_the_reference_of_the_configuration_has_every_key():
+    from rocketlens.broker.config import BrokerConfig
+    from rocketlens.namesrv.service import NameServerConfig
+    from rocketlens.store.write.config import StoreConfig
+
+    page = filled_pages()["reference/configuration.md"]
+    keys = [field.name for config in (BrokerConfig, StoreConfig) for field in fields(config)]
+    # These two are named beside the certificate that they belong to.
+    beside = {"tls.client.keyPath", "tls.client.keyPassword"}
+    for key in {*keys, *NameServerConfig.KEYS, *TLS_KEYS} - beside:
+        assert re.search(rf"[| *`]{re.escape(key)}[ `]", page), key
+
+
+def test_the_reference_of_limits_has_every_bound():
+    page = filled_pages()["reference/limits.md"]
+    bounds = {name for name in vars(rocketlens.limits) if name.isupper()}
+    assert {name for name in bounds if f"| `{name}` |" not in page} == set()
+
+
+def test_the_page_of_formats_has_the_tables_of_all_formats():
+    page = filled_pages()["internals/formats.md"]
+    for name in ("commitlog_record", "index_file", "consumequeue_entry", "checkpoint"):
+        text = generate.docstring_of(f"rocketlens.formats.{name}")
+        assert f"## {name}" in page
+        for _, rows in generate.tables_of(text):
+            for row in rows:
+                assert f"| {row[0]} | {row[1]} | {row[2]} |" in page
+
+
+def test_the_python_api_has_every_public_name():
+    page = WRITTEN["docs/reference/python.md"]
+    shown = re.findall(r"^::: (rocketlens\.[\w.]+)$", page, re.MULTILINE)
+    for name in shown:
+        module, _, attribute = name.rpartition(".")
+        assert getattr(import_module(module), attribute).__doc__, name
+    assert {f"rocketlens.{name}" for name in rocketlens.__all__} <= set(shown)
+
+
+def test_a_page_with_a_marker_that_nothing_generates_fails():
+    with pytest.raises(KeyError):
+        generate.filled("<!-- generate: nothing -->", "page.md")
+
+
+def test_docstrings_become_markdown():
+    text = textwrap.dedent(
+        """\
+        Reads ``a|b`` with :func:`rocketlens.x`, see below::
+
+            code <x>
+
+        =====  ========
+        name   meaning
+        =====  ========
+        one    ``a|b``
+               more <x>
+        =====  ========"""
+    )
+    assert generate.markdown_of(text).split("\n") == [
+        "Reads `a|b` with `rocketlens.x`, see below:",
+        "```text",
+        "code <x>",
+        "```",
+        "",
+        "| name | meaning |",
+        "|---|---|",
+        r"| one | `a\|b` more &lt;x> |",
+    ]
+
+
+# Links and names.
 
 
 def test_links_lead_somewhere():
-    for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"):
-        text = (REPOSITORY / name).read_text(encoding="utf-8")
-        for target in re.findall(r"\]\(([^)#:]+)\)", text):
-            assert (REPOSITORY / target).exists(), (name, target)
+    for name in {*ROOT_DOCUMENTS, *WRITTEN}:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", read(name)):
+            assert (REPOSITORY / name).parent.joinpath(target).exists(), (name, target)
+
+
+def test_links_to_a_heading_find_it():
+    headings = {
+        (generate.DOCS / page).resolve(): {
+            re.sub(r"[^\w -]", "", title.lower()).strip().replace(" ", "-")
+            for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+        }
+        for page, text in filled_pages().items()
+    }
+    for page in filled_pages():
+        text = (generate.DOCS / page).read_text(encoding="utf-8")
+        for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", text):
+            path = (generate.DOCS / page).parent / target if target else generate.DOCS / page
+            assert anchor in headings[path.resolve()], (page, target, anchor)
+
+
+def test_the_navigation_has_every_page():
+    pages = re.findall(r"^ +- [^:]+: (\S+\.md)$", read("mkdocs.yml"), re.MULTILINE)
+    assert sorted(pages) == sorted(filled_pages())
+
+
+def test_tests_that_the_documentation_names_exist():
+    for page, text in {**WRITTEN, "SECURITY.md": read("SECURITY.md")}.items():
+        for name in re.findall(r"`(tests/[\w/]+(?:\.py)?)`", text):
+            assert (REPOSITORY / name).exists(), (page, name)
 
 
 def test_architecture_names_only_modules_that_exist():
-    rooms = "|".join(
-        path.name for path in (REPOSITORY / "src" / "rocketlens").iterdir() if path.is_dir()
-    )
-    for name in re.findall(rf"`((?:{rooms})/[a-z_/]+)(?:\.py)?`", ARCHITECTURE):
-        path = REPOSITORY / "src" / "rocketlens" / name
-        assert path.is_dir() or path.with_suffix(".py").exists(), name
+    rooms = "|".join(path.name for path in SOURCE.iterdir() if path.is_dir())
+    for name in re.findall(rf"`((?:{rooms})/[a-z_/]+)(?:\.py)?`", read("ARCHITECTURE.md")):
+        assert (SOURCE / f"{name}.py").exists() or (SOURCE / name).is_dir(), name
+
+
+def test_the_glossary_has_our_names():
+    text = "\n".join(path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py"))
+    page = WRITTEN["docs/glossary.md"]
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    terms = [row for row in rows if row[0] != "| term"]
+    assert len(terms) >= 40
+    assert all(len(row) == 4 for row in terms)
+    for row in terms:
+        for name in re.findall(r"`([^`]+)`", row[2]):
+            is_class = name[0].isupper() and not name.isupper()
+            pattern = rf"^class {name}\b" if is_class else rf"{re.escape(name)}\b"
+            assert re.search(pattern if name[-1] != "%" else name, text, re.MULTILINE), name
 
 
 def test_the_reliability_table_has_a_test_a_row():
-    tests = (REPOSITORY / "tests" / "unit" / "cli" / "test_reliability.py").read_text("utf-8")
+    tests = read("tests/unit/cli/test_reliability.py")
     rows = {
         "one bit flipped in one body": "test_one_flipped_bit_costs_one_message_and_that_is_said",
         "a link in an index chain": "test_a_cycle_in_an_index_chain_ends_and_answers_stay_right",
@@ -169,6 +415,34 @@ def test_the_reliability_table_has_a_test_a_row():
         assert f"def {test}(" in tests
 
 
-def test_the_version_in_the_changelog_is_the_packages():
-    changelog = (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert f"## [{rocketlens.__version__}]" in changelog
+def test_the_goals_of_speed_are_those_of_the_bench():
+    from bench import __main__ as bench
+
+    page = WRITTEN["docs/reliability.md"].partition("## Speed")[2]
+    for goal in (
+        f"{bench.REBUILD_GOAL:.0f} times as fast as RocketMQ, and the same bytes",
+        f"{bench.KERNEL_GOAL:.0f} times as fast as RocketMQ |",
+        f"under {bench.PROCESS_SECONDS} s, and {bench.FIND_GOAL:.0f} times as fast as `mqadmin`",
+        f"under {bench.HELP_SECONDS} s |",
+        f"under {bench.LOOK_UP_MICROSECONDS:.0f} µs",
+        f"under {bench.START_SECONDS} s |",
+        f"found, {bench.FOUND_AT_ONCE:,} of {bench.FOUND_AT_ONCE:,}",
+        f"{bench.BROKER_GOALS['sync /s']} times as many as RocketMQ",
+        f"{bench.STREAM_RATE:,} messages a second",
+        f"{bench.HOSTILE_FACTOR} times the 99th percentile",
+        f"{bench.HOSTILE_MS} ms",
+        f"stopped within {bench.STOP_SECONDS:.0f} s",
+    ):
+        assert goal in page, goal
+
+
+def test_the_changelog_has_the_version_of_the_package():
+    versions = re.findall(r"^## \[([\d.]+)\]", read("CHANGELOG.md"), re.MULTILINE)
+    assert versions[0] == rocketlens.__version__
+    assert versions.count(rocketlens.__version__) == 1
+
+
+def test_the_version_stands_in_one_place():
+    project = tomllib.loads(read("pyproject.toml"))
+    assert project["project"]["dynamic"] == ["version"]
+    assert project["tool"]["hatch"]["version"]["path"] == "src/rocketlens/__init__.py"
