@@ -147,7 +147,7 @@ def _command_section(parser: argparse.ArgumentParser) -> str:
             )
             parts.append(table((title, "Meaning"), rows))
     if parser.epilog:
-        parts.append(escaped(" ".join(parser.epilog.split())))
+        parts.append(f"```text\n{parser.epilog}\n```")
     return "\n\n".join(parts) + "\n"
 
 
