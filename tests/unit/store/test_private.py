@@ -33,7 +33,7 @@ def test_everything_that_a_store_makes_is_for_its_owner_alone(tmp_path):
 def test_directories_and_files_that_are_there_keep_their_permissions(tmp_path):
     with open_small(tmp_path / "store") as store:
         send_many(store, 10)
-    opened = [tmp_path / "store", tmp_path / "store/read/commitlog", tmp_path / "store/rocketlens"]
+    opened = [tmp_path / "store", tmp_path / "store/commitlog", tmp_path / "store/rocketlens"]
     for path in opened:
         path.chmod(0o755)
     note = tmp_path / "store/rocketlens/state.json"
