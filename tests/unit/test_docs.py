@@ -160,6 +160,14 @@ def test_the_readme_is_short():
     assert len(README.splitlines()) <= MOST_README_LINES
 
 
+def test_the_documentation_is_in_plain_english():
+    hard = r"\bwhoever|\bnobody|\bsomebody|from afar|(?<!there )(?:is|are) no\b|can be none|goes on"
+    # The rules themselves quote what they forbid.
+    texts = {**WRITTEN, "SECURITY.md": read("SECURITY.md"), "CONTRIBUTING.md": ""}
+    found = {page: re.findall(hard, text) for page, text in texts.items()}
+    assert {page: words for page, words in found.items() if words} == {}
+
+
 def test_make_has_what_the_documentation_asks_for():
     text = "".join(WRITTEN.values()) + read("ARCHITECTURE.md")
     asked = set(re.findall(r"`make ([a-z-]+)|^make ([a-z-]+)", text, re.MULTILINE))
