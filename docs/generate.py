@@ -338,7 +338,7 @@ def _as_written(value: object) -> str:
 
 def columns() -> str:
     """Return the columns of the Spark data source and their types."""
-    from rocketlens.pipeline.columns import COLUMNS
+    from rocketlens.bulk.columns import COLUMNS
 
     return table(("Column", "Type"), [(f"`{name}`", f"`{kind}`") for name, kind in COLUMNS.items()])
 

@@ -13,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rocketlens.bulk.messages import read_batches
     from rocketlens.client.admin import MQAdmin
     from rocketlens.client.message import Message
     from rocketlens.client.producer import Producer
@@ -58,11 +59,13 @@ __all__ = [
     "SyncMQAdmin",
     "SyncProducer",
     "open_store",
+    "read_batches",
 ]
 
 # Each name is imported when it is first used: ``rocketlens --help`` and Spark's workers import this
 # package for other parts of it.
 _HOMES = {
+    "read_batches": "rocketlens.bulk.messages",
     "MQAdmin": "rocketlens.client.admin",
     "Message": "rocketlens.client.message",
     "MessageQueue": "rocketlens.client.route",

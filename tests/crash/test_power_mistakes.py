@@ -5,7 +5,7 @@ Without the mistake the same runs find nothing: see test_power_cut.
 
 import pytest
 
-from rocketlens.pipeline.output import Workspace
+from rocketlens.bulk.workspace import Workspace
 from rocketlens.store.disk import Disk
 from rocketlens.store.write import cleaner
 from rocketlens.store.write.append import Appender

@@ -86,7 +86,7 @@ def test_any_slot_and_entry_counts_give_the_files_of_the_plain_rules(
 
 
 def test_one_index_file_is_written_by_several_tasks(spark, tmp_path):
-    from rocketlens.pipeline import index_build
+    from rocketlens.bulk import index_build
 
     plan = index_build.IndexPlan("name", (), index_build.IndexHeader(0, 0, 0, 0, 0, 1), 0)
     tasks = index_build.tasks_of([plan], tmp_path, Geometry(100, 10), 8)
@@ -231,7 +231,7 @@ def test_a_damaged_record_costs_its_own_entries_only_and_is_named(spark, tmp_pat
         path.write_bytes(damaged)
         result = dispatch(spark, tmp_path, tag_index=True, slot_count=64, entry_count=2000)
         assert index_of(tmp_path) == expected
-        assert [(d.start_offset, d.stop_offset) for d in result.damage] == [
+        assert [(d.start, d.stop) for d in result.damage] == [
             (victim.physical_offset, victim.physical_offset + victim.total_size)
         ]
         assert path.read_bytes() == damaged
@@ -253,7 +253,7 @@ def test_a_missing_segment_and_zeros_in_the_middle_are_named(spark, tmp_path):
     lost = [r for r in records if 10_000 <= r.physical_offset < 20_000] + in_zeros
     sound = [one for one in records if one not in lost]
     assert index_of(tmp_path) == reference_index(sound, Geometry(64, 2000), with_tags=True)
-    assert [(d.start_offset, d.stop_offset) for d in result.damage] == [
+    assert [(d.start, d.stop) for d in result.damage] == [
         (10_000, 20_000),
         (in_zeros[0].physical_offset, 30_000),
     ]
@@ -270,7 +270,7 @@ def test_a_torn_tail_is_cut_and_told_apart_from_damage(spark, tmp_path):
     result = dispatch(spark, tmp_path, tag_index=True, slot_count=64, entry_count=2000)
     assert index_of(tmp_path) == reference_index(records[:-1], Geometry(64, 2000), with_tags=True)
     assert result.damage_count == 0
-    assert result.torn.start_offset == records[-1].physical_offset == result.log_end_offset
+    assert result.torn.start == records[-1].physical_offset == result.log_end_offset
 
 
 def test_an_empty_log_gives_an_empty_index(spark, tmp_path):

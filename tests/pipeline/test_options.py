@@ -55,17 +55,18 @@ def test_options_of_streams_and_of_batches_are_told_apart(tmp_path):
 def test_every_option_of_the_tables_in_the_docstrings_is_taken(tmp_path):
     import re
 
-    from rocketlens.pipeline import options, source
+    from rocketlens.bulk import options
+    from rocketlens.pipeline import source
     from rocketlens.pipeline import stream as streams
 
     def named(text):
         table = text.split("=\n", 1)[1]
         return set(re.findall(r"^([a-z]\w+)  +\S", table, re.MULTILINE)) - {"option"}
 
-    own = set(options._OF_BOTH)
-    assert named(source.__doc__) == own | set(options._OF_BATCHES)
-    assert named(streams.__doc__) <= own | set(options._OF_STREAMS)
-    assert set(options._OF_STREAMS) - named(streams.__doc__) == {"tagIndex"}
+    common, of_streams = set(options.COMMON), set(options.OWN["streams"])
+    assert named(source.__doc__) == common | set(options.OWN["batch reads"])
+    assert named(streams.__doc__) <= common | of_streams
+    assert of_streams - named(streams.__doc__) == {"tagIndex"}
 
 
 @pytest.fixture(scope="module")

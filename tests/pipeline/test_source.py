@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from rocketlens.errors import BadInput
 from rocketlens.formats.commitlog_record import MAGIC_V2, encode, message_of
 from rocketlens.model.message import Host
 from rocketlens.store.read.commitlog import CommitLog
@@ -176,7 +177,7 @@ def test_columns_are_built_for_wanted_records_only(
 ):
     from pyspark.sql import datasource
 
-    from rocketlens.pipeline import columns
+    from rocketlens.bulk import columns
     from rocketlens.pipeline.source import PushingReader
 
     built = 0
@@ -225,6 +226,61 @@ def test_options_are_case_insensitive_and_wrong_ones_named(registered, busy_stor
         load(registered, store / "nothing").count()
 
 
+BATCH_OPTIONS = [
+    {},
+    {"table": "damage"},
+    {"topic": "Topic1, Topic4", "body": "false"},
+    {"startingTimestamp": str(START_MS + 40_000), "endingTimestamp": str(START_MS + 90_000)},
+    {"startingOffset": "60000", "endingOffset": "200000", "maxPartitionBytes": "65536"},
+    {"checkCrc": "false", "minPartitions": "5"},
+]
+
+
+@pytest.mark.parametrize("options", BATCH_OPTIONS, ids=str)
+def test_read_batches_gives_what_the_source_gives_to_spark(registered, busy_store, options):
+    from rocketlens import read_batches
+
+    store, written = busy_store
+    path = store / "commitlog" / f"{0:020}"
+    content = bytearray(path.read_bytes())
+    content[written[7].physical_offset + 100] ^= 1
+    content[written[70].physical_offset] ^= 1
+    path.write_bytes(content)
+    spark_rows = load(registered, store, **options).orderBy("physical_offset").toArrow().to_pylist()
+    batches = list(read_batches(store, **options))
+    assert [row for batch in batches for row in batch.to_pylist()] == spark_rows
+    assert len(spark_rows) > 1
+
+
+def test_read_batches_takes_values_of_python_and_names_in_any_case(busy_store):
+    from rocketlens import read_batches
+
+    store, written = busy_store
+    asked = read_batches(
+        store, TOPIC="Topic1", startingOffset=written[50].physical_offset, body=False
+    )
+    rows = [row for batch in asked for row in batch.to_pylist()]
+    assert {(row["topic"], row["body"]) for row in rows} == {("Topic1", None)}
+    assert len(rows) == 90
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"topics": "A"}, "no option 'topics'; did you mean topic"),
+        ({"path": "x"}, "no option 'path'"),
+        ({"filterPushdown": True}, "option filterPushdown is not for read_batches"),
+        ({"table": "index_entries"}, "option table is one of messages, damage"),
+        ({"body": "maybe"}, "option body is true or false"),
+    ],
+)
+def test_read_batches_refuses_options_at_once(busy_store, options, says):
+    from rocketlens import read_batches
+
+    with pytest.raises(BadInput, match=says):
+        read_batches(busy_store[0], **options)
+
+
 def test_sql_can_use_it(registered, busy_store):
     store, _ = busy_store
     registered.sql(
@@ -235,7 +291,7 @@ def test_sql_can_use_it(registered, busy_store):
 
 
 def test_batches_are_bounded_in_rows_and_bytes(tmp_path, monkeypatch):
-    from rocketlens.pipeline import columns, ranges
+    from rocketlens.bulk import columns, ranges
     from rocketlens.pipeline.source import RocketMQReader
 
     written = write_log(tmp_path, [record(n, body=bytes(2000)) for n in range(60)], 1 << 18)

@@ -351,7 +351,7 @@ class FollowRun(StoreRun):
     def _put_batch(self) -> None:
         import pyarrow as pa
 
-        from rocketlens.pipeline.index_entries import Gap
+        from rocketlens.bulk.index_entries import Gap
         from rocketlens.pipeline.stream import RocketMQStreamReader
 
         begin = self.follower.writer.place.physical_offset

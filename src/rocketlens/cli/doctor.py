@@ -230,7 +230,7 @@ def _holes(source: "StoreSource") -> Iterator[Check]:
 
 def _queues(source: "StoreSource") -> Check:
     """Check that the store has consume queues."""
-    from rocketlens.pipeline.existing import queues_are_in_rocksdb
+    from rocketlens.bulk.store_settings import queues_are_in_rocksdb
 
     if queues_are_in_rocksdb(source.path):
         detail = "in RocksDB, which is not read: positions are looked up in the log"

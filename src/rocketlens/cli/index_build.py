@@ -53,7 +53,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> ExitCode:
     """Build the files, and print what was built."""
     from rocketlens.cli.spark import ProgressLine, session
-    from rocketlens.pipeline.output import check_output
+    from rocketlens.bulk.workspace import check_output
     from rocketlens.query.offline import open_store
 
     store = store_directory(arguments)
@@ -132,7 +132,8 @@ def result_lines(result: "DispatchResult", *, with_queues: bool) -> Iterator[str
 def print_notes(result: "DispatchResult") -> None:
     """Print notes on the log and the result to stderr."""
     for damage in result.damage[:_MAX_DAMAGE_LINES]:
-        note(f"damaged log, left out: {damage}")
+        where = f"{damage.length} bytes at physical offset {damage.start}"
+        note(f"damaged log, left out: {where}: {damage.reason}")
     if result.damage_count > _MAX_DAMAGE_LINES:
         note(f"{result.damage_count} damaged ranges in all: see rocketlens index verify")
     if result.torn is not None:

@@ -1,5 +1,6 @@
-"""The data pipeline: everything that runs on Spark, and the only room that imports pyspark.
+"""The data pipeline: the tasks of :mod:`rocketlens.bulk` on Spark, and the only room with pyspark.
 
-``session`` starts Spark, ``source`` is the ``rocketmq`` data source, ``dispatch`` builds index
-files and consume queues from the log, ``verify`` compares the three.
+``session`` starts Spark, ``jobs`` runs tasks on it, ``source`` and ``stream`` are the ``rocketmq``
+data source, ``dispatch`` builds index files and consume queues from the log, ``verify`` compares
+the three, and ``follow`` builds index files while a broker appends.
 """

@@ -20,20 +20,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
+from rocketlens.bulk import delay_levels, index_build, queue_build, store_settings
+from rocketlens.bulk.delay_levels import DelayLevels
+from rocketlens.bulk.extract import Extracted, ExtractTask, QueuePart, extract
+from rocketlens.bulk.ranges import RANGE_BYTES, LogRange, cut, stitch
+from rocketlens.bulk.workspace import Workspace, check_output
 from rocketlens.errors import BadInput
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.formats.index_file import Geometry
 from rocketlens.model.rocketmq import LMQ_PREFIX, SCHEDULE_TOPIC
-from rocketlens.pipeline import delay_levels, existing, index_build, jobs, queue_build
-from rocketlens.pipeline.delay_levels import DelayLevels
-from rocketlens.pipeline.extract import Extracted, ExtractTask, QueuePart, extract
-from rocketlens.pipeline.output import Workspace, check_output
-from rocketlens.pipeline.ranges import RANGE_BYTES, Damage, LogRange, cut, stitch
+from rocketlens.pipeline import jobs
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.consumequeue import ConsumeQueues
 from rocketlens.store.read.former_topics import read_evidence
+from rocketlens.store.read.scan import Damage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,7 +95,7 @@ def dispatch(
     ``slot_count`` and ``entry_count`` from the store's index files, else RocketMQ's defaults;
     ``tag_index`` (entries for tags, as 5.5 writes) from its index files, else from whether it is a
     store of 5.5; ``queue_file_size`` in bytes from its consume queues, else 6,000,000;
-    ``delays_ms[level]`` (element 0 unused) as :mod:`rocketlens.pipeline.delay_levels` says.
+    ``delays_ms[level]`` (element 0 unused) as :mod:`rocketlens.bulk.delay_levels` says.
 
     Damaged bytes of the log cost the records in them and no others; the result names them. The
     directory that is written to is locked as RocketMQ locks its store. The result of a log is the
@@ -110,13 +112,13 @@ def dispatch(
     log = CommitLog(store / "commitlog")
     check_output(store, Path(out) if out else None, force=force)
     in_place = not out or fs.is_same(store, Path(out))
-    if queues and in_place and existing.queues_are_in_rocksdb(store):
+    if queues and in_place and store_settings.queues_are_in_rocksdb(store):
         raise BadInput(f"the consume queues of {store} are in RocksDB, which is not rebuilt here")
     with Workspace(store if in_place else Path(out or store), disk) as workspace:
         log.refresh()
         geometry = _geometry(store, slot_count, entry_count)
         with_tags = (
-            existing.has_tag_entries(store, log, geometry) if tag_index is None else tag_index
+            store_settings.has_tag_entries(store, log, geometry) if tag_index is None else tag_index
         )
         result = DispatchResult(workspace.root, geometry, with_tags)
         job = _Dispatch(spark, store, log, workspace, result, progress)
@@ -126,7 +128,7 @@ def dispatch(
         with job.timed("build"):
             work = job.plan_index(stitched, index_directory)
             if queues:
-                file_bytes = queue_file_size or existing.queue_file_bytes(store)
+                file_bytes = queue_file_size or store_settings.queue_file_bytes(store)
                 work += job.plan_queues(
                     stitched, workspace.new("consumequeue"), file_bytes, delays_ms
                 )
@@ -140,7 +142,7 @@ def dispatch(
 def _geometry(store: Path, slot_count: int | None, entry_count: int | None) -> Geometry:
     """Give the counts asked for, the rest from the store."""
     if slot_count is None or entry_count is None:
-        own = existing.index_geometry(store)
+        own = store_settings.index_geometry(store)
     else:
         own = Geometry(slot_count, entry_count)
     geometry = Geometry(slot_count or own.slot_count, entry_count or own.entry_count)
@@ -186,14 +188,14 @@ class _Dispatch:
                 with_queues=with_queues,
             )
 
-        def again(log_range: LogRange) -> Extracted:
+        def reread(log_range: LogRange) -> Extracted:
             return jobs.run(self.spark, "read", [task_of(log_range)], extract)[0]
 
         ranges = cut(self.log, range_bytes, self.parallelism * _RANGES_PER_CORE)
         extracted = jobs.run(
             self.spark, "read", [task_of(one) for one in ranges], extract, self.progress
         )
-        stitched = stitch(extracted, again)
+        stitched = stitch(extracted, reread)
         kept = stitched.results
         result = self.result
         result.damage, result.damage_count = stitched.damage, stitched.damage_count
@@ -221,7 +223,7 @@ class _Dispatch:
         """Give the tasks that write the queue files."""
         if file_bytes < ENTRY_BYTES or file_bytes % ENTRY_BYTES:
             raise BadInput(f"a queue file of {file_bytes} bytes does not hold whole entries of 20")
-        batch_topics = existing.batch_topics(self.store)
+        batch_topics = store_settings.batch_topics(self.store)
         parts = [p for one in extracted for p in one.queues if p.topic not in batch_topics]
         if batch_topics:
             self.result.notes.append(f"batch queues are left as they are: {sorted(batch_topics)}")
@@ -280,11 +282,14 @@ class _Dispatch:
         learned: dict[int, int] = {}
         copies: dict[int, int] = {}
         if delays_ms is None:
-            learned = existing.delays_in_queues(self.store, self.log, SCHEDULE_TOPIC)
+            learned = store_settings.delays_in_queues(self.store, self.log, SCHEDULE_TOPIC)
             if not used <= learned.keys():
                 ranges = cut(self.log, RANGE_BYTES, self.parallelism)
-                copies = delay_levels.delays_of_copies(self.spark, ranges, self.progress)
-        self.result.delay_levels = delay_levels.settle(used, delays_ms, learned, copies)
+                sightings = jobs.run(
+                    self.spark, "delays", ranges, delay_levels.find_sightings, self.progress
+                )
+                copies = delay_levels.delays_of_copies(sightings)
+        self.result.delay_levels = delay_levels.resolve(used, delays_ms, learned, copies)
         return self.result.delay_levels.delays_ms
 
     def build(self, work: Sequence[Any]) -> None:

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from rocketlens import limits
+from rocketlens.bulk import index_entries
 from rocketlens.errors import NotAStore, StoreError
-from rocketlens.pipeline import index_entries, jobs
+from rocketlens.pipeline import jobs
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout

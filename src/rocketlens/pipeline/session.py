@@ -211,11 +211,11 @@ def _java_version(java: Path) -> int:
 
 def _warm(_task: int) -> None:
     """Load in a worker what every job needs: a store of one record is dispatched and forgotten."""
+    from rocketlens.bulk import extract, index_build, queue_build, ranges
     from rocketlens.formats import commitlog_record
     from rocketlens.formats.commitlog_record import MAGIC_V1, Record
     from rocketlens.formats.index_file import Geometry
     from rocketlens.model.message import Host
-    from rocketlens.pipeline import extract, index_build, queue_build, ranges
 
     host = Host("127.0.0.1", 1)
     properties = b"KEYS\x01k\x02"

@@ -18,7 +18,7 @@ includeUnsynced       ``true``: messages are given as soon as they are in the lo
 table                 ``messages``, or ``index_entries``, from which index files are made
 ====================  ===========================================================================
 
-**What was lost.** The offset of the stream (:mod:`rocketlens.pipeline.stream_offset`) tells whether
+**What was lost.** The offset of the stream (:mod:`rocketlens.bulk.stream_offset`) tells whether
 the log is the one that was read before. Messages were lost to the stream when the broker deleted
 their segments before they were read, and may have been lost when the store was replaced, or went
 back to an earlier state and was written on. The error, or the warning in the log, names the
@@ -41,7 +41,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import CaseInsensitiveDict, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -50,11 +50,10 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from rocketlens import limits
-from rocketlens.errors import BadInput, NotAStore, StoreError
-from rocketlens.pipeline import index_entries
-from rocketlens.pipeline.options import check_names, choice_option, flag_option, number_option
-from rocketlens.pipeline.source import TABLES, RocketMQReader, Share, SharePartition
-from rocketlens.pipeline.stream_offset import (
+from rocketlens.bulk import index_entries
+from rocketlens.bulk.messages import BatchScan, Share
+from rocketlens.bulk.options import OWN, choice_option, flag_option, known_options, number_option
+from rocketlens.bulk.stream_offset import (
     StreamOffset,
     deletion,
     is_replaced,
@@ -64,6 +63,8 @@ from rocketlens.pipeline.stream_offset import (
     missing,
     replacement,
 )
+from rocketlens.errors import BadInput, NotAStore, StoreError
+from rocketlens.pipeline.source import TABLES, SharePartition
 from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.state import read_state, read_synced_offset
@@ -81,35 +82,28 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Mapping[str, str]) -> None:
         """Check the options.
 
-        :raises BadInput: naming the option that can't be used.
+        :raises BadInput: naming the option that is not valid.
         """
-        check_names(options, streams=True)
-        table = choice_option(options, "table", TABLES)
+        known = known_options(options, "streams")
+        table = choice_option(known, "table", TABLES)
         if table == "damage":
             raise BadInput("the table damage is not for streams: use read")
         self._of_entries = table == "index_entries"
-        self._fails = flag_option(options, "failOnDataLoss", default=True)
-        self._with_unsynced = flag_option(options, "includeUnsynced", default=False)
+        self._fails = flag_option(known, "failOnDataLoss", default=True)
+        self._with_unsynced = flag_option(known, "includeUnsynced", default=False)
         self._told: set[str] = set()
-        self._with_tags = flag_option(options, "tagIndex", default=True)
+        self._with_tags = flag_option(known, "tagIndex", default=True)
         self._max_bytes = number_option(
-            options, "maxBytesPerTrigger", limits.MAX_STREAM_TRIGGER_BYTES
+            known, "maxBytesPerTrigger", limits.MAX_STREAM_TRIGGER_BYTES
         )
-        start = options.get("startingOffset", "earliest").lower()
+        start = known.get("startingOffset", "earliest").lower()
         self._first = STARTS.get(start)
         if self._first is None:
-            self._first = number_option(options, "startingOffset", 0, 0)
-        own = (
-            "table",
-            "startingoffset",
-            "failondataloss",
-            "maxbytespertrigger",
-            "includeunsynced",
-            "tagindex",
-        )
-        others = {name: value for name, value in options.items() if name.lower() not in own}
+            self._first = number_option(known, "startingOffset", 0, 0)
+        own = ("table", "startingOffset", *OWN["streams"])
+        others = {name: value for name, value in known.items() if name not in own}
         others["failOnDataLoss"] = str(self._fails and not self._of_entries).lower()
-        self._messages = RocketMQReader(CaseInsensitiveDict(others))
+        self._messages = BatchScan(others)
         self._store = Path(self._messages.store)
         self._target: int | None = None
 
@@ -118,7 +112,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         :raises NotAStore: when there is no commit log.
         """
-        from rocketlens.pipeline.ranges import walk_log
+        from rocketlens.bulk.ranges import walk_log
 
         log = self._log()
         try:
@@ -142,7 +136,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Note where the log ends now."""
-        from rocketlens.pipeline.ranges import walk_log
+        from rocketlens.bulk.ranges import walk_log
 
         log = self._log()
         self._target = walk_log(log, log.min_offset, STARTS["latest"])
@@ -173,7 +167,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         :raises StoreError: when messages were lost, unless ``failOnDataLoss`` is false.
         """
-        from rocketlens.pipeline.ranges import stretches
+        from rocketlens.bulk.ranges import stretches
 
         log = self._log()
         try:
@@ -226,7 +220,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _moved(self, log: "CommitLog", begin: StreamOffset, stop: int) -> StreamOffset:
         """Return how far can be read from ``begin``, up to about ``stop``: whole and synced."""
-        from rocketlens.pipeline.ranges import walk_log
+        from rocketlens.bulk.ranges import walk_log
 
         first = begin.physical_offset
         if self._target is not None:
@@ -250,11 +244,11 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Give the record batches of one stretch; runs in an executor."""
         if not self._of_entries:
-            yield from self._messages.read(partition)
+            yield from self._messages.read(partition.value)
             return
         import numpy as np
 
-        from rocketlens.pipeline import ranges
+        from rocketlens.bulk import ranges
 
         share: Share = partition.value
         assert share.log_range is not None  # noqa: S101 - see partitions

@@ -13,28 +13,17 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from rocketlens import limits
+from rocketlens.bulk import check_index, check_queue, store_settings
+from rocketlens.bulk.check_index import IndexFileFacts
+from rocketlens.bulk.check_range import RangeChecked, RangeTask, check_range
+from rocketlens.bulk.ranges import RANGE_BYTES, LogRange, cut, stitch
+from rocketlens.bulk.report import Finding, Findings, Kind
 from rocketlens.errors import CheckpointError, StoreError
 from rocketlens.formats import checkpoint
-from rocketlens.model.rocketmq import LMQ_PREFIX, SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
-from rocketlens.pipeline import check_index, check_queue, existing, jobs
-from rocketlens.pipeline.check_index import Expected, IndexCompared, IndexFileFacts
-from rocketlens.pipeline.check_queue import QueueCompared, QueueRecords
-from rocketlens.pipeline.extract import ENTRIES_AT_ONCE, QueueRows
-from rocketlens.pipeline.ranges import (
-    RANGE_BYTES,
-    Ending,
-    LogRange,
-    RangeReader,
-    Walked,
-    cut,
-    open_range,
-    stitch,
-    true_start,
-)
-from rocketlens.pipeline.report import Finding, Findings, Kind
+from rocketlens.model.rocketmq import LMQ_PREFIX
+from rocketlens.pipeline import jobs
 from rocketlens.store import fs
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.consumequeue import ConsumeQueues
@@ -50,7 +39,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rocketlens.formats.index_file import Geometry
-    from rocketlens.pipeline.ranges import Bytes, Rows
 
 _RANGES_PER_CORE: Final = 4
 _MAX_ATTEMPTS: Final = 3
@@ -145,7 +133,7 @@ def _verify(
     job = _Verify(spark, store, findings, report, progress, is_open)
     files = job.check_index_files(log.min_offset)
     ranges = cut(log, range_bytes, spark.sparkContext.defaultParallelism * _RANGES_PER_CORE)
-    with_queues = not existing.queues_are_in_rocksdb(store)
+    with_queues = not store_settings.queues_are_in_rocksdb(store)
     if not with_queues:
         report.not_compared.append("the consume queues, which are in RocksDB")
 
@@ -157,20 +145,20 @@ def _verify(
     tasks = [task_of(one) for one in ranges]
     checked = jobs.run(spark, "log", tasks, check_range, progress)
 
-    def again(log_range: LogRange) -> RangeChecked:
+    def reread(log_range: LogRange) -> RangeChecked:
         return jobs.run(spark, "log", [task_of(log_range)], check_range)[0]
 
-    stitched = stitch(checked, again)
-    for place in stitched.damage:
-        detail = f"{place.stop_offset - place.start_offset} bytes: {place.reason}"
-        findings.add(Finding(Kind.LOG_DAMAGE, detail, physical_offset=place.start_offset))
+    stitched = stitch(checked, reread)
+    for damage in stitched.damage:
+        detail = f"{damage.length} bytes: {damage.reason}"
+        findings.add(Finding(Kind.LOG_DAMAGE, detail, physical_offset=damage.start))
     findings.counts[Kind.LOG_DAMAGE] += stitched.damage_count - len(stitched.damage)
     if stitched.torn:
         detail = f"behind the last record: {stitched.torn.reason}"
         if is_open:
             report.notes.append(f"an unfinished write {detail}")
         else:
-            offset = stitched.torn.start_offset
+            offset = stitched.torn.start
             findings.add(Finding(Kind.LOG_TORN, detail, physical_offset=offset))
     report.records = sum(one.walked.record_count for one in stitched.results)
     report.log_end_offset = stitched.end_offset
@@ -183,124 +171,6 @@ def _verify(
     report.findings = sorted(findings.listed, key=lambda one: order.index(one.kind))
     log.close()
     return report
-
-
-class RangeTask(NamedTuple):
-    """Compare the records of one range with queues and index."""
-
-    log_range: LogRange
-    store: str
-    files: tuple[IndexFileFacts, ...]
-    check_crc: bool
-    with_queues: bool
-    evidence: TopicEvidence
-
-
-@dataclass(slots=True)
-class RangeChecked:
-    """What one range gave."""
-
-    walked: Walked
-    findings: Findings = field(default_factory=Findings)
-    index: IndexCompared = field(default_factory=IndexCompared)
-    queues: QueueCompared = field(default_factory=QueueCompared)
-    newest_timestamp_ms: int = 0
-
-
-def check_range(task: RangeTask) -> RangeChecked:
-    """Read one range and compare; runs in an executor."""
-    from rocketlens.formats import kernels
-
-    mapped, content = open_range(task.log_range)
-    with mapped:
-        log_range = true_start(task.log_range, content)
-        if log_range is None:
-            return RangeChecked(Walked(task.log_range, ending=Ending.CLOSED))
-        room = max(ENTRIES_AT_ONCE, limits.MAX_RECORD_ENTRIES)
-        entries = kernels.EntryArrays.allocate(room)
-        reader = RangeReader(log_range, content, entries, with_tags=True)
-        checked = RangeChecked(reader.walked)
-        base_offset = log_range.base_offset
-        queue_rows = QueueRows(content, base_offset)
-        expected: list[tuple[Any, ...]] = []
-        for rows in reader:
-            if task.check_crc:
-                _check_records(checked, content, base_offset, rows)
-            checked.newest_timestamp_ms = max(
-                checked.newest_timestamp_ms, int(rows["store_timestamp_ms"].max())
-            )
-            expected.append(_expected(rows, entries.part(0, reader.entry_count)))
-            if task.with_queues:
-                queue_rows.add(rows)
-        low = base_offset + log_range.start
-        high = base_offset + max(reader.walked.next_position, log_range.stop)
-        checked.index = check_index.compare(_join(expected), low, high, task.files)
-        _compare_queues(checked.queues, Path(task.store), queue_rows, task.evidence)
-        del content
-    return checked
-
-
-def _check_records(checked: RangeChecked, content: "Bytes", base_offset: int, rows: "Rows") -> None:
-    from rocketlens.formats import kernels
-
-    for row in rows[~kernels.crc_ok(content, base_offset, rows)]:
-        offset = int(row["physical_offset"])
-        detail = "it does not have its checksum"
-        checked.findings.add(Finding(Kind.RECORD_CHECKSUM, detail, physical_offset=offset))
-
-
-def _expected(rows: "Rows", entries: Any) -> tuple[Any, ...]:
-    """Copy the entries of some rows, and mark those of tags: the last of each row with tags."""
-    import numpy as np
-
-    is_rollback = (rows["sys_flag"] & SYS_FLAG_TRANSACTION_MASK) == SYS_FLAG_ROLLBACK
-    tagged = rows["physical_offset"][(rows["tags_length"] > 0) & ~is_rollback]
-    offsets = entries.offsets.copy()
-    is_tag = np.zeros(len(offsets), np.bool_)
-    is_tag[np.searchsorted(offsets, tagged, side="right") - 1] = True
-    hashes = entries.hashes.astype(np.int64)
-    return hashes, offsets, entries.timestamps.copy(), is_tag
-
-
-def _join(pieces: Sequence[tuple[Any, ...]]) -> Expected:
-    import numpy as np
-
-    if not pieces:
-        nothing = np.empty(0, np.int64)
-        return Expected(nothing, nothing, nothing, nothing.astype(np.bool_))
-    return Expected(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
-
-
-def _compare_queues(
-    compared: QueueCompared, store: Path, queue_rows: QueueRows, evidence: TopicEvidence
-) -> None:
-    import numpy as np
-
-    grouped = queue_rows.grouped()
-    entries = grouped.entries.view(check_queue.ENTRY_FIELDS)
-    log = CommitLog(store / "commitlog")
-    batch_topics = existing.batch_topics(store)
-    for topic, queue_id, own in grouped.queues:
-        if topic in batch_topics:
-            continue
-        compared.runs[topic, queue_id] = list(grouped.runs(own))
-        ends = (evidence.known_end_of(topic), evidence.end_of(topic))
-        known, former = np.searchsorted(entries["offset"][own], ends).tolist()
-        if former:
-            compared.former[topic] += known
-            compared.inferred[topic] += former - known
-            own = slice(own.start + former, own.stop)  # noqa: PLW2901 - the rest is compared
-        records = QueueRecords(
-            topic,
-            queue_id,
-            grouped.queue_offsets[own],
-            entries["offset"][own].astype(np.int64),
-            entries["size"][own].astype(np.int64),
-            entries["tags"][own].astype(np.int64),
-            grouped.levels[own] > 0,
-        )
-        check_queue.compare(compared, store / "consumequeue", records, log)
-    log.close()
 
 
 @dataclass(slots=True)
@@ -316,13 +186,13 @@ class _Verify:
 
     def check_index_files(self, min_offset: int) -> list[IndexFileFacts]:
         """Check each index file; give the facts of those that can be used, oldest first."""
-        paths = existing.index_paths(self.store)
+        paths = store_settings.index_paths(self.store)
         names = {path.name for path in paths}
         for entry in fs.entries(self.store / "index"):
             if entry.name not in names:
                 detail = "no index file is named so"
                 self.findings.add(Finding(Kind.INDEX_FILE, detail, file=entry.path))
-        likely: tuple[Geometry, ...] = (existing.index_geometry(self.store),)
+        likely: tuple[Geometry, ...] = (store_settings.index_geometry(self.store),)
         tasks = [
             check_index.IndexFileTask(
                 str(path), likely, min_offset, self.is_open and path == paths[-1]

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import rocketlens
+from rocketlens.bulk.workspace import Workspace, check_output
 from rocketlens.cli import doctor
 from rocketlens.errors import BadInput, StoreLocked
-from rocketlens.pipeline.output import Workspace, check_output
 from rocketlens.store import disk, fs
 from rocketlens.store.lock import StoreLock
 from tests.unit.store.written_stores import content_of, open_small, send_many

@@ -43,6 +43,11 @@ class Damage(NamedTuple):
     is_unread: bool = False
     """Nothing is known of these bytes: their file could not be opened, and perhaps can be later."""
 
+    @property
+    def length(self) -> int:
+        """The number of bytes."""
+        return self.stop - self.start
+
     def __str__(self) -> str:
         """Describe it in one line."""
         return f"physical offsets {self.start} to {self.stop}: {self.reason}"

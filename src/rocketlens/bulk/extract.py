@@ -31,14 +31,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketlens import limits
+from rocketlens.bulk.ranges import LogRange, RangeReader, Walked, open_range
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.model.rocketmq import SCHEDULE_TOPIC, SYS_FLAG_PREPARED
-from rocketlens.pipeline.ranges import LogRange, RangeReader, Walked, open_range
 from rocketlens.store.read.former_topics import Run, runs_of
 
 if TYPE_CHECKING:
-    from rocketlens.pipeline.ranges import Bytes
+    from rocketlens.bulk.ranges import Bytes
 
 INDEX_PART_SUFFIXES: Final = (".hashes", ".offsets", ".timestamps")
 ENTRIES_AT_ONCE: Final = 1 << 16

@@ -15,7 +15,7 @@ SEGMENT = 1 << 13
 
 def read(log_range):
     """Walk a range as an executor does; give the walk and the offsets of its records."""
-    from rocketlens.pipeline.ranges import RangeReader, open_range
+    from rocketlens.bulk.ranges import RangeReader, open_range
 
     mapped, content = open_range(log_range)
     reader = RangeReader(log_range, content)
@@ -31,7 +31,7 @@ class Read:
 
 
 def cut_at(log: CommitLog, edges: list[int]):
-    from rocketlens.pipeline.ranges import LogRange
+    from rocketlens.bulk.ranges import LogRange
 
     ranges = []
     for segment in log.segments:
@@ -72,7 +72,7 @@ def make_log(directory: Path, damage: list[tuple[int, int]]) -> CommitLog:
 def test_a_log_cut_anywhere_and_damaged_anywhere_reads_as_in_one_piece(
     tmp_path_factory, edges, damage
 ):
-    from rocketlens.pipeline.ranges import stitch
+    from rocketlens.bulk.ranges import stitch
 
     log = make_log(tmp_path_factory.mktemp("log"), damage)
     whole = stitch([read(one) for one in cut_at(log, [])], read)
@@ -93,7 +93,7 @@ def test_a_log_cut_anywhere_and_damaged_anywhere_reads_as_in_one_piece(
     damage=st.lists(st.tuples(st.integers(0, 3 * SEGMENT - 1), st.integers(0, 7)), max_size=3),
 )
 def test_each_range_alone_finds_its_true_start(tmp_path_factory, edges, damage):
-    from rocketlens.pipeline.ranges import open_range, stitch, true_start
+    from rocketlens.bulk.ranges import open_range, stitch, true_start
 
     log = make_log(tmp_path_factory.mktemp("log"), damage)
     whole = stitch([read(one) for one in cut_at(log, [])], read)
@@ -110,7 +110,7 @@ def test_each_range_alone_finds_its_true_start(tmp_path_factory, edges, damage):
 
 @pytest.mark.parametrize("range_bytes", [1, 1 << 16, 1 << 20])
 def test_ranges_cover_every_written_byte_once(tmp_path, range_bytes):
-    from rocketlens.pipeline.ranges import cut
+    from rocketlens.bulk.ranges import cut
 
     directory = tmp_path / "commitlog"
     directory.mkdir()
@@ -128,7 +128,7 @@ def test_ranges_cover_every_written_byte_once(tmp_path, range_bytes):
 
 
 def test_the_hole_at_the_end_of_a_segment_made_in_advance_is_not_read(tmp_path):
-    from rocketlens.pipeline.ranges import cut
+    from rocketlens.bulk.ranges import cut
 
     directory = tmp_path / "commitlog"
     directory.mkdir()

@@ -8,17 +8,13 @@ topic has the same unique key and came that much later; RocketMQ's default level
 
 import heapq
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from rocketlens.bulk.ranges import LogRange, RangeReader, open_range
 from rocketlens.formats import commitlog_record
 from rocketlens.model import java
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import DELAY_LEVELS, SCHEDULE_TOPIC, parse_delay_levels
-from rocketlens.pipeline import jobs
-from rocketlens.pipeline.ranges import LogRange, RangeReader, open_range
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 ARGUMENT: Final = "argument"
 QUEUES: Final = "consume queues"
@@ -40,7 +36,7 @@ class DelayLevels(NamedTuple):
         return ", ".join(sorted(set(self.sources.values())))
 
 
-def settle(
+def resolve(
     used: set[int], argument: Sequence[int] | None, learned: dict[int, int], copies: dict[int, int]
 ) -> DelayLevels:
     """Give the delay of every level, taking each from the best source that has it."""
@@ -63,7 +59,7 @@ def settle(
     return DelayLevels(tuple(delays), sources)
 
 
-class _Sighting(NamedTuple):
+class Sighting(NamedTuple):
     """A delayed message, waiting or delivered."""
 
     rank: int
@@ -74,15 +70,12 @@ class _Sighting(NamedTuple):
     is_waiting: bool
 
 
-def delays_of_copies(
-    spark: "SparkSession", ranges: Sequence[LogRange], progress: jobs.Progress
-) -> dict[int, int]:
-    """Learn levels from delivered messages, by reading the log once.
+def delays_of_copies(sightings: Sequence[Sequence[Sighting]]) -> dict[int, int]:
+    """Return the delays that delivered messages had, by level, from the sightings of all ranges.
 
     Delivery is never early and seldom late by a second, so the least difference in whole seconds
     is the delay.
     """
-    sightings = jobs.run(spark, "delays", ranges, _sightings, progress)
     waiting = {s.unique_key: s for found in sightings for s in found if s.is_waiting}
     delays: dict[int, int] = {}
     for found in sightings:
@@ -97,7 +90,7 @@ def delays_of_copies(
     return delays
 
 
-def _sightings(log_range: LogRange) -> list[_Sighting]:
+def find_sightings(log_range: LogRange) -> list[Sighting]:
     """Find delayed messages in a range, a bounded number of each level and state."""
     mapped, content = open_range(log_range)
     kept: dict[tuple[int, bool], list[Any]] = {}
@@ -118,14 +111,14 @@ def _sightings(log_range: LogRange) -> list[_Sighting]:
     return [sighting for heap in kept.values() for _, sighting in heap]
 
 
-def _sighting(content: memoryview, position: int) -> _Sighting | None:
+def _sighting(content: memoryview, position: int) -> Sighting | None:
     record = commitlog_record.decode(content, position, check_crc=False)
     properties = props.parse(java.decode_utf8(record.properties))
     unique_key = properties[props.UNIQUE_KEY]
     is_waiting = record.topic == SCHEDULE_TOPIC
     if not is_waiting and properties.get(props.REAL_TOPIC) != record.topic:
         return None
-    return _Sighting(
+    return Sighting(
         java.string_hash(unique_key) & 0xFFFFFFFF,
         unique_key.encode("utf-8", "surrogatepass"),
         int(properties[props.DELAY]),

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rocketlens import limits
+from rocketlens.bulk.report import Finding, Findings, Kind
 from rocketlens.errors import IndexFileError
 from rocketlens.formats import index_file
 from rocketlens.formats.index_file import ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES, Geometry
-from rocketlens.pipeline.report import Finding, Findings, Kind
 from rocketlens.store import fs
 
 if TYPE_CHECKING:

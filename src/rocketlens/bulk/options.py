@@ -1,14 +1,14 @@
 """The options of the data source ``rocketmq``: their names, and how their values are read.
 
-Spark passes any option on and complains of none. An option that is not understood would be left
-out silently and the query would answer something else, so it is refused here.
+Spark passes on any option without a check. An option that is not understood would be ignored and
+the query would answer something else, so it is refused here.
 """
 
 import difflib
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from rocketlens.errors import BadInput
 from rocketlens.model.rocketmq import is_system_topic
@@ -20,7 +20,10 @@ from rocketlens.store.read.consumequeue import ConsumeQueues
 from rocketlens.store.read.former_topics import configured_topics
 
 _INT64: Final = (-(2**63), 2**63 - 1)
-_OF_BOTH: Final = (
+Reader = Literal["batch reads", "streams", "read_batches"]
+"""What reads a store: ``spark.read``, ``spark.readStream``, and the function without Spark."""
+
+COMMON: Final = (
     "store",
     "topic",
     "allowUnknownTopic",
@@ -35,8 +38,11 @@ _OF_BOTH: Final = (
     "failOnDataLoss",
     "table",
 )
-_OF_BATCHES: Final = ("filterPushdown",)
-_OF_STREAMS: Final = ("maxBytesPerTrigger", "includeUnsynced", "tagIndex")
+OWN: Final[Mapping[Reader, tuple[str, ...]]] = {
+    "batch reads": ("filterPushdown",),
+    "streams": ("maxBytesPerTrigger", "includeUnsynced", "tagIndex"),
+    "read_batches": (),
+}
 _SPARKS_OWN: Final = frozenset({"path", "serialization.format"})
 _ELSEWHERE: Final = {
     "topics": "topic",
@@ -53,26 +59,31 @@ _ELSEWHERE: Final = {
 """Names that other sources have for the same: lower case, and ours."""
 
 
-def check_names(options: Mapping[str, str], *, streams: bool) -> None:
-    """Refuse options that have no meaning here.
+def known_options(options: Mapping[str, str], reader: Reader) -> dict[str, str]:
+    """Return the options by their names as they are written here; theirs are case-insensitive.
 
-    :raises BadInput: naming the option, what was probably meant, and all there are.
+    :raises BadInput: naming an option that the reader does not have, what was probably meant, and
+        all there are.
     """
-    names = _OF_BOTH + (_OF_STREAMS if streams else _OF_BATCHES)
+    names = COMMON + OWN[reader]
     known = {name.lower(): name for name in names}
-    others = {name.lower() for name in (_OF_BATCHES if streams else _OF_STREAMS)}
-    for given in options:
+    if reader != "read_batches":
+        known |= {name: name for name in _SPARKS_OWN}
+    elsewhere = {name.lower() for own in OWN.values() for name in own}
+    result: dict[str, str] = {}
+    for given, value in options.items():
         lower = given.lower()
-        if lower in known or lower in _SPARKS_OWN:
+        if lower in known:
+            result[known[lower]] = value
             continue
-        if lower in others:
-            message = f"option {given} is not for {'streams' if streams else 'batch reads'}"
-            raise BadInput(message)
+        if lower in elsewhere:
+            raise BadInput(f"option {given} is not for {reader}")
         near = difflib.get_close_matches(lower, known, 1)
         meant = _ELSEWHERE.get(lower) or (known[near[0]] if near else None)
         hint = f"; did you mean {meant}?" if meant in names else ""
         message = f"there is no option {given!r}{hint} (options: {', '.join(names)})"
         raise BadInput(message)
+    return result
 
 
 class AskedTopics(NamedTuple):

@@ -18,7 +18,7 @@ from rocketlens.formats.commitlog_record import MAGIC_BLANK, SIZE_AND_MAGIC, Rea
 from rocketlens.store import fs
 from rocketlens.store.read import resync
 from rocketlens.store.read.commitlog import CommitLog, Segment, SegmentLost
-from rocketlens.store.read.scan import LogWalk, exhaust
+from rocketlens.store.read.scan import Damage, LogWalk, exhaust
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,19 +50,6 @@ class LogRange(NamedTuple):
     start: int
     stop: int
     known: bool
-
-
-class Damage(NamedTuple):
-    """Bytes of the log that hold no readable record, by physical offset, and why."""
-
-    start_offset: int
-    stop_offset: int
-    reason: str
-
-    def __str__(self) -> str:
-        """Say it in one line."""
-        count = self.stop_offset - self.start_offset
-        return f"{count} bytes at physical offset {self.start_offset}: {self.reason}"
 
 
 class Ending(StrEnum):
@@ -323,10 +310,10 @@ class Stitched(Generic[Result]):
             self.damage.append(damage)
 
 
-def stitch(results: Sequence[Result], again: Callable[[LogRange], Result]) -> Stitched[Result]:
-    """Follow the records through all ranges, and have those read again that began wrongly.
+def stitch(results: Sequence[Result], reread: Callable[[LogRange], Result]) -> Stitched[Result]:
+    """Follow the records through all ranges, and reread those that began wrongly.
 
-    ``results`` belong to the ranges of :func:`cut`, in their order; ``again`` reads a range anew.
+    ``results`` belong to the ranges of :func:`cut`, in their order; ``reread`` reads a range anew.
     """
     stitched: Stitched[Result] = Stitched()
     segments: dict[int, list[Result]] = {}
@@ -338,7 +325,7 @@ def stitch(results: Sequence[Result], again: Callable[[LogRange], Result]) -> St
         # Behind the last record there may be segments made in advance.
         is_last = not with_records or base >= with_records[-1]
         end = base + segments[base][0].walked.log_range.size
-        _end_segment(stitched, _stitch_segment(stitched, segments[base], again), is_last=is_last)
+        _end_segment(stitched, _stitch_segment(stitched, segments[base], reread), is_last=is_last)
         if following is not None and following > end:
             stitched.note(Damage(end, following, "no segment file holds these"))
     for result in stitched.results:
@@ -349,7 +336,7 @@ def stitch(results: Sequence[Result], again: Callable[[LogRange], Result]) -> St
 
 
 def _stitch_segment(
-    stitched: Stitched[Result], results: Sequence[Result], again: Callable[[LogRange], Result]
+    stitched: Stitched[Result], results: Sequence[Result], reread: Callable[[LogRange], Result]
 ) -> Walked:
     """Follow one segment from its first byte; how the last of its walks that counts ended."""
     before = Walked(results[0].walked.log_range, ending=Ending.RECORD)
@@ -360,7 +347,7 @@ def _stitch_segment(
         if position >= walked.log_range.stop:
             continue
         if walked.first != position and not walked.log_range.known:
-            result = again(walked.log_range._replace(start=position, known=True))  # noqa: PLW2901
+            result = reread(walked.log_range._replace(start=position, known=True))  # noqa: PLW2901
         stitched.results.append(result)
         before = result.walked
     return before

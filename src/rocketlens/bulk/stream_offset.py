@@ -128,7 +128,7 @@ def last_record(log: "CommitLog", begin: int, end: int) -> "Record | None":
 
     Costs a walk over headers, and the decoding of a few records.
     """
-    from rocketlens.pipeline.ranges import walk_log
+    from rocketlens.bulk.ranges import walk_log
 
     for reach in (_NEAR_BYTES, _FAR_BYTES, end):
         start = walk_log(log, begin, max(begin, end - reach))

@@ -6,7 +6,7 @@ U+FFFD.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.errors import BodyError
 from rocketlens.formats.body_compression import COMPRESSED, decompress
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from rocketlens.pipeline.ranges import Bytes, Rows
+    from rocketlens.bulk.ranges import Bytes, Rows
 
 COLUMNS: Final = {
     "topic": "string",
@@ -54,14 +54,6 @@ BODY_BYTES_PER_BATCH: Final = 64 << 20
 
 _BORN_HOST_START: Final = 48
 _DIGITS: Final = b"0123456789ABCDEF"
-
-
-class Place(NamedTuple):
-    """Bytes of the log that gave no message, and why."""
-
-    physical_offset: int
-    length: int
-    reason: str
 
 
 def batches(content: "Bytes", base_offset: int, rows: "Rows", *, with_body: bool) -> Iterator[Any]:

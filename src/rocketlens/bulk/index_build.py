@@ -9,8 +9,8 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from rocketlens.bulk.extract import INDEX_PART_SUFFIXES, IndexPart
 from rocketlens.formats.index_file import HEADER_BYTES, SLOT_BYTES, Geometry, IndexHeader
-from rocketlens.pipeline.extract import INDEX_PART_SUFFIXES, IndexPart
 from rocketlens.store import fs
 from rocketlens.store.layout import index_file_name
 

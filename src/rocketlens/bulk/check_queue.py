@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from rocketlens.bulk.report import Finding, Findings, Kind
 from rocketlens.errors import RecordError
 from rocketlens.formats.consumequeue_entry import FILLER_SIZE
 from rocketlens.model.rocketmq import is_topic_name
-from rocketlens.pipeline.report import Finding, Findings, Kind
 from rocketlens.store import fs
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.consumequeue import ConsumeQueue, QueueFile

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketlens import limits
+from rocketlens.bulk.extract import QueuePart
 from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, FILLER
 from rocketlens.model.rocketmq import is_topic_name
-from rocketlens.pipeline.extract import QueuePart
 from rocketlens.store.read.former_topics import Run, TopicEvidence, ends_of_former
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ def _build_irregular(unit: QueueUnit, task: QueueTask) -> QueueResult:
     entries = np.concatenate([read_entries(part, task.delays_ms) for part in unit.parts])
     queue_offsets = np.concatenate([read_queue_offsets(part) for part in unit.parts])
     offsets = np.ascontiguousarray(entries[:, :8]).view(">i8").ravel().astype(np.int64)
-    is_kept, is_impossible = settle(queue_offsets, offsets)
+    is_kept, is_impossible = resolve_repeated(queue_offsets, offsets)
     entries, kept = entries[is_kept], queue_offsets[is_kept]
     filler = np.frombuffer(FILLER.encode(), np.uint8)
     files = 0
@@ -258,7 +258,7 @@ def _build_irregular(unit: QueueUnit, task: QueueTask) -> QueueResult:
     return QueueResult(files, len(kept), len(queue_offsets) - len(kept) - impossible, impossible)
 
 
-def settle(queue_offsets: "Numbers", offsets: "Numbers") -> "tuple[Any, Any]":
+def resolve_repeated(queue_offsets: "Numbers", offsets: "Numbers") -> "tuple[Any, Any]":
     """Say which records get the place they claim, and whose claim is impossible.
 
     Both arguments in log order. As in RocketMQ the first record that claims a place has it, and a

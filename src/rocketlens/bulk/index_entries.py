@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 from rocketlens import limits
 
 if TYPE_CHECKING:
+    from rocketlens.bulk.ranges import Bytes, LogRange
     from rocketlens.formats.kernels import EntryArrays
-    from rocketlens.pipeline.ranges import Bytes, LogRange
 
 INDEX_ENTRY_COLUMNS: Final = (
     "physical_offset bigint, key_hash int, store_timestamp_ms bigint, next_offset bigint"
@@ -38,8 +38,8 @@ def batches(
     """
     import pyarrow as pa
 
+    from rocketlens.bulk.ranges import RangeReader
     from rocketlens.formats import kernels
-    from rocketlens.pipeline.ranges import RangeReader
 
     if first is not None:
         room = max(_ENTRIES_AT_ONCE, limits.MAX_RECORD_ENTRIES)

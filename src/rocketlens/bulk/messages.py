@@ -1,0 +1,294 @@
+"""Messages of a store, or what is damaged in its log, as Arrow record batches.
+
+:class:`BatchScan` plans the ranges to read and reads one; the data source ``rocketmq`` hands them
+to Spark's tasks, and :func:`read_batches` reads them one after another. The options are those of
+:mod:`rocketlens.pipeline.source`, which says what they mean.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from rocketlens.bulk.options import (
+    check_topics,
+    choice_option,
+    flag_option,
+    known_options,
+    number_option,
+    topic_option,
+)
+from rocketlens.errors import BadInput, StoreError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rocketlens.bulk.ranges import Bytes, LogRange, RangeReader, Rows, Walked
+    from rocketlens.store.read.commitlog import CommitLog
+    from rocketlens.store.read.scan import Damage
+
+_log = logging.getLogger(__name__)
+
+TABLES: Final = ("messages", "damage")
+PARTITION_BYTES: Final = 128 << 20
+DAMAGE_COLUMNS: Final = "physical_offset bigint, length bigint, reason string"
+INT64: Final = (-(2**63), 2**63 - 1)
+
+_CRC: Final = "it does not have its checksum"
+_DELETED: Final = "the broker deleted this segment while it was read"
+
+
+def read_batches(store: str | Path, **options: str | int | bool) -> "Iterator[pa.RecordBatch]":
+    """Return the messages of a store as Arrow record batches, without Spark.
+
+    The columns, the options and what is left out are those of ``spark.read.format("rocketmq")``:
+    ``read_batches(DIR, topic="Orders", startingTimestamp=1_700_000_000_000, body=False)``, or
+    ``read_batches(DIR, table="damage")``. The batches come in log order, of at most 16,384 rows,
+    and are read as they are taken: about 0.1 s for 64 MiB of log. Needs pyarrow.
+
+    :raises NotAStore: when there is no commit log.
+    :raises BadInput: when an option or its value is not valid, or the store does not have a topic
+        that is asked for.
+    :raises StoreError: while reading, when the broker deletes a segment that is still to be read,
+        if ``failOnDataLoss`` is set; without it a warning is logged, and the rest is read.
+    :raises OSError: while reading, when a segment cannot be opened.
+    """
+    texts = {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in options.items()
+    }
+    scan = BatchScan({"store": str(store)} | known_options(texts, "read_batches"))
+    shares = scan.shares()
+    return (batch for share in shares for batch in scan.read(share))
+
+
+@dataclass(frozen=True, slots=True)
+class RowFilter:
+    """Which messages to read, by topic and by columns of numbers.
+
+    ``topics``: None means all. ``bounds``: lowest and highest value of a column, both inclusive.
+    """
+
+    topics: frozenset[str] | None = None
+    bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    def within(self, column: str, low: int = INT64[0], high: int = INT64[1]) -> "RowFilter":
+        """Return the filter with a column's bounds narrowed."""
+        before = self.bounds.get(column, INT64)
+        bounds = {**self.bounds, column: (max(before[0], low), min(before[1], high))}
+        return replace(self, bounds=bounds)
+
+    def of_topics(self, topics: Iterable[str]) -> "RowFilter":
+        """Return the filter with its topics narrowed."""
+        these = frozenset(topics)
+        return replace(self, topics=these if self.topics is None else self.topics & these)
+
+
+class Share(NamedTuple):
+    """The work of one task. ``damage``: what was seen of it when planning.
+
+    ``ends_log``: zeros at the end of the range are the log's end, not records that are missing.
+    ``walk_from``: a position at or before its start at which a record is known to begin.
+    """
+
+    log_range: "LogRange | None"
+    ends_log: bool = True
+    damage: "tuple[Damage, ...]" = ()
+    walk_from: int = 0
+
+
+class BatchScan:
+    """Plans the ranges of the log that can hold what the options ask for, and reads one."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """Check the values of options, whose names :func:`known_options` checked.
+
+        :raises BadInput: naming the option that is not valid.
+        """
+        self.store: Final = options.get("store") or options.get("path") or ""
+        if not self.store:
+            raise BadInput('say which store to read: .option("store", DIRECTORY)')
+        self.is_damage = choice_option(options, "table", TABLES) == "damage"
+        self.fails_on_loss = flag_option(options, "failOnDataLoss", default=False)
+        self.with_body = flag_option(options, "body", default=True)
+        self.check_crc = flag_option(options, "checkCrc", default=True)
+        self.min_partitions = number_option(options, "minPartitions", 1)
+        self.partition_bytes = number_option(options, "maxPartitionBytes", PARTITION_BYTES)
+        self.topics = topic_option(options)
+        self.allows_unknown = flag_option(options, "allowUnknownTopic", default=False)
+        in_time = RowFilter().within(
+            "store_timestamp_ms",
+            number_option(options, "startingTimestamp", INT64[0], INT64[0]),
+            number_option(options, "endingTimestamp", INT64[1], INT64[0]),
+        )
+        self.row_filter = in_time.within(
+            "physical_offset",
+            number_option(options, "startingOffset", 0, 0),
+            number_option(options, "endingOffset", INT64[1], 0) - 1,
+        )
+
+    def shares(self) -> list[Share]:
+        """Return the ranges that can hold rows of the filter, in log order.
+
+        :raises NotAStore: when there is no commit log.
+        :raises BadInput: when the store does not have a topic that is asked for.
+        """
+        from rocketlens.bulk.ranges import cut
+        from rocketlens.store.read.commitlog import CommitLog
+
+        log = CommitLog(Path(self.store, "commitlog"))
+        self.check_topics()
+        if self.is_damage:
+            return _whole_segments(log)
+        low, high = self.row_filter.bounds["physical_offset"]
+        return [
+            Share(one)
+            for one in cut(log, self.partition_bytes, self.min_partitions)
+            if one.base_offset + one.start <= high and low < one.base_offset + one.stop
+        ]
+
+    def check_topics(self) -> None:
+        """Refuse topics that the store does not have.
+
+        :raises BadInput: naming the topic, and what was probably meant.
+        """
+        if not self.allows_unknown:
+            check_topics(self.store, self.topics)
+
+    def read(self, share: Share) -> Iterator[Any]:
+        """Return the record batches of one share; may run in a process of its own.
+
+        :raises StoreError: when the broker deleted its segment, if ``failOnDataLoss`` is set.
+        :raises OSError: when the segment cannot be opened for another reason.
+        """
+        from rocketlens.store.read.scan import Damage
+
+        if share.log_range is None:
+            return
+        try:
+            yield from self._read(share, share.log_range)
+        except FileNotFoundError as error:
+            low = share.log_range.base_offset + share.log_range.start
+            high = share.log_range.base_offset + share.log_range.stop
+            what = f"physical offsets {low} to {high} were deleted while they were read"
+            if self.fails_on_loss:
+                raise StoreError(
+                    f'{what}. option("failOnDataLoss", "false") leaves them out'
+                ) from error
+            _log.warning("%s: %s", share.log_range.path, what)
+            if self.is_damage:
+                yield from _damage_batches([*share.damage, Damage(low, high, _DELETED)])
+
+    def _read(self, share: Share, planned: "LogRange") -> Iterator[Any]:
+        from rocketlens.bulk import ranges
+
+        mapped, content = ranges.open_range(planned)
+        with mapped:
+            log_range = ranges.true_start(planned, content, share.walk_from)
+            if log_range is not None:
+                reader = ranges.RangeReader(log_range, content)
+                damage = list(share.damage)
+                yield from self._messages(reader, content, damage)
+                if self.is_damage:
+                    damage += _unreadable(reader.walked, ends_log=share.ends_log)
+                    yield from _damage_batches(damage)
+            del content
+
+    def _messages(
+        self, reader: "RangeReader", content: "Bytes", damage: "list[Damage]"
+    ) -> Iterator[Any]:
+        """Return the batches of a range; none if damage is asked for, which goes to ``damage``."""
+        from rocketlens.bulk import columns
+        from rocketlens.formats import kernels
+        from rocketlens.store.read.scan import Damage
+
+        base_offset = reader.walked.log_range.base_offset
+        for rows in reader:
+            chosen = self._choose(rows, content, base_offset)
+            if self.check_crc and len(chosen):
+                is_sound = kernels.crc_ok(content, base_offset, chosen)
+                for row in chosen[~is_sound]:
+                    start = int(row["physical_offset"])
+                    damage.append(Damage(start, start + int(row["store_size"]), _CRC))
+                chosen = chosen if is_sound.all() else chosen[is_sound]
+            if not self.is_damage:
+                yield from columns.batches(content, base_offset, chosen, with_body=self.with_body)
+
+    def _choose(self, rows: "Rows", content: "Bytes", base_offset: int) -> "Rows":
+        """Return the rows of the filter, by their own fields, before any column is built."""
+        import numpy as np
+
+        from rocketlens.formats import commitlog_record, kernels
+
+        is_chosen = np.ones(len(rows), np.bool_)
+        for column, (low, high) in self.row_filter.bounds.items():
+            if (low, high) != INT64:
+                is_chosen &= (rows[column] >= low) & (rows[column] <= high)
+        if self.row_filter.topics is not None or self.topics is not None:
+            groups = kernels.group_rows(content, base_offset, rows, by_queue=False)
+            starts = (rows["physical_offset"][groups.first_rows] - base_offset).tolist()
+            decode = commitlog_record.decode
+            topics = [decode(content.data, start, check_crc=False).topic for start in starts]
+            of_group = np.array([self._has_topic(topic) for topic in topics], np.bool_)
+            is_chosen &= of_group[groups.group_of_row]
+        return rows if is_chosen.all() else rows[is_chosen]
+
+    def _has_topic(self, topic: str) -> bool:
+        pushed = self.row_filter.topics
+        return (pushed is None or topic in pushed) and (
+            self.topics is None or self.topics.matches(topic)
+        )
+
+
+def _whole_segments(log: "CommitLog") -> list[Share]:
+    """Return a share for each segment, so that its damage is reported as a whole."""
+    from rocketlens.bulk.ranges import LogRange, is_unwritten
+    from rocketlens.store.read.scan import Damage
+
+    shares: list[Share] = []
+    ends_log = True
+    following: int | None = None
+    for segment in reversed(log.segments):
+        end = segment.end_offset
+        whole = LogRange(
+            str(segment.path), segment.base_offset, segment.size, 0, segment.size, known=True
+        )
+        gap: tuple[Damage, ...] = ()
+        if following is not None and following > end:
+            gap = (Damage(end, following, "no segment file holds these"),)
+        shares.append(Share(whole, ends_log, gap))
+        ends_log = ends_log and is_unwritten(segment)
+        following = segment.base_offset
+    return shares[::-1]
+
+
+def _unreadable(walked: "Walked", *, ends_log: bool) -> "list[Damage]":
+    """Return the damage of a whole segment."""
+    from rocketlens.bulk.ranges import NOTHING_WRITTEN, Ending
+    from rocketlens.store.read.scan import Damage
+
+    damage = list(walked.damage)
+    base, rest = walked.log_range.base_offset, walked.log_range.stop - walked.next_position
+    is_end = ends_log and walked.reason == NOTHING_WRITTEN
+    if walked.ending is Ending.OPEN and rest > 0 and not is_end:
+        damage.append(
+            Damage(base + walked.next_position, base + walked.log_range.stop, walked.reason)
+        )
+    return damage
+
+
+def _damage_batches(damage: "Sequence[Damage]") -> Iterator[Any]:
+    import pyarrow as pa
+
+    if damage:
+        rows = [(one.start, one.stop - one.start, one.reason) for one in sorted(damage)]
+        offsets, lengths, reasons = zip(*rows, strict=True)
+        yield pa.RecordBatch.from_arrays(
+            [
+                pa.array(offsets, pa.int64()),
+                pa.array(lengths, pa.int64()),
+                pa.array(reasons, pa.string()),
+            ],
+            ["physical_offset", "length", "reason"],
+        )
