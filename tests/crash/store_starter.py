@@ -17,7 +17,7 @@ def main():
     """Try once."""
     begun_s = time.perf_counter()
     try:
-        MessageStore(Path(sys.argv[1]), CONFIG, OPTIONS).abandon()
+        MessageStore(Path(sys.argv[1]), CONFIG, OPTIONS).close_abruptly()
     except StoreLocked:
         print(time.perf_counter() - begun_s)  # noqa: T201
         sys.exit(2)

@@ -81,7 +81,7 @@ class Life:
                 store.flush()
                 store.build_index()
         self.saved(store)
-        store.abandon()
+        store.close_abruptly()
         store = self.opened()
         self.clean(store)
         self.saved(store)
@@ -95,7 +95,7 @@ class Life:
         """Make all of it durable and indexed, which is true in the end."""
         for _ in range(200):
             store.flush()
-            assert store.group_commit.failure is None
+            assert store.failure is None
             if store.build_index() and store._durability.saved_offset == store.end_offset:
                 return
         raise AssertionError("it never was saved")
@@ -108,7 +108,7 @@ class Life:
         for _ in range(20):
             self.tried(store.clean)
             store.build_index()
-        assert store._cleaned_below == store.min_offset > 0
+        assert store._cleaner._cleaned_below == store.min_offset > 0
 
 
 def lived(path, fails=(), number=errno.EMFILE):

@@ -45,7 +45,7 @@ async def main():
             count = await until_refused(world)
             fill()
             if end == "killed":
-                await world.service.abandon()
+                await world.service.close_abruptly()
         if end == "closed":
             fill()
         async with running(root, **FULL) as world:

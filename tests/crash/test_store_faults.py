@@ -46,9 +46,9 @@ def run_with(disk, path):
         failure = error
     finally:
         if store is not None:
-            if failure is not None and store.group_commit.failure is not None:
+            if failure is not None and store.failure is not None:
                 check_failed(store, stored, path)
-            store.abandon()
+            store.close_abruptly()
     return acknowledged, failure
 
 
@@ -124,7 +124,7 @@ def test_a_crash_during_recovery_converges(tmp_path):
     send_many(store, 100)
     store.flush()
     later = send_many(store, 60, first=100)
-    store.abandon()
+    store.close_abruptly()
     shutil.rmtree(tmp_path / "whole/consumequeue/Orders/1")
     log = tmp_path / "whole/commitlog"
     torn = later[50]
@@ -133,7 +133,7 @@ def test_a_crash_during_recovery_converges(tmp_path):
         file.seek(torn.physical_offset % SMALL.mappedFileSizeCommitLog + 90)
         file.write(b"torn")
     shutil.copytree(tmp_path / "whole", tmp_path / "straight")
-    open_small(tmp_path / "straight", disk=QuickDisk()).abandon()
+    open_small(tmp_path / "straight", disk=QuickDisk()).close_abruptly()
     expected = content_of(tmp_path / "straight", "commitlog", "consumequeue")
     for fails_at in range(1, 40):
         path = tmp_path / "nested"
@@ -141,10 +141,10 @@ def test_a_crash_during_recovery_converges(tmp_path):
         shutil.copytree(tmp_path / "whole", path)
         for nested in (fails_at, fails_at // 2 + 1, fails_at // 3 + 1):
             try:
-                open_small(path, disk=FailingDisk(nested)).abandon()
+                open_small(path, disk=FailingDisk(nested)).close_abruptly()
             except (OSError, StoreFailed):
                 continue
-        open_small(path, disk=QuickDisk()).abandon()
+        open_small(path, disk=QuickDisk()).close_abruptly()
         assert content_of(path, "commitlog", "consumequeue") == expected, fails_at
 
 
@@ -153,13 +153,13 @@ def test_a_start_that_fails_leaves_no_file_open(tmp_path, caplog):
     caplog.set_level(logging.CRITICAL + 1, "rocketlens")
     store = open_small(tmp_path)
     send_many(store, 100)
-    store.abandon()
+    store.close_abruptly()
     gc.collect()
     before = len(list(Path("/proc/self/fd").iterdir()))
     failed = 0
     for fails_at in range(1, 8):
         try:
-            open_small(tmp_path, disk=FailingDisk(fails_at)).abandon()
+            open_small(tmp_path, disk=FailingDisk(fails_at)).close_abruptly()
         except (OSError, StoreFailed):
             failed += 1
     gc.collect()
@@ -194,7 +194,7 @@ def fill(number):
 (path / "ballast").write_bytes(bytes(4 << 20))
 stored = fill(0)
 store.flush_log()
-assert store.group_commit.failure is None
+assert store.failure is None
 assert not store.build_index() or True
 with rocketlens.open_store(path / "store") as reader:
     for number in range(0, stored, 97):
@@ -203,7 +203,7 @@ with rocketlens.open_store(path / "store") as reader:
 again = fill(stored)
 assert again > stored + 500, (stored, again)
 (path / "store" / "rocketlens" / "aside").mkdir(exist_ok=True)
-store.abandon()
+store.close_abruptly()
 for old in sorted((path / "store" / "commitlog").iterdir())[:3]:
     old.unlink()
 store = MessageStore(path / "store", config, QUIET)

@@ -69,7 +69,7 @@ def test_a_real_broker_finds_everything_in_our_store(peer, version, end, tmp_pat
         store.close()
         assert not (path / "abort").exists()
     else:
-        store.abandon()
+        store.close_abruptly()
         assert (path / "abort").exists()
     wanted = tmp_path / "wanted"
     # Every third: enough of every file, and the real client is not quick.
@@ -108,7 +108,7 @@ def test_ours_goes_on_with_a_store_of_a_real_broker_and_back(peer, version, end,
     path = directory / "store"
     with MessageStore(path, CONFIG, StoreOptions(Host("127.0.0.1", 10911), threads=False)) as store:
         assert store.recovered.damage == []
-        before = store.max_queue_offset(TOPIC, 0)
+        before = store.queues.max_offset(TOPIC, 0)
         appended = store.append(
             TOPIC,
             0,
@@ -141,7 +141,7 @@ def test_a_topic_that_a_real_broker_deleted_in_between_stays_deleted(peer, versi
     options = StoreOptions(Host("127.0.0.1", 10911), threads=False)
     for _ in range(2):
         with MessageStore(path, CONFIG, options) as store:
-            assert [store.max_queue_offset(TOPIC, queue_id) for queue_id in range(4)] == [0] * 4
+            assert [store.queues.max_offset(TOPIC, queue_id) for queue_id in range(4)] == [0] * 4
             assert store.recovered.damage == []
         # What is asked again is the log alone.
         (path / "rocketlens/state.json").unlink()

@@ -33,7 +33,7 @@ def follower_of(path):
 
 
 def grow(store, count):
-    first = sum(queue.next_offset for queue in store.appender.queues.values())
+    first = sum(queue.next_offset for queue in store._appender.queues.values())
     send_many(store, count, first)
     store.flush()
 
@@ -116,7 +116,7 @@ def test_a_batch_that_fails_anywhere_ends_it_with_the_reason_and_the_next_one_go
             follower.run_once(spark)
         monkeypatch.undo()
         # As a process that ends: nothing is written on the way out.
-        follower.writer.abandon()
+        follower.writer.close_abruptly()
     with follower_of(path) as follower:
         follower.run_once(spark)
     assert entries_of(path) == expected_entries(path)
@@ -166,7 +166,7 @@ def test_a_store_closed_after_its_builder_ended_is_indexed_to_its_end(spark, liv
     with follower_of(path) as follower:
         follower.run_once(spark)
     grow(live, 50)
-    live.take_index_over()
+    live.adopt_index_builder()
     live.close()
     assert entries_of(path) == expected_entries(path)
     assert not live.layout.abort.exists()
@@ -175,7 +175,7 @@ def test_a_store_closed_after_its_builder_ended_is_indexed_to_its_end(spark, liv
 def test_a_store_closed_while_its_builder_runs_is_not_taken_for_a_complete_one(live):
     grow(live, 50)
     with follower_of(live.layout.root):
-        live.take_index_over()
+        live.adopt_index_builder()
         live.close()
     assert live.layout.abort.exists()
 

@@ -105,7 +105,7 @@ def check_cycles(is_large, cycles, monkeypatch, caplog):
                         await world.core.saver.save(table)
                     before = fitted(world.core)
                     if is_killed:
-                        await world.service.abandon()
+                        await world.service.close_abruptly()
 
         asyncio.run(main())
         assert all("did not fit the queues" in message for message in caplog.messages)
@@ -117,5 +117,5 @@ def fitted(core):
     for name, each in offsets.items():
         topic = name.rpartition("@")[0]
         for queue_id, offset in each.items():
-            each[queue_id] = min(offset, core.store.max_queue_offset(topic, queue_id))
+            each[queue_id] = min(offset, core.store.queues.max_offset(topic, queue_id))
     return topics, groups, offsets

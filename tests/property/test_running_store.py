@@ -129,7 +129,7 @@ class RunningStore(RuleBasedStateMachine):
 
     @rule()
     def kill(self):
-        self.store.abandon()
+        self.store.close_abruptly()
         self.store = self.opened()
         assert self.store.recovered.damage == []
         assert self.store.recovered.cut is None
@@ -197,7 +197,7 @@ class RunningStore(RuleBasedStateMachine):
         if self.reader is not None:
             self.reader.close()
             with suppress(OSError):
-                self.store.abandon()
+                self.store.close_abruptly()
         shutil.rmtree(self.path)
 
 

@@ -241,7 +241,7 @@ def some_of(messages: list[Expected], randomness: random.Random) -> list[Expecte
 
 def recover(image: Path, config: StoreConfig) -> None:
     """Open a store as after a power cut, and end it as if killed."""
-    open_small(image, config, disk=RestartedDisk()).abandon()
+    open_small(image, config, disk=RestartedDisk()).close_abruptly()
 
 
 def recover_with_cuts(image: Path, randomness: random.Random, config: StoreConfig) -> None:
@@ -258,7 +258,7 @@ def recover_with_cuts(image: Path, randomness: random.Random, config: StoreConfi
 
         disk.on_event = on_event
         try:
-            open_small(image, config, disk=disk).abandon()
+            open_small(image, config, disk=disk).close_abruptly()
         except PowerCut:
             shutil.rmtree(image)
             following.rename(image)

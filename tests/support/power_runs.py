@@ -70,7 +70,7 @@ class PowerRun:
         finally:
             self.disk.on_event = lambda _: None
             if self.store is not None:
-                self.store.abandon()
+                self.store.close_abruptly()
             self.disk.close()
             shutil.rmtree(self.directory)
         return self.images
@@ -205,7 +205,7 @@ class StoreRun(PowerRun):
 
     def kill(self) -> None:
         store, self.store = self.store, None
-        store.abandon()
+        store.close_abruptly()
         self.open()
 
     def clean(self) -> None:
@@ -337,7 +337,7 @@ class FollowRun(StoreRun):
         from rocketlens.pipeline.follow import IndexFollower
 
         if self.follower is not None:
-            self.follower.writer.abandon()
+            self.follower.writer.close_abruptly()
         self.follower = IndexFollower.open(
             self.root, SMALL.geometry, with_tags=True, clock=Clock(), disk=self.disk
         )
@@ -388,7 +388,7 @@ class FollowRun(StoreRun):
             return super().run()
         finally:
             if self.follower is not None:
-                self.follower.writer.abandon()
+                self.follower.writer.close_abruptly()
 
 
 class BuildRun(StoreRun):

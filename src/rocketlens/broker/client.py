@@ -292,7 +292,7 @@ class ClientProcessor:
     def _progress(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
         offset = max(self.core.offsets.get(group, topic, queue_id) or 0, 0)
         return OffsetWrapper(
-            broker_offset=self.core.store.max_queue_offset(topic, queue_id),
+            broker_offset=self.core.store.queues.max_offset(topic, queue_id),
             consumer_offset=offset,
             pull_offset=offset,
             last_timestamp_ms=max(store_time(self.core, topic, queue_id, offset - 1), 0),

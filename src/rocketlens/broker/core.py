@@ -90,7 +90,7 @@ class BrokerCore:
         self.search: Final = LiveSearch(store, clock)
         self.large_answers: Final = LargeAnswers()
         self.durable: Final = Durable(store.when_durable, settings.store.syncFlushTimeout)
-        host = store.options.store_host
+        host = store.store_host
         self.address: Final = str(host)
         """Where clients find this broker, as ``ip:port``."""
         self.store_host: Final = packed_host(host)
@@ -121,11 +121,11 @@ class BrokerCore:
         :raises StoreFailed: when it may never be.
         :raises StoreBusy: when it cannot be now.
         """
-        end_offset, commit = self.store.end_offset, self.store.group_commit
-        self.store.flush_log()
-        if commit.failure is not None:
-            raise commit.failure
-        if commit.flushed_offset < end_offset:
+        store, end_offset = self.store, self.store.end_offset
+        store.flush_log()
+        if store.failure is not None:
+            raise store.failure
+        if store.flushed_offset < end_offset:
             raise StoreBusy("the log cannot be made durable now")
 
     @property

@@ -51,7 +51,7 @@ class EndedHalves:
         self._pages: Final[dict[int, int]] = {}
         self._known_from = store.end_offset
         """Marks that stand behind this physical offset are known."""
-        self._unread_end = store.max_queue_offset(OP_HALF_TOPIC, 0)
+        self._unread_end = store.queues.max_offset(OP_HALF_TOPIC, 0)
         """Marks from this queue offset on are known."""
         self._reading: Final = asyncio.Lock()
 
@@ -77,7 +77,7 @@ class EndedHalves:
             async with self._reading:
                 if self.knows(half):
                     return
-                queue = self._store.queue(OP_HALF_TOPIC, 0)
+                queue = self._store.queues.get(OP_HALF_TOPIC, 0)
                 if queue is None or self._unread_end <= 0:
                     self._known_from = 0
                     return
@@ -90,8 +90,8 @@ class EndedHalves:
     def _read_aside(self, queue: QueueWriter) -> "asyncio.Future[_Read]":
         """Read the marks before those that are known in the thread of look-ups."""
         store, stop = self._store, self._unread_end
-        least = store.min_queue_offset(HALF_TOPIC, 0)
-        there = range(least, store.max_queue_offset(HALF_TOPIC, 0))
+        least = store.queues.min_offset(HALF_TOPIC, 0)
+        there = range(least, store.queues.max_offset(HALF_TOPIC, 0))
         min_offset = store.min_offset
         return self._search.aside(lambda log: _read_marks(log, queue, stop, there, min_offset))
 
@@ -103,7 +103,7 @@ class EndedHalves:
 
     def _forget_old(self) -> None:
         """Forget half messages that the log has no more."""
-        least = self._store.min_queue_offset(HALF_TOPIC, 0) >> _PAGE_BITS
+        least = self._store.queues.min_offset(HALF_TOPIC, 0) >> _PAGE_BITS
         for number in [number for number in self._pages if number < least]:
             del self._pages[number]
 

@@ -111,10 +111,10 @@ class InspectionProcessor:
         """Give entries of a queue, and what a group wants of its topic."""
         asked = commands.QUERY_CONSUME_QUEUE.request.decode(command.ext_fields)
         store, place = self.core.store, f"{asked.queue_id}@{asked.topic[:300]}"
-        queue = store.queue(asked.topic, asked.queue_id)
+        queue = store.queues.get(asked.topic, asked.queue_id)
         if queue is None:
             return Response(ResponseCode.SYSTEM_ERROR, remark=f"{place} is not exist!")
-        low = store.min_queue_offset(asked.topic, asked.queue_id)
+        low = store.queues.min_offset(asked.topic, asked.queue_id)
         if not low <= asked.index < queue.next_offset:
             return Response(remark=f"Index {asked.index} of {place} is not exist!")
         wanted, missing = None, None

@@ -5,7 +5,7 @@ from typing import Final
 
 from rocketlens.broker.core import BrokerCore
 from rocketlens.net.channel import Channel, Handler, Response
-from rocketlens.store.write.message_store import store_timestamp_of
+from rocketlens.store.write.queue_view import store_timestamp_of
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import offset as commands
@@ -37,7 +37,7 @@ class OffsetProcessor:
         asked = commands.SEARCH_OFFSET_BY_TIMESTAMP.request.decode(command.ext_fields)
         is_upper = (asked.boundary_type or "").upper() == UPPER
         return _offset(
-            self.core.store.offset_by_time(
+            self.core.store.queues.offset_by_time(
                 asked.topic, asked.queue_id, asked.timestamp_ms, upper=is_upper
             )
         )
@@ -45,17 +45,17 @@ class OffsetProcessor:
     def max_offset(self, command: RemotingCommand, _: Channel) -> Response:
         """Give the offset that a queue's next message gets."""
         asked = commands.GET_MAX_OFFSET.request.decode(command.ext_fields)
-        return _offset(self.core.store.max_queue_offset(asked.topic, asked.queue_id))
+        return _offset(self.core.store.queues.max_offset(asked.topic, asked.queue_id))
 
     def min_offset(self, command: RemotingCommand, _: Channel) -> Response:
         """Give the offset of a queue's first message that is still there."""
         asked = commands.GET_MIN_OFFSET.request.decode(command.ext_fields)
-        return _offset(self.core.store.min_queue_offset(asked.topic, asked.queue_id))
+        return _offset(self.core.store.queues.min_offset(asked.topic, asked.queue_id))
 
     def earliest_time(self, command: RemotingCommand, _: Channel) -> Response:
         """Give when that message was stored, -1 where there is none."""
         asked = commands.GET_EARLIEST_MSG_STORETIME.request.decode(command.ext_fields)
-        first = self.core.store.min_queue_offset(asked.topic, asked.queue_id)
+        first = self.core.store.queues.min_offset(asked.topic, asked.queue_id)
         timestamp_ms = store_time(self.core, asked.topic, asked.queue_id, first)
         return Response(ext_fields={"timestamp": str(timestamp_ms)})
 
@@ -68,7 +68,7 @@ class OffsetProcessor:
             return _offset(known)
         if asked.set_zero_if_not_found is False:
             return Response(ResponseCode.QUERY_NOT_FOUND, remark=NO_ZERO)
-        if self.core.store.min_queue_offset(topic, queue_id) == 0 and self._is_near(
+        if self.core.store.queues.min_offset(topic, queue_id) == 0 and self._is_near(
             topic, queue_id
         ):
             return _offset(0)
@@ -76,7 +76,7 @@ class OffsetProcessor:
 
     def _is_near(self, topic: str, queue_id: int) -> bool:
         """Say whether a queue's first message can be taken to be in memory."""
-        queue = self.core.store.queue(topic, queue_id)
+        queue = self.core.store.queues.get(topic, queue_id)
         entry = queue.entry(0) if queue else None
         return entry is None or entry.physical_offset >= self.core.in_memory_from
 
@@ -108,7 +108,10 @@ def may_commit(core: BrokerCore, group: str, topic: str, queue_id: int) -> bool:
         config.read_queue_count, config.write_queue_count
     ):
         return True
-    if core.store.queue(topic, queue_id) or core.offsets.get(group, topic, queue_id) is not None:
+    if (
+        core.store.queues.get(topic, queue_id)
+        or core.offsets.get(group, topic, queue_id) is not None
+    ):
         return True
     core.offsets.refused += 1
     return False
@@ -116,7 +119,7 @@ def may_commit(core: BrokerCore, group: str, topic: str, queue_id: int) -> bool:
 
 def store_time(core: BrokerCore, topic: str, queue_id: int, queue_offset: int) -> int:
     """Give when a message was stored, in epoch milliseconds; -1 when it is not there."""
-    queue = core.store.queue(topic, queue_id)
+    queue = core.store.queues.get(topic, queue_id)
     if queue is None or not 0 <= queue_offset < queue.next_offset:
         return -1
     entry = queue.entry(queue_offset)

@@ -197,9 +197,9 @@ class PullProcessor:
         """Give what the store has; see the table above."""
         store = self.core.store
         topic, queue_id, offset = asked.topic, asked.queue_id, asked.queue_offset
-        low = store.min_queue_offset(topic, queue_id)
-        high = store.max_queue_offset(topic, queue_id)
-        queue = store.queue(topic, queue_id)
+        low = store.queues.min_offset(topic, queue_id)
+        high = store.queues.max_offset(topic, queue_id)
+        queue = store.queues.get(topic, queue_id)
         if queue is None or high == 0:
             code = ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND
             return Got("NO_MESSAGE_IN_QUEUE", code, 0)
@@ -288,8 +288,8 @@ class PullProcessor:
             {
                 "suggestWhichBrokerId": "0",
                 "nextBeginOffset": str(got.next_offset),
-                "minOffset": str(store.min_queue_offset(topic, queue_id)),
-                "maxOffset": str(store.max_queue_offset(topic, queue_id)),
+                "minOffset": str(store.queues.min_offset(topic, queue_id)),
+                "maxOffset": str(store.queues.max_offset(topic, queue_id)),
                 "topicSysFlag": "0",
                 "groupSysFlag": "0",
             },

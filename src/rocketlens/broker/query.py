@@ -71,7 +71,7 @@ class QueryProcessor:
         return self._answer(await found)
 
     def _answer(self, found: Found) -> Response:
-        last = self.core.store.appender.last
+        last = self.core.store.last_appended
         if found.count and last is not None:
             fields = {
                 "indexLastUpdateTimestamp": str(last.store_timestamp_ms),

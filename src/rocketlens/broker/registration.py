@@ -326,7 +326,7 @@ class Registrar:
 
     def _registration(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
         config = self.core.config
-        host = self.core.store.options.store_host
+        host = self.core.store.store_host
         request = RegisterBrokerRequest(
             broker_name=config.brokerName,
             broker_addr=self.core.address,

@@ -44,8 +44,8 @@ def fit_to_store(store: MessageStore, consumers: ConsumerOffsets, delays: DelayO
 def _fit_delays(store: MessageStore, delays: DelayOffsets, *, is_another: bool) -> int:
     corrected = 0
     for level, offset in list(delays.table.items()):
-        low = store.min_queue_offset(SCHEDULE_TOPIC, level - 1)
-        high = store.max_queue_offset(SCHEDULE_TOPIC, level - 1)
+        low = store.queues.min_offset(SCHEDULE_TOPIC, level - 1)
+        high = store.queues.max_offset(SCHEDULE_TOPIC, level - 1)
         fitting = low if is_another else min(max(offset, low), high)
         if fitting != offset:
             delays.put(level, fitting)
@@ -60,9 +60,9 @@ def _fit_consumers(store: MessageStore, consumers: ConsumerOffsets, *, is_anothe
         for queue_id, offset in offsets.items():
             if offset < 0:
                 continue
-            fitting = min(offset, store.max_queue_offset(topic, queue_id))
+            fitting = min(offset, store.queues.max_offset(topic, queue_id))
             if is_another:
-                fitting = store.min_queue_offset(topic, queue_id)
+                fitting = store.queues.min_offset(topic, queue_id)
             if fitting != offset:
                 offsets[queue_id] = fitting
                 consumers.is_changed = True

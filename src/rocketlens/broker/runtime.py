@@ -11,7 +11,7 @@ from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
 from rocketlens.model.rocketmq import DELAY_LEVEL_COUNT, SCHEDULE_TOPIC
 from rocketlens.net.channel import Channel, Handler, Response
-from rocketlens.store.write.message_store import store_timestamp_of
+from rocketlens.store.write.queue_view import store_timestamp_of
 from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.key_value import KvTable
 from rocketlens.wire.codes import RequestCode
@@ -105,7 +105,7 @@ class RuntimeProcessor:
         first = store.record(store.min_offset, 0)
         ratio = str(self.core.disk.used_ratio(store.layout.root))
         space = self.core.disk.space(store.layout.root)
-        written = store.end_offset - store.recovered.end_offset
+        written = store.appended_bytes
         return {
             "commitLogDirCapacity": f"Total : {_size_1024(space.total)}, "
             f"Free : {_size_1024(space.free)}.",
@@ -119,9 +119,7 @@ class RuntimeProcessor:
             "consumeQueueDiskRatio": ratio,
             "dispatchMaxBuffer": "0",
             "dispatchBehindBytes": "0",
-            "remainHowManyDataToFlush": _size(
-                max(store.end_offset - store.group_commit.flushed_offset, 0)
-            ),
+            "remainHowManyDataToFlush": _size(max(store.end_offset - store.flushed_offset, 0)),
         }
 
     def _index(self) -> dict[str, str]:
@@ -129,7 +127,7 @@ class RuntimeProcessor:
         store = self.core.store
         indexed = store.indexed_offset
         process = self.core.index_process
-        builder = "inline" if store.options.build_index else "none"
+        builder = "inline" if store.builds_index else "none"
         return {
             "indexBuilder": builder if process is None else f"spark, {process.state}",
             "indexBuilderFailures": "0" if process is None else str(process.failures),
@@ -181,7 +179,7 @@ class RuntimeProcessor:
         """Give of each delay level what was delivered and what there is: ``"3,5"``."""
         table: dict[str, str] = {}
         for level in range(1, DELAY_LEVEL_COUNT + 1):
-            high = self.core.store.max_queue_offset(SCHEDULE_TOPIC, level - 1)
+            high = self.core.store.queues.max_offset(SCHEDULE_TOPIC, level - 1)
             if high:
                 done = self.core.delay_offsets.table.get(level, 0)
                 table[f"scheduleMessageOffset_{level}"] = f"{done},{high}"

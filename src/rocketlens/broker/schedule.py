@@ -33,7 +33,7 @@ class Schedule:
     def __init__(self, core: BrokerCore) -> None:
         self.core: Final = core
         delays_ms = parse_delay_levels(core.settings.store.messageDelayLevel)
-        queue_ids = {each for topic, each in core.store.appender.queues if topic == SCHEDULE_TOPIC}
+        queue_ids = {queue.queue_id for queue in core.store.queues.of_topic(SCHEDULE_TOPIC)}
         self._delays_ms: Final = dict(enumerate(delays_ms[1:], 1))
         """By level. Levels that only an earlier configuration had are delivered, too."""
         for queue_id in sorted(queue_ids):
@@ -49,11 +49,11 @@ class Schedule:
 
     def _deliver(self, level: int, now_ms: int, at_once: int) -> int:
         store, offsets = self.core.store, self.core.delay_offsets
-        queue = store.queue(SCHEDULE_TOPIC, level - 1)
+        queue = store.queues.get(SCHEDULE_TOPIC, level - 1)
         offset = offsets.table.get(level, 0)
         if queue is None or offset == queue.next_offset:
             return 0
-        low = store.min_queue_offset(SCHEDULE_TOPIC, level - 1)
+        low = store.queues.min_offset(SCHEDULE_TOPIC, level - 1)
         offset = min(max(offset, low), queue.next_offset)
         delivered = 0
         try:

@@ -156,7 +156,7 @@ class LiveSearch:
 
         :raises Busy: as :meth:`by_key`.
         """
-        queue = self._store.queue(record.topic, record.queue_id)
+        queue = self._store.queues.get(record.topic, record.queue_id)
         entry = queue.entry(record.queue_offset) if queue and record.queue_offset >= 0 else None
         if entry is not None and entry[:2] == (record.physical_offset, record.total_size):
             return True

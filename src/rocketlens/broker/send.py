@@ -348,7 +348,7 @@ class SendProcessor:
     def _new_key(self) -> str:
         """Make a unique key for a message that came without one."""
         self._keys_made += 1
-        address = self.core.store.options.store_host.address
+        address = self.core.store.store_host.address
         made = UniqueKey.at(
             self.core.clock(),
             address,

@@ -207,10 +207,10 @@ class BrokerService:
             core.search.close()
             core.saver.close(core.tables)
             if self._index is not None and not self._index.was_killed:
-                core.store.take_index_over()
+                core.store.adopt_index_builder()
             core.store.close(at_most_seconds=index_s)
 
-    async def abandon(self) -> None:
+    async def close_abruptly(self) -> None:
         """Let go of everything as if this process were killed; for tests."""
         for timer in self._timers.values():
             timer.cancel()
@@ -224,7 +224,7 @@ class BrokerService:
         if core is not None:
             core.saver.close()
             core.search.close()
-            core.store.abandon()
+            core.store.close_abruptly()
 
     def _listen(self, server: RemotingServer) -> Host:
         """Listen on both ports; gives the first."""
@@ -246,7 +246,7 @@ class BrokerService:
                 self.settings, store, clock=self._clock, chance=self._chance, disk=self._disk
             )
         except BaseException:
-            store.abandon()
+            store.close_abruptly()
             raise
         self._core = core
         if self._server is not None:
@@ -290,7 +290,7 @@ class BrokerService:
     def _watch_index(self) -> None:
         if self._index is not None:
             store = self.core.store
-            self._index.watch(store.indexed_offset, store.group_commit.flushed_offset)
+            self._index.watch(store.indexed_offset, store.flushed_offset)
 
     def _clean(self) -> None:
         if self.core.store.clean():

@@ -49,9 +49,7 @@ def tagged_newest_first(
     appends, as long as nobody else uses ``log``: the store's own reader belongs to that thread.
     What cannot be read is added to ``failures``.
     """
-    queues = [
-        queue for (topic, _), queue in list(store.appender.queues.items()) if topic == wanted.topic
-    ]
+    queues = [] if wanted.topic is None else store.queues.of_topic(wanted.topic)
     found = [_candidates(queue, log, wanted, store.min_offset, failures) for queue in queues]
     for offset, is_candidate in merge(*found, reverse=True):
         yield (offset, None) if is_candidate else PAUSE

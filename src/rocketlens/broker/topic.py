@@ -123,10 +123,10 @@ class TopicProcessor:
 
     def _offsets(self, topic: str, queue_id: int) -> TopicOffset:
         store = self.core.store
-        high = store.max_queue_offset(topic, queue_id)
+        high = store.queues.max_offset(topic, queue_id)
         last_ms = store_time(self.core, topic, queue_id, high - 1)
         return TopicOffset(
-            min_offset=store.min_queue_offset(topic, queue_id),
+            min_offset=store.queues.min_offset(topic, queue_id),
             max_offset=high,
             last_update_timestamp_ms=max(last_ms, 0),
         )

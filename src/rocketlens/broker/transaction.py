@@ -88,7 +88,7 @@ class TransactionProcessor:
         return record if entry and entry.physical_offset == physical_offset else None
 
     def _queue(self, topic: str) -> QueueWriter | None:
-        return self.core.store.queue(topic, 0)
+        return self.core.store.queues.get(topic, 0)
 
     def _commit(self, half: Record) -> None:
         properties = props.parse(decode_utf8(half.properties))

@@ -123,7 +123,7 @@ async def _serve(
             await within(service.start(), None, ending.ended)
             if not ending.ended.is_set():
                 name_server.reserve(name, service.registering_addresses, service.address)
-                _print_ready(bound, service.core.store.options.store_host, settings)
+                _print_ready(bound, service.core.store.store_host, settings)
                 await ending.ended.wait()
         finally:
             await gather(service.stop(ending.hurried), stop_name_server())

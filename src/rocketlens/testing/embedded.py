@@ -141,7 +141,7 @@ class Cluster:
         Its store is left as a crash leaves it. For tests of what happens then.
         """
         running = self._started
-        running.thread.run(running.broker.abandon())
+        running.thread.run(running.broker.close_abruptly())
 
     async def _start(self, thread: LoopThread, directory: Path) -> _Running:
         name_server = NameServer(NameServerConfig(port=0))

@@ -90,7 +90,7 @@ class World:
 
     def stored(self, topic, queue_id=0):
         """The records of one queue, as stored."""
-        queue = self.core.store.queue(topic, queue_id)
+        queue = self.core.store.queues.get(topic, queue_id)
         records = []
         for offset in range(queue.next_offset if queue else 0):
             entry = queue.entry(offset)

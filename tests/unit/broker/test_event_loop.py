@@ -144,7 +144,7 @@ def test_many_delayed_messages_that_are_due_are_delivered_in_small_steps(tmp_pat
             await world.send(body=body, e=1, properties=properties_of(DELAY=level))
         world.clock.now_ms += 20_000
         async with asyncio.timeout(60):
-            while world.core.store.max_queue_offset("Orders", 1) < 1500:  # noqa: ASYNC110
+            while world.core.store.queues.max_offset("Orders", 1) < 1500:  # noqa: ASYNC110
                 await asyncio.sleep(0)
 
     watched(tmp_path, test, mappedFileSizeConsumeQueue=60_000)
@@ -182,7 +182,7 @@ def test_batches_of_very_many_members_are_stored_or_refused_in_small_steps(
         assert (answer.code, "send it in parts" in answer.remark) == (13, True)
         fits = body[batch_body.MIN_MEMBER_BYTES :]
         await ask(world, RequestCode.SEND_BATCH_MESSAGE, fits, **fields)
-        assert world.core.store.max_queue_offset("Orders", 0) == most
+        assert world.core.store.queues.max_offset("Orders", 0) == most
 
     watched(tmp_path, test, mappedFileSizeCommitLog=1 << 24, mappedFileSizeConsumeQueue=6_000_000)
 

@@ -63,7 +63,7 @@ def test_entries_of_a_queue_are_given_as_they_are(tmp_path, index, count, given)
         body = json.loads(answer.body)
         assert (body["minQueueIndex"], body["maxQueueIndex"]) == (0, 8)
         assert body["filterData"] == "g@Orders is not online!"
-        entry = world.core.store.queue("Orders", 0).entry(index)
+        entry = world.core.store.queues.get("Orders", 0).entry(index)
         first = body["queueData"][0]
         assert (len(body["queueData"]), first["tagsCode"]) == (given, ord("A"))
         assert (first["physicOffset"], first["physicSize"]) == entry[:2]
@@ -72,12 +72,12 @@ def test_entries_of_a_queue_are_given_as_they_are(tmp_path, index, count, given)
 
 
 def test_expired_files_of_all_queues_go_when_that_is_asked(tmp_path, monkeypatch):
-    monkeypatch.setattr("rocketlens.store.write.message_store._CLEANED_AT_ONCE", 1)
+    monkeypatch.setattr("rocketlens.store.write.cleaner._QUEUES_AT_ONCE", 1)
 
     async def test(world):
         for number in range(450):
             await world.send(body=bytes(500), e=number % 3)
-        queues = [world.core.store.queue("Orders", queue_id) for queue_id in range(3)]
+        queues = [world.core.store.queues.get("Orders", queue_id) for queue_id in range(3)]
         before = [len(queue.files()) for queue in queues]
         world.clock.now_ms += 1000 * 3_600_000 * 100
         for _ in range(2):

@@ -114,7 +114,7 @@ def test_a_damaged_message_costs_that_message_only(tmp_path, caplog):
     async def test(world):
         for body in (b"first", b"second", b"third"):
             await world.send(body=body)
-        content = world.core.store.appender._content
+        content = world.core.store._appender._content
         start = content.find(b"second")
         content[start : start + 6] = b"SECOND"
         answer = await world.pull()
@@ -127,7 +127,7 @@ def test_a_damaged_message_costs_that_message_only(tmp_path, caplog):
 
 def set_entry(world, offset, physical_offset, size):
     """Damage an entry of the first queue of ``Orders``."""
-    queue = world.core.store.queue("Orders", 0)
+    queue = world.core.store.queues.get("Orders", 0)
     ENTRY.pack_into(queue.content, offset * ENTRY_BYTES, physical_offset, size, 0)
 
 
@@ -138,7 +138,7 @@ def set_entry(world, offset, physical_offset, size):
 def test_an_entry_that_leads_nowhere_costs_its_message_only(tmp_path, moved, size):
     async def test(world):
         await send_many(world, 3)
-        good = world.core.store.queue("Orders", 0).entry(1).physical_offset
+        good = world.core.store.queues.get("Orders", 0).entry(1).physical_offset
         set_entry(world, 1, good + moved, size)
         answer = await world.pull()
         assert (bodies(answer), place(answer)) == ([b"0", b"2"], (0, "FOUND", 3, 0, 3))
@@ -152,9 +152,9 @@ def test_an_entry_that_leads_to_another_message_gives_none(tmp_path, caplog, cha
     async def test(world):
         await world.send(body=b"other", **changes)
         topic, queue_id = changes.get("topic", "Orders"), changes.get("e", 0)
-        other = world.core.store.queue(topic, queue_id).entry(0)
+        other = world.core.store.queues.get(topic, queue_id).entry(0)
         await send_many(world, 3)
-        offset = world.core.store.queue("Orders", 0).next_offset - 2
+        offset = world.core.store.queues.get("Orders", 0).next_offset - 2
         set_entry(world, offset, other.physical_offset, other.store_size)
         answer = await world.pull(offset)
         assert (bodies(answer), answer.ext_fields["nextBeginOffset"]) == ([b"2"], str(offset + 2))

@@ -48,7 +48,7 @@ def test_an_answer_says_how_far_the_index_came(tmp_path):
         await world.send(properties=properties_of(KEYS="k"))
         await world.send(properties=properties_of(KEYS="other"))
         found, missing = await world.query("k"), await world.query("none")
-        last = world.core.store.appender.last
+        last = world.core.store._appender.last
         assert found.ext_fields == {
             "indexLastUpdateTimestamp": str(NOW_MS),
             "indexLastUpdatePhyoffset": str(last.physical_offset),
@@ -160,7 +160,7 @@ def test_a_damaged_message_is_an_error_and_never_an_empty_answer(tmp_path):
     async def test(world):
         await world.send(properties=properties_of(KEYS="broken"), body=b"body that breaks")
         await world.send(properties=properties_of(KEYS="sound"))
-        content = world.core.store.appender._content
+        content = world.core.store._appender._content
         place = content.find(b"body that breaks")
         content[place : place + 4] = b"BODY"
         view = await world.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=0)
@@ -182,7 +182,7 @@ def test_messages_of_before_a_restart_are_found(tmp_path, is_killed):
                 named = properties_of(KEYS=f"k{number}", TAGS="T")
                 await world.send(body=b"%d" % number, properties=named)
             if is_killed:
-                await world.service.abandon()
+                await world.service.close_abruptly()
         async with running(tmp_path) as world:
             await world.send(body=b"new", properties=properties_of(KEYS="k7"))
             for number in range(300):
@@ -283,7 +283,7 @@ def test_a_tag_is_not_said_to_be_nowhere_when_a_queue_cannot_be_read(tmp_path):
         for _ in range(150):
             await world.send(properties=properties_of(TAGS="b"))
         await world.send(properties=properties_of(TAGS="a"), e=1)
-        files = world.core.store.queue("Orders", 0).files()
+        files = world.core.store.queues.get("Orders", 0).files()
         assert len(files) == 2
         files[1][1].unlink()
         answer = await world.query("none", indexType="T")

@@ -74,7 +74,7 @@ def test_how_far_it_came_is_on_the_disk_soon_after_and_a_kill_delivers_nothing_a
             clock.now_ms += 1000
             world.service._deliver()
             await world.core.saver.save(world.core.offsets)
-            await world.service.abandon()
+            await world.service.close_abruptly()
         async with running(tmp_path, clock=clock) as world:
             assert deliver(world) == 0
             assert [each.body for each in world.stored("Orders", 1)] == [b"once"]
@@ -86,7 +86,7 @@ def test_how_far_it_came_is_never_on_the_disk_before_what_was_delivered(tmp_path
     async def test(world):
         await send_delayed(world, b"body", 1)
         world.clock.now_ms += 1000
-        world.core.store.group_commit.fail(StoreFailed("no disk"))
+        world.core.store._durability.group_commit.fail(StoreFailed("no disk"))
         assert deliver(world) == 1
         await world.core.saver.save(world.core.delay_offsets)
         assert not (world.core.store.layout.config / "delayOffset.json").exists()
@@ -119,9 +119,9 @@ def test_with_a_full_disk_delayed_messages_wait(tmp_path):
     async def test(world):
         await send_delayed(world, b"body", 1)
         world.clock.now_ms += 1000
-        world.core.store.appender.refusal = StoreFull("full")
+        world.core.store._appender.refusal = StoreFull("full")
         assert deliver(world) == 0
-        world.core.store.appender.refusal = None
+        world.core.store._appender.refusal = None
         assert deliver(world) == 1
 
     in_broker(tmp_path, test)
@@ -167,7 +167,7 @@ def test_a_read_that_failed_has_no_delayed_message_delivered_twice(tmp_path):
         def record(*arguments):
             reads.append(arguments)
             if len(reads) == 3:
-                raise SegmentLost(store._log.segments[0], OSError(errno.EMFILE, "Too many files"))
+                raise SegmentLost(store._log.listed()[0], OSError(errno.EMFILE, "Too many files"))
             return whole(*arguments)
 
         store.record = record

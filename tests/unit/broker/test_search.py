@@ -37,7 +37,7 @@ async def searching(path, **arguments):
         yield store, search
     finally:
         search.close()
-        store.abandon()
+        store.close_abruptly()
 
 
 async def read_all(search):
@@ -170,9 +170,9 @@ def test_messages_that_the_cleaner_took_leave_memory_too(tmp_path):
             sent = send_many(store, 300)
             await read_all(search)
             before = search._tail.entry_count
-            for segment in store._log.segments[:3]:
+            for segment in store._log.listed()[:3]:
                 segment.path.unlink()
-            store._log.refresh()
+            store._log.listed()
             search.segments_changed()
             await read_all(search)
             assert search._tail.entry_count < before
@@ -193,7 +193,7 @@ def test_kernels_are_loaded_after_a_time_however_little_there_is_to_read(tmp_pat
         await search.open(load_after_s=0.01)
         await asyncio.wait_for(loaded.wait(), 60)
         search.close()
-        store.abandon()
+        store.close_abruptly()
 
     asyncio.run(test())
 
@@ -223,7 +223,7 @@ def test_the_background_reads_and_loads_what_it_needs_for_that(tmp_path, monkeyp
         for event in (loaded, read):
             await asyncio.wait_for(event.wait(), 60)
         search.close()
-        store.abandon()
+        store.close_abruptly()
 
     asyncio.run(test())
     assert Tail.is_compiled
@@ -370,7 +370,7 @@ def test_look_ups_by_key_and_id_never_wait_for_those_by_tag(tmp_path, monkeypatc
                 monkeypatch.setattr(Tail, "read_at_once_bytes", -1)
             assert await places(search, "k7") == [sent[7]]
             record = search._source.log.record_at(sent[7])
-            monkeypatch.setattr(store, "queue", lambda *_: None)
+            monkeypatch.setattr(store.queues, "get", lambda *_: None)
             assert await search.is_record_start(record, Peer())
             assert not by_tag.done()
             search._tag_turns.end()
@@ -468,7 +468,7 @@ def test_a_walk_to_a_record_without_an_entry_is_in_pieces(tmp_path, monkeypatch)
     async def test():
         async with searching(tmp_path, config=LARGE, options=NO_BUILDER) as (store, search):
             sent = send_many(store, 600)
-            monkeypatch.setattr(store, "queue", lambda *_: None)
+            monkeypatch.setattr(store.queues, "get", lambda *_: None)
             monkeypatch.setattr(search._source, "_queue_knows", lambda _: None)
             record = search._source.log.record_at(sent[500].physical_offset)
             pieces = search._turns._turn

@@ -20,7 +20,7 @@ TOO_LARGE = (
 def test_a_send_says_where_the_message_is(tmp_path):
     async def test(world):
         answers = [await world.send(properties=properties_of(UNIQ_KEY=KEY), e=2) for _ in range(2)]
-        port = world.core.store.options.store_host.port
+        port = world.core.store.store_host.port
         size = world.stored("Orders", 2)[0].total_size
         for number, answer in enumerate(answers):
             assert answer.code == 0
@@ -44,7 +44,7 @@ def test_a_message_is_stored_as_it_was_sent(tmp_path):
         assert (record.flag, record.sys_flag, record.reconsume_times) == (7, 1, 3)
         assert (record.born_timestamp_ms, record.store_timestamp_ms) == (NOW_MS - 5, NOW_MS)
         assert record.born_host.address == "127.0.0.1"
-        assert record.store_host == world.core.store.options.store_host
+        assert record.store_host == world.core.store.store_host
 
     in_broker(tmp_path, test)
 
@@ -220,7 +220,7 @@ def test_a_delayed_message_waits_in_the_schedule_topic(tmp_path):
         (record,) = world.stored("SCHEDULE_TOPIC_XXXX", 2)
         properties = props.parse(record.properties.decode())
         assert (properties["REAL_TOPIC"], properties["REAL_QID"]) == ("Orders", "1")
-        entry = world.core.store.queue("SCHEDULE_TOPIC_XXXX", 2).entry(0)
+        entry = world.core.store.queues.get("SCHEDULE_TOPIC_XXXX", 2).entry(0)
         assert entry.tags_code == NOW_MS + 10_000
         await world.send(properties=properties_of(DELAY=99))
         (record,) = world.stored("SCHEDULE_TOPIC_XXXX", 17)
@@ -367,7 +367,7 @@ def test_with_sync_flush_an_answer_comes_when_the_message_is_on_the_disk(tmp_pat
         store = world.core.store
         answers = await asyncio.gather(*(world.send() for _ in range(20)))
         assert {answer.code for answer in answers} == {0}
-        assert store.group_commit.flushed_offset == store.end_offset
+        assert store.flushed_offset == store.end_offset
 
     in_broker(tmp_path, test, flushDiskType="SYNC_FLUSH")
 
@@ -389,7 +389,7 @@ def test_with_sync_flush_a_slow_disk_is_told_and_a_failed_one_refuses(tmp_path):
 
 def test_a_full_disk_refuses_messages_until_there_is_room(tmp_path):
     async def test(world):
-        appender = world.core.store.appender
+        appender = world.core.store._appender
         appender.refusal = StoreFull("the broker's disk is full")
         full = await world.send()
         assert (full.code, full.remark) == (14, "the broker's disk is full")

@@ -239,7 +239,7 @@ def test_expired_segments_go_and_queries_go_on(tmp_path):
         assert world.core.store.min_offset > 0
         assert (await world.query("k0")).code == 22
         assert (await world.query("k99")).code == 0
-        low = world.core.store.min_queue_offset("Orders", 0)
+        low = world.core.store.queues.min_offset("Orders", 0)
         assert low > 0
         assert (await world.pull(0)).code == 21
         assert (await world.pull(low)).code == 0

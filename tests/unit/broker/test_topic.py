@@ -74,7 +74,7 @@ def test_a_topic_made_again_is_empty_as_in_rocketmq_and_keys_still_find_what_it_
             for number in range(3):
                 answer = await world.send("New", b"new", properties_of(KEYS=f"k{number}"))
                 assert answer.ext_fields["queueOffset"] == str(number)
-            await world.service.abandon()
+            await world.service.close_abruptly()
         async with running(tmp_path, clock=clock) as world:
             assert world.core.offsets.groups_of("New") == []
             pulled = await world.pull(0, topic="New")
@@ -101,7 +101,7 @@ def test_deleting_what_is_no_topic_touches_nothing(tmp_path, topic):
 def test_a_topic_whose_deletion_cannot_be_written_down_is_not_deleted(tmp_path):
     async def test(world):
         await world.send()
-        world.core.store.group_commit.fail(StoreFailed("no disk"))
+        world.core.store._durability.group_commit.fail(StoreFailed("no disk"))
         answer = await world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="Orders")
         assert (answer.code, "is not deleted" in answer.remark) == (1, True)
         assert (await world.pull()).code == 0

@@ -214,7 +214,7 @@ def test_ended_transactions_take_a_bit_each_until_the_log_has_them_no_more(tmp_p
         for queue_offset in range(10_000):
             ended.add(replace(half, queue_offset=queue_offset))
         assert sorted(ended._pages) == [0, 1, 2]
-        world.core.store.queue(HALF, 0).lowest = (world.core.store.min_offset, 9000)
+        world.core.store.queues.get(HALF, 0).min_offset_cache = (world.core.store.min_offset, 9000)
         ended.add(replace(half, queue_offset=12_288))
         assert sorted(ended._pages) == [2, 3]
 

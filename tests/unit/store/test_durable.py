@@ -28,13 +28,13 @@ def append(store, body, properties):
 def acknowledge(store):
     """Sync the log as SYNC_FLUSH does before it answers."""
     store.flush_log()
-    assert store.group_commit.flushed_offset == store.end_offset
-    assert store.group_commit.failure is None
+    assert store.flushed_offset == store.end_offset
+    assert store.failure is None
 
 
 def cut_power(store, path, *, with_synced=None):
     """End a store; `with_synced` is the content that `synced` had when it was synced last."""
-    store.abandon()
+    store.close_abruptly()
     if with_synced is not None:
         (path / "rocketlens/synced").write_bytes(with_synced)
 
@@ -96,7 +96,7 @@ def test_a_record_that_lacks_a_sector_of_its_properties_is_not_taken_for_whole(
     torn = append(store, b"body", b"note\x01" + b"v" * 3000 + b"\x02")
     if follows:
         append(store, b"x" * 600, b"KEYS\x01after\x02")
-    store.abandon()
+    store.close_abruptly()
     place = torn.physical_offset
     first = (place // 512 + 1) * 512
     last = (place + torn.store_size - 1) // 512 * 512
@@ -123,7 +123,7 @@ def test_a_killed_process_leaves_whole_records_whatever_their_properties(tmp_pat
     for properties in PROPERTIES.values():
         append(store, b"body", properties)
     sent = records_of(tmp_path)
-    store.abandon()
+    store.close_abruptly()
     with open_small(tmp_path) as store:
         assert store.recovered.cut is None
     assert records_of(tmp_path) == sent

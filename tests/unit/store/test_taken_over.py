@@ -37,7 +37,7 @@ def be_a_real_broker(path, *, writes_checkpoint=True):
 
 
 def queue_lengths(store):
-    return {name: queue.next_offset for name, queue in store.appender.queues.items()}
+    return {name: queue.next_offset for name, queue in store._appender.queues.items()}
 
 
 def write_two_topics(path):
@@ -58,16 +58,16 @@ def test_a_topic_that_a_real_broker_deleted_stays_deleted(tmp_path, seen_by, lea
     else:
         (tmp_path / "checkpoint").write_bytes(struct.pack(">q", 1).ljust(4096, b"\0"))
     store = open_small(tmp_path)
-    assert store.max_queue_offset("Orders", 0) == 0
-    assert store.max_queue_offset("Others", 0) == 1
+    assert store.queues.max_offset("Orders", 0) == 0
+    assert store.queues.max_offset("Others", 0) == 1
     assert store.recovered.record_count == 0
     assert store.deleted.marks.keys() == {"Orders"}
-    store.abandon()
+    store.close_abruptly()
     # Not even when all is made again from the log.
     (tmp_path / "rocketlens/state.json").unlink()
     with open_small(tmp_path) as store:
-        assert store.max_queue_offset("Orders", 0) == 0
-        assert store.max_queue_offset("Others", 0) == 1
+        assert store.queues.max_offset("Orders", 0) == 0
+        assert store.queues.max_offset("Others", 0) == 1
         assert send(store, 100).queue_offset == 0
 
 
@@ -77,7 +77,7 @@ def test_the_only_topic_of_a_store_stays_deleted_too(tmp_path):
     shutil.rmtree(tmp_path / "consumequeue/Orders")
     be_a_real_broker(tmp_path)
     with open_small(tmp_path) as store:
-        assert store.max_queue_offset("Orders", 0) == 0
+        assert store.queues.max_offset("Orders", 0) == 0
         assert store.recovered.record_count == 0
         assert send(store, 100).queue_offset == 0
 
@@ -90,7 +90,7 @@ def test_a_topic_that_a_real_broker_deleted_and_made_again_has_what_came_since(t
         state = (tmp_path / "rocketlens/state.json").read_bytes()
         checkpoint = (tmp_path / "checkpoint").read_bytes()
         shutil.rmtree(tmp_path / "consumequeue/Orders")
-        store.appender.remove_queues("Orders", lambda: None)
+        store._appender.remove_queues("Orders", lambda: None)
         send(store, 1000)
         send(store, 1001)
     (tmp_path / "rocketlens/state.json").write_bytes(state)
@@ -98,9 +98,9 @@ def test_a_topic_that_a_real_broker_deleted_and_made_again_has_what_came_since(t
     (tmp_path / "checkpoint").write_bytes(checkpoint)
     be_a_real_broker(tmp_path)
     with open_small(tmp_path) as store:
-        assert store.max_queue_offset("Orders", 0) == 2
-        assert store.max_queue_offset("Orders", 1) == 0
-        assert store.queue("Orders", 0).entry(0).physical_offset == end
+        assert store.queues.max_offset("Orders", 0) == 2
+        assert store.queues.max_offset("Orders", 1) == 0
+        assert store.queues.get("Orders", 0).entry(0).physical_offset == end
 
 
 def test_a_topic_without_a_queue_in_a_real_brokers_closed_store_was_deleted(tmp_path):
@@ -110,7 +110,7 @@ def test_a_topic_without_a_queue_in_a_real_brokers_closed_store_was_deleted(tmp_
     be_a_real_broker(tmp_path)
     with open_small(tmp_path) as store:
         assert queue_lengths(store)["Others", 0] == 1
-        assert store.max_queue_offset("Orders", 0) == 0
+        assert store.queues.max_offset("Orders", 0) == 0
         assert store.deleted.marks.keys() == {"Orders"}
         assert any("topic Orders" in note for note in store.recovered.notes)
 
@@ -124,7 +124,7 @@ def test_after_a_real_broker_was_killed_only_what_was_durable_counts_as_deleted(
     send(store, 2, topic="Others")
     now_ms = clock.now_ms
     store.flush()
-    store.abandon()
+    store.close_abruptly()
     for name in ("consumequeue/Old", "consumequeue/New", "rocketlens"):
         shutil.rmtree(tmp_path / name)
     be_a_real_broker(tmp_path, writes_checkpoint=False)
@@ -150,7 +150,7 @@ def test_what_a_real_broker_that_was_killed_appended_is_not_behind_our_synced_po
     send_many(store, 20)
     store.flush()
     later = send_many(store, 20, first=20)
-    store.abandon()
+    store.close_abruptly()
     # It wrote no checkpoint in the seconds that it lived.
     be_a_real_broker(tmp_path, writes_checkpoint=False)
     with (tmp_path / "commitlog" / f"{0:020}").open("r+b") as file:
@@ -167,10 +167,10 @@ def test_the_lock_says_who_ran_last(tmp_path):
     be_a_real_broker(tmp_path)
     store = open_small(tmp_path)
     assert not store.recovered.is_ours
-    store.abandon()
+    store.close_abruptly()
     store = open_small(tmp_path)
     assert store.recovered.is_ours
-    store.abandon()
+    store.close_abruptly()
 
 
 # The log
@@ -182,7 +182,7 @@ def test_all_that_is_cut_is_kept_aside_whatever_its_size(tmp_path, monkeypatch):
     send_many(store, 20)
     store.flush()
     later = send_many(store, 120, first=20)
-    store.abandon()
+    store.close_abruptly()
     segment = tmp_path / "commitlog" / f"{0:020}"
     with segment.open("r+b") as file:
         file.seek(later[5].physical_offset + 100)
@@ -204,14 +204,14 @@ def test_records_behind_many_written_zeros_are_not_destroyed(tmp_path):
     store = open_small(tmp_path, config=config)
     large = [send(store, number, body=b"x" * (4 << 20)) for number in range(3)]
     small = send_many(store, 50)
-    store.abandon()
+    store.close_abruptly()
     segment = tmp_path / "commitlog" / f"{0:020}"
     sound = segment.read_bytes()
     with segment.open("r+b") as file:
         file.write(bytes(large[-1].physical_offset + large[-1].store_size))
     shutil.rmtree(tmp_path / "rocketlens")
     be_a_real_broker(tmp_path)
-    open_small(tmp_path, config=config).abandon()
+    open_small(tmp_path, config=config).close_abruptly()
     left = bytearray(segment.read_bytes())
     for path in (tmp_path / "rocketlens").glob("aside/*.cut"):
         content, start = path.read_bytes(), int(path.name[:20])
@@ -233,7 +233,7 @@ def test_nothing_is_zeroed_or_stored_before_there_is_room_to_keep_it_aside(tmp_p
     send_many(store, 20)
     store.flush()
     later = send_many(store, 20, first=20)
-    store.abandon()
+    store.close_abruptly()
     with (tmp_path / "commitlog" / f"{0:020}").open("r+b") as file:
         file.seek(later[5].physical_offset + 100)
         file.write(b"#")
@@ -257,12 +257,12 @@ def test_what_is_kept_aside_is_not_written_over(tmp_path):
     send_many(store, 20)
     store.flush()
     end = store.end_offset
-    store.abandon()
+    store.close_abruptly()
     for content in (b"first", b"other"):
         with (tmp_path / "commitlog" / f"{0:020}").open("r+b") as file:
             file.seek(end)
             file.write(content)
-        open_small(tmp_path).abandon()
+        open_small(tmp_path).close_abruptly()
     kept = sorted((tmp_path / "rocketlens/aside").iterdir())
     assert [path.read_bytes() for path in kept] == [b"other", b"first"]
 
@@ -271,7 +271,7 @@ def test_what_is_kept_aside_is_not_written_over(tmp_path):
 def test_an_empty_next_segment_of_a_real_broker_is_taken_over(tmp_path, end):
     store = open_small(tmp_path)
     send_many(store, 20)
-    store.close() if end == "closed" else store.abandon()
+    store.close() if end == "closed" else store.close_abruptly()
     following = tmp_path / "commitlog" / f"{SMALL.mappedFileSizeCommitLog:020}"
     following.touch()
     with open_small(tmp_path) as store:
@@ -290,7 +290,7 @@ def test_what_cannot_be_opened_now_is_an_error_and_nothing_is_changed(
     send_many(store, 200)
     store.flush()
     send_many(store, 10, first=200)
-    store.abandon()
+    store.close_abruptly()
     before = content_of(tmp_path)
     failing = {
         "segment": ("MappedFile.__init__", lambda args: args[1].parent.name == "commitlog"),
@@ -354,7 +354,7 @@ def test_a_queue_file_that_is_too_long_is_refused_and_not_cut(tmp_path):
 def test_a_start_reads_no_more_of_a_queue_than_its_entries(tmp_path, monkeypatch):
     # 2 GB each; what is read of them is bounded by what is in them.
     config = replace(SMALL, mappedFileSizeConsumeQueue=2_000_000_000)
-    for end in ("abandon", "close"):
+    for end in ("close_abruptly", "close"):
         store = open_small(tmp_path, config=config)
         send_many(store, 40, queues=20)
         getattr(store, end)()
@@ -369,21 +369,21 @@ def test_a_start_reads_no_more_of_a_queue_than_its_entries(tmp_path, monkeypatch
         with monkeypatch.context() as patched:
             patched.setattr(fs, "read_part", count)
             store = open_small(tmp_path, config=config)
-        assert store.max_queue_offset("Orders", 19) in {2, 4}
+        assert store.queues.max_offset("Orders", 19) in {2, 4}
         assert sum(read) < 20 * 10_000
-        store.abandon()
+        store.close_abruptly()
 
 
 @pytest.mark.parametrize("end", ["closed", "killed"])
 def test_an_open_queue_is_synced_once_though_another_process_wrote_it(tmp_path, end):
     store = open_small(tmp_path)
     send_many(store, 30)
-    store.abandon()
+    store.close_abruptly()
     disk = SyncCountingDisk()
     store = open_small(tmp_path, disk=disk)
     queues = {path.parent for path in disk.synced if "consumequeue" in path.parts}
     assert len([path for path in queues if path.name in "012"]) == 3
-    store.close() if end == "closed" else store.abandon()
+    store.close() if end == "closed" else store.close_abruptly()
 
 
 class SyncCountingDisk(QuickDisk):
@@ -439,7 +439,7 @@ def test_a_checkpoint_between_the_steps_of_an_append_knows_of_no_entry_that_is_n
     assert state.queues_offset == appended.physical_offset + appended.store_size
     entry = struct.pack(">qi", appended.physical_offset, appended.store_size)
     assert entry in disk.durable[queue_file]
-    store.abandon()
+    store.close_abruptly()
     queue_file.write_bytes(disk.durable[queue_file])
     with open_small(tmp_path, disk=RestartedDisk()) as store:
         assert send(store, 6).queue_offset == 6
@@ -461,7 +461,7 @@ def test_no_changed_byte_of_what_is_remembered_is_believed(tmp_path):
             )
             assert queue_lengths(store) == lengths
             assert store.recovered.cut is None
-            store.abandon()
+            store.close_abruptly()
             path.write_bytes(sound)
 
 
@@ -487,10 +487,10 @@ def test_what_is_synced_of_another_log_says_nothing_of_this_one(tmp_path):
     for name, store in stores.items():
         send_many(store, 30, body_bytes=100 if name == "a" else 60)
         store.flush()
-    stores["b"].abandon()
+    stores["b"].close_abruptly()
     later = send_many(stores["a"], 5, first=30)
     stores["a"].flush_log()
-    stores["a"].abandon()
+    stores["a"].close_abruptly()
     log = stores["b"]._log
     synced = read_synced(stores["a"].layout)
     assert synced.last_record_offset == later[-1].physical_offset
@@ -541,7 +541,7 @@ def test_a_builder_of_index_files_waits_after_a_step_that_brought_nothing(tmp_pa
         attempts.append(1)
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("rocketlens.store.write.index_thread.threading.Event", Stop)
+    monkeypatch.setattr("rocketlens.store.write.index_driver.threading.Event", Stop)
     monkeypatch.setattr("rocketlens.store.write.index_build.IndexBuilder.build", fail)
     store = open_small(tmp_path, options=replace(QUIET, threads=True))
     try:

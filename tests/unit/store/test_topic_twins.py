@@ -73,5 +73,5 @@ def test_recovery_gives_each_topic_its_own_queue_entries(tmp_path):
         path = tmp_path / "store" / name
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     store = written_stores.open_small(tmp_path / "store")
-    assert [store.max_queue_offset(topic, 0) for topic in ("First", TWIN, VICTIM)] == [1, 2, 20]
+    assert [store.queues.max_offset(topic, 0) for topic in ("First", TWIN, VICTIM)] == [1, 2, 20]
     store.close()

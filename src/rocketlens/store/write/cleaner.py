@@ -11,19 +11,31 @@ last. Above ``diskSpaceWarningLevelRatio`` nothing is stored any more.
 Who has a deleted file open reads on: its bytes go with the last mapping.
 """
 
+import logging
 from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from rocketlens import limits
+from rocketlens.errors import StoreFull
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.formats.consumequeue_entry import decode as decode_entry
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
+from rocketlens.store.layout import StoreLayout
+from rocketlens.store.write.append import DISK_FULL, Appender
 from rocketlens.store.write.config import StoreConfig
+from rocketlens.store.write.durability import Durability
+from rocketlens.store.write.index_driver import IndexDriver
+from rocketlens.store.write.log_view import LogView
 from rocketlens.store.write.queue_append import QueueWriter
+from rocketlens.store.write.queue_view import QueueView
 
+_log: Final = logging.getLogger(__name__)
+
+_QUEUES_AT_ONCE: Final = 50
+"""Queues whose files are looked at in one piece of cleaning: some milliseconds."""
 _HOUR_MS: Final = 3_600_000
 
 
@@ -141,3 +153,105 @@ def expired_queue_files(
             break
         expired.append(path)
     return expired
+
+
+class Cleaner:
+    """Deletes what is expired of one store that is appended to. For the thread that appends."""
+
+    def __init__(
+        self,
+        layout: StoreLayout,
+        config: StoreConfig,
+        disk: Disk,
+        clock: Callable[[], int],
+        *,
+        appender: Appender,
+        durability: Durability,
+        log: LogView,
+        queues: QueueView,
+        index: IndexDriver,
+    ) -> None:
+        """Begin with nothing known of what was cleaned."""
+        self._layout = layout
+        self._config = config
+        self._disk = disk
+        self._clock = clock
+        self._appender = appender
+        self._durability = durability
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._cleaned_below = self._cleaning_below = -1
+        self._uncleaned: list[QueueWriter] = []
+
+    def clean(self, *, may_force: bool = True) -> list[Path]:
+        """Delete what is expired, by age and by how full the disk is; returns the segments deleted.
+
+        Sets and lifts the refusal of messages for a disk that is too full. Without ``may_force``
+        nothing goes only because the disk is full. Of many queues the files go by and by:
+        :meth:`clean_queues` goes on.
+        """
+        now_ms = self._clock()
+        used_ratio = self._disk.used_ratio(self._layout.root)
+        ages = [
+            SegmentAge(one.path, one.base_offset, int(one.path.stat().st_mtime * 1000))
+            for one in self._log.listed()
+        ]
+        planned = plan(self._config, ages, now_ms, used_ratio, may_force=may_force)
+        refusal = self._appender.refusal
+        if planned.is_full and refusal is None:
+            self._appender.refusal = StoreFull(f"{DISK_FULL} [{used_ratio:.2f} used]")
+        elif not planned.is_full and isinstance(refusal, StoreFull):
+            self._appender.refusal = None
+        if planned.segments:
+            end_offset = planned.segments[-1].base_offset + self._config.mappedFileSizeCommitLog
+            if self._durability.state_offset <= end_offset:
+                # What is durable is known by a record, which must stay.
+                self._durability.flush()
+                if self._durability.state_offset <= end_offset:
+                    _log.warning("nothing is deleted before the checkpoint could be written")
+                    return []
+            if planned.forced_count:
+                topics = topics_below(
+                    list(self._appender.queues.values()),
+                    lambda queue: self._queues.min_offset(queue.topic, queue.queue_id),
+                    end_offset,
+                )
+                _log.warning("%s", describe_forced(planned, now_ms, used_ratio, topics))
+            remove(planned, self._disk, self._layout.commit_log)
+            self._log.listed()
+        self.clean_queues()
+        return [segment.path for segment in planned.segments]
+
+    def clean_queues(self) -> bool:
+        """Delete files of some queues, and index files, whose messages are gone.
+
+        Returns whether there are more queues to look at, so that it holds up the caller for
+        milliseconds only.
+        """
+        min_offset = self._log.min_offset
+        if min_offset == self._cleaned_below:
+            return False
+        if min_offset != self._cleaning_below:
+            self._cleaning_below = min_offset
+            self._uncleaned = list(self._appender.queues.values())
+        some = self._uncleaned[-_QUEUES_AT_ONCE:]
+        del self._uncleaned[-_QUEUES_AT_ONCE:]
+        try:
+            for queue in some:
+                if not queue.is_removed:
+                    self._clean_queue(queue, min_offset)
+        except OSError:
+            self._cleaning_below = -1  # all of them again
+            raise
+        if self._uncleaned:
+            return True
+        # The builder may be in the middle of a step: the next round will find it between two.
+        if self._index.forget_below(min_offset):
+            self._cleaned_below = min_offset
+        return False
+
+    def _clean_queue(self, queue: QueueWriter, min_offset: int) -> None:
+        for path in expired_queue_files(queue.files(), queue.file_bytes, min_offset):
+            self._disk.remove_file(path)
+            queue.first_offset += queue.file_bytes // ENTRY_BYTES

@@ -1,6 +1,8 @@
 """Makes what was appended durable, and writes down how far it is.
 
-Two threads may call it: one makes the log durable, one the queues and then the checkpoint.
+Two threads do it: one makes the log durable, one the queues and then the checkpoint. Any other
+thread may do the same (``flush_log``, ``flush``); two locks keep them apart: see
+:mod:`rocketlens.store.write.message_store`.
 
 The checkpoint is made for a real broker that opens the store after ours was killed. It would throw
 the unfinished index file away and read the log again only from ``min(physic, logics) - 3 s``, so
@@ -23,7 +25,13 @@ from rocketlens.store.read.note import LogMark
 from rocketlens.store.read.state import StoreState, Synced
 from rocketlens.store.write.append import Appended, Appender, Snapshot
 from rocketlens.store.write.config import StoreConfig
-from rocketlens.store.write.flush import GroupCommit
+from rocketlens.store.write.flush import (
+    CHECKPOINT_THREAD,
+    FLUSH_THREAD,
+    FlushThread,
+    GroupCommit,
+    Waiter,
+)
 from rocketlens.store.write.synced_file import SyncedFile
 
 _log: Final = logging.getLogger(__name__)
@@ -69,8 +77,35 @@ class Durability:
         self._checkpoint = read_checkpoint(layout)
         self._flush_lock = threading.Lock()
         self._save_lock = threading.Lock()
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
         self.group_commit = GroupCommit(0)
+        self._flusher: FlushThread | None = None
+        self._saver: FlushThread | None = None
+
+    def start(self) -> None:
+        """Start the two threads: from now on nobody else needs to call the flushes."""
+        self._flusher = FlushThread(
+            FLUSH_THREAD, self.flush_log, self._config.flushIntervalCommitLog / 1000
+        )
+        self._saver = FlushThread(
+            CHECKPOINT_THREAD, self.flush, self._config.flushIntervalConsumeQueue / 1000
+        )
+
+    def stop(self) -> None:
+        """End the threads after the rounds that run; a second call does nothing."""
+        for thread in (self._flusher, self._saver):
+            if thread is not None:
+                thread.stop()
+
+    def when_durable(self, end_offset: int, waiter: Waiter) -> None:
+        """Have ``waiter`` called, by another thread, when the log is durable below ``end_offset``.
+
+        A round of syncing begins at once, or after the one that runs; it serves everyone who
+        waits when it begins.
+        """
+        self.group_commit.wait_for(end_offset, waiter)
+        if self._flusher is not None and self.group_commit.has_waiting:
+            self._flusher.ask()
 
     @property
     def saved_offset(self) -> int:
@@ -98,11 +133,11 @@ class Durability:
                     self._noted_offset = synced.offset
             except OSError as error:
                 if fs.may_pass(error):
-                    self._tell(_LOG_WAITS, error)
+                    self._warn_once(_LOG_WAITS, error)
                 else:
                     self._fail(error)
                 return
-            self._told.discard(_LOG_WAITS)
+            self._warned.discard(_LOG_WAITS)
         self.group_commit.end_round(synced.offset)
 
     def _end(self, last: Appended | None) -> Synced:
@@ -127,10 +162,10 @@ class Durability:
             try:
                 self._appender.sync_queues()
                 self._save(snapshot)
-                self._told.discard(_CHECKPOINT_WAITS)
+                self._warned.discard(_CHECKPOINT_WAITS)
             except OSError as error:
                 if fs.may_pass(error):
-                    self._tell(_CHECKPOINT_WAITS, error)
+                    self._warn_once(_CHECKPOINT_WAITS, error)
                 else:
                     self._fail(error)
 
@@ -179,11 +214,11 @@ class Durability:
             logics_physical_offset=full_end_offset,
         )
 
-    def _tell(self, words: str, error: OSError) -> None:
-        """Log what passes, once until it has passed."""
-        if words not in self._told:
+    def _warn_once(self, words: str, error: OSError) -> None:
+        """Log a failure that may pass, once until it has passed."""
+        if words not in self._warned:
             _log.warning("%s, and is tried again: %s", words, error)
-        self._told.add(words)
+        self._warned.add(words)
 
     def _fail(self, error: OSError) -> None:
         """Store nothing more, and tell everyone who waits."""

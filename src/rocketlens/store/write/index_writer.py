@@ -330,14 +330,14 @@ class IndexWriter:
         if not self._is_changed and self.safe_offset == self.place.physical_offset:
             with suppress(OSError):
                 self._write_state(self._slots_crc())
-        self.abandon()
+        self.close_abruptly()
 
     def _slots_crc(self) -> int | None:
         if not self._names:
             return None
         return slots_crc(self._directory / self._names[-1], self._geometry)
 
-    def abandon(self) -> None:
+    def close_abruptly(self) -> None:
         """Unmap everything and give the lock up, as if this process were killed."""
         self._is_closed = True
         for file in self._unsynced:

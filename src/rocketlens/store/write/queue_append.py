@@ -52,18 +52,18 @@ class OpenQueues:
             if oldest is queue or oldest.next_offset != seen_at:
                 self._last_seen[oldest] = oldest.next_offset
             else:
-                oldest.rest()
+                oldest.release_file()
         oldest = next(iter(self._last_seen))
         if oldest is not queue:
             del self._last_seen[oldest]
-            oldest.rest()
+            oldest.release_file()
 
     def could_not(self, error: OSError) -> None:
         """Note that a file could not be opened: half of the queues close theirs."""
         if error.errno in fs.CANNOT_NOW_ERRORS:
             for queue in list(self._last_seen)[: len(self._last_seen) // 2]:
                 del self._last_seen[queue]
-                queue.rest()
+                queue.release_file()
 
     def forget(self, queue: "QueueWriter") -> None:
         """Note that a queue is gone; who removed it closes it."""
@@ -76,8 +76,9 @@ class QueueWriter:
 
     The append path of :mod:`rocketlens.store.write.append` writes entries itself: at byte ``place``
     of ``content`` while that is below ``limit``, after :meth:`make_room` otherwise. ``is_removed``
-    says that its directory is not there any more, or another's of the same name. ``lowest`` keeps
-    for the store from which physical offset on the log went, and the first queue offset then.
+    says that its directory is not there any more, or another's of the same name.
+    ``min_offset_cache`` is the log's first physical offset when somebody looked, and the queue's
+    first offset then.
     """
 
     __slots__ = (
@@ -101,8 +102,8 @@ class QueueWriter:
         "is_removed",
         "is_schedule",
         "limit",
-        "lowest",
         "magic",
+        "min_offset_cache",
         "next_offset",
         "place",
         "queue_id",
@@ -130,7 +131,7 @@ class QueueWriter:
         self.content: mmap | bytearray = bytearray()
         self.place = self.limit = self.next_offset = self.first_offset = 0
         self.is_dirty = self.has_new_names = self.is_schedule = self.is_removed = False
-        self.lowest = (-1, 0)
+        self.min_offset_cache = (-1, 0)
         self.has_made_files = False
         self._has_files: bool | None = None
         self.topic_part = b""
@@ -142,7 +143,7 @@ class QueueWriter:
         :raises OSError: when the disk is full, with nothing changed.
         """
         position = self.next_offset * ENTRY_BYTES
-        self._turn_to(position - position % self.file_bytes)
+        self._open_file_at(position - position % self.file_bytes)
         assert self._file is not None  # noqa: S101 - just opened
         place = position - self._base
         limit = min(place + RESERVED_BYTES, self.file_bytes)
@@ -221,8 +222,8 @@ class QueueWriter:
         is_there = any(base == begin for begin, _ in self.files())
         self.next_offset = base // ENTRY_BYTES if is_there else queue_offset
 
-    def turn_to_appending(self) -> None:
-        """End the use of :meth:`put`: the next entry asks for room at the end of the queue."""
+    def seal(self) -> None:
+        """End the use of :meth:`put`: the next entry is appended, and asks for room first."""
         self.place = self.limit = 0
 
     def put(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> bool:
@@ -300,7 +301,7 @@ class QueueWriter:
 
     def _write(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> None:
         position = queue_offset * ENTRY_BYTES
-        self._turn_to(position - position % self.file_bytes)
+        self._open_file_at(position - position % self.file_bytes)
         file = self._file
         assert file is not None  # noqa: S101 - just opened
         place = position - self._base
@@ -313,7 +314,7 @@ class QueueWriter:
         self.next_offset = max(self.next_offset, queue_offset + 1)
         self.is_dirty = True
 
-    def _turn_to(self, base: int) -> None:
+    def _open_file_at(self, base: int) -> None:
         """Open the file that begins at byte ``base`` of the queue, making it if need be."""
         if base == self._base:
             return
@@ -350,7 +351,7 @@ class QueueWriter:
             raise
         return file
 
-    def rest(self) -> None:
+    def release_file(self) -> None:
         """Close the open file until the queue is written again; the next sync opens it to sync it.
 
         Otherwise queues that are written in turn would have more files open than they may.

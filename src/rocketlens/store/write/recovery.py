@@ -388,7 +388,7 @@ class Recovery:
             else:
                 queue.cut(queue.next_offset)
                 starts = queue.starts()
-        queue.turn_to_appending()
+        queue.seal()
         # Messages that the cleaner took with their log: their offsets are not given again.
         if end_offset > self._log.min_offset or self._log.min_offset:
             expected = self._queues.at_least.get((queue.topic, queue.queue_id), 0)
@@ -423,7 +423,7 @@ class Recovery:
             except OSError as error:
                 if error.errno not in fs.DISK_FULL_ERRORS:
                     raise
-            queue.turn_to_appending()
+            queue.seal()
             starts = queue.starts()
         queue.next_offset = expected
         return starts

@@ -58,7 +58,7 @@ def test_appending_what_a_real_broker_stored_gives_its_files_byte_for_byte(
     with MessageStore(tmp_path, config, options, clock=clock) as store:
         while records:
             # A batch moves to the next segment whole, so the golden log shows where one began.
-            here = records[: batch_length(records, store.appender)]
+            here = records[: batch_length(records, store._appender)]
             records = records[len(here) :]
             clock.now_ms = here[0].store_timestamp_ms
             append_again(store, here)
@@ -171,8 +171,8 @@ def test_hosts_of_either_kind_are_written_as_the_format_says(tmp_path, born_host
     with open_small(tmp_path, options=options) as store:
         for number in range(2):
             store.append("T", 0, b"b", properties_of(number), born_host, born_timestamp_ms=1)
-        assert store.offset_by_time("T", 0, Clock().now_ms) == 0
-        assert store.offset_by_time("T", 0, Clock().now_ms + 1) == 2
+        assert store.queues.offset_by_time("T", 0, Clock().now_ms) == 0
+        assert store.queues.offset_by_time("T", 0, Clock().now_ms + 1) == 2
     records = records_of(tmp_path)
     assert [packed(record.born_host) for record in records] == [born_host] * 2
     assert records[0].store_host.address == store_address
@@ -268,7 +268,7 @@ def test_a_batch_is_one_record_a_member_side_by_side_in_one_segment(tmp_path):
     with open_small(tmp_path) as store:
         send_many(store, 70, queues=1)
         appended = store.append_batch("Orders", 0, members, BORN_HOST, born_timestamp_ms=3)
-        queue = store.queue("Orders", 0)
+        queue = store.queues.get("Orders", 0)
         entries = [queue.entry(a.queue_offset) for a in appended]
         after = send(store, 99)
     assert [a.queue_offset for a in appended] == list(range(70, 90))
@@ -297,7 +297,7 @@ def test_a_batch_over_several_queue_files_has_all_its_entries(tmp_path):
     with open_small(tmp_path) as store:
         send(store, 0)
         appended = store.append_batch("Orders", 0, members, BORN_HOST, born_timestamp_ms=1)
-        queue = store.queue("Orders", 0)
+        queue = store.queues.get("Orders", 0)
         assert [queue.entry(a.queue_offset)[:2] for a in appended] == [
             (a.physical_offset, a.store_size) for a in appended
         ]
@@ -308,7 +308,7 @@ def test_prepared_and_rolled_back_records_get_no_queue_entry(tmp_path):
     with open_small(tmp_path) as store:
         offsets = [send(store, n, sys_flag=f).queue_offset for n, f in enumerate((0, 4, 12, 8, 0))]
         assert offsets == [0, 0, 0, 1, 2]
-        assert store.max_queue_offset("Orders", 0) == 3
+        assert store.queues.max_offset("Orders", 0) == 3
     assert [r.queue_offset for r in records_of(tmp_path)] == offsets
 
 
@@ -317,7 +317,7 @@ def test_a_delayed_message_has_its_delivery_time_as_tags_code(tmp_path):
         for level in (b"3", b"99", b"0", b"x"):
             properties = b"DELAY\x01" + level + b"\x02TAGS\x01a"
             store.append(SCHEDULE_TOPIC, 2, b"", properties, BORN_HOST, born_timestamp_ms=1)
-        codes = [store.queue(SCHEDULE_TOPIC, 2).entry(n).tags_code for n in range(4)]
+        codes = [store.queues.get(SCHEDULE_TOPIC, 2).entry(n).tags_code for n in range(4)]
     now = Clock().now_ms
     assert codes == [now + 10_000, now + 7_200_000, string_hash("a"), string_hash("a")]
 
@@ -355,22 +355,22 @@ def test_an_appended_message_is_found_at_once_by_readers_of_the_directory(tmp_pa
 
 def test_a_queue_that_begins_inside_a_file_is_filled_before_it(tmp_path):
     with open_small(tmp_path) as store:
-        store.appender.queue("T", 0).next_offset = 7
+        store._appender.queue("T", 0).next_offset = 7
         assert send(store, 1, topic="T").queue_offset == 7
-        queue = store.queue("T", 0)
+        queue = store.queues.get("T", 0)
         assert [queue.entry(n) for n in range(7)] == [FILLER] * 7
-        assert store.min_queue_offset("T", 0) == 7
+        assert store.queues.min_offset("T", 0) == 7
 
 
 def test_more_queues_than_may_be_open_are_all_written(tmp_path):
     with open_small(tmp_path) as store:
-        store.appender._open_queues._most = 3
+        store._appender._open_queues._most = 3
         for number in range(200):
             send(store, number, queue_id=number % 17)
             if number % 50 == 0:
                 store.flush()
         for queue_id in range(17):
-            queue = store.queue("Orders", queue_id)
+            queue = store.queues.get("Orders", queue_id)
             expected = len(range(queue_id, 200, 17))
             assert queue.next_offset == expected
             assert all(queue.entry(n) for n in range(expected))
@@ -385,7 +385,7 @@ def test_queues_written_in_turn_have_no_more_files_open_than_they_may_and_are_sy
             super().sync_file(path)
 
     with open_small(tmp_path, disk=Watched()) as store:
-        store.appender._open_queues._most = 3
+        store._appender._open_queues._most = 3
         send_many(store, 10, queues=1)
         before = len(list(Path("/proc/self/fd").iterdir()))
         for number in range(200):
@@ -396,7 +396,7 @@ def test_queues_written_in_turn_have_no_more_files_open_than_they_may_and_are_sy
         store.flush()
         files = set((tmp_path / "consumequeue/Many").rglob("0*0"))
         assert len({path for path in synced if "Many" in path.parts} & files) >= 37
-        assert not any(queue.is_dirty for queue in store.appender.queues.values())
+        assert not any(queue.is_dirty for queue in store._appender.queues.values())
 
 
 class Killed(BaseException):
@@ -424,7 +424,7 @@ def test_a_batch_whose_writer_is_killed_leaves_its_first_members_and_no_hole(
     members = [(0, b"body", properties_of(n)) for n in range(1, 7)]
     with pytest.raises(Killed):
         store.append_batch("Orders", 0, members, BORN_HOST, born_timestamp_ms=1)
-    store.abandon()
+    store.close_abruptly()
     monkeypatch.undo()
     with rocketlens.open_store(tmp_path) as reader:
         answer = reader.query_message("Orders", "all")

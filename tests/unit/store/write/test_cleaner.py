@@ -99,14 +99,14 @@ def test_expired_log_takes_its_queue_and_index_files_with_it_and_readers_read_on
         kept = [n for n, a in enumerate(sent) if a.physical_offset >= min_offset]
         for queue_id in range(3):
             first = min(sent[n].queue_offset for n in kept if n % 3 == queue_id)
-            assert store.min_queue_offset("Orders", queue_id) == first
-            assert store.max_queue_offset("Orders", queue_id) == 100
-            files = store.queue("Orders", queue_id).files()
+            assert store.queues.min_offset("Orders", queue_id) == first
+            assert store.queues.max_offset("Orders", queue_id) == 100
+            files = store.queues.get("Orders", queue_id).files()
             assert 0 < files[0][0] <= first * 20
         assert store.clean() == []
     with open_small(tmp_path, config=config, disk=disk, clock=clock) as store:
         assert store.recovered.record_count == 0
-        assert store.min_queue_offset("Orders", 0) > 0
+        assert store.queues.min_offset("Orders", 0) > 0
         assert send(store, 300).queue_offset == 100
     with rocketlens.open_store(tmp_path) as reader:
         answer = reader.query_message("Orders", "all", max_num=None)
@@ -163,21 +163,21 @@ def test_offsets_are_found_by_time_as_rocketmq_5_finds_them(tmp_path):
             send(store, now_ms)
 
         def lower(t):
-            return store.offset_by_time("Orders", 0, t)
+            return store.queues.offset_by_time("Orders", 0, t)
 
         def upper(t):
-            return store.offset_by_time("Orders", 0, t, upper=True)
+            return store.queues.offset_by_time("Orders", 0, t, upper=True)
 
         assert [lower(t) for t in (0, 1000, 1001, 2000, 2001, 3000, 3001)] == [0, 0, 1, 1, 4, 4, 5]
         assert [upper(t) for t in (0, 1000, 1999, 2000, 2999, 3000, 9999)] == [0, 0, 0, 3, 3, 4, 4]
-        assert store.offset_by_time("None", 0, 5) == 0
-        assert store.min_queue_offset("None", 0) == store.max_queue_offset("None", 0) == 0
+        assert store.queues.offset_by_time("None", 0, 5) == 0
+        assert store.queues.min_offset("None", 0) == store.queues.max_offset("None", 0) == 0
 
 
 def test_entries_are_read_in_runs_that_end_with_a_file_or_the_queue(tmp_path):
     with open_small(tmp_path) as store:
         sent = send_many(store, 70, queues=1)
-        queue = store.queue("Orders", 0)
+        queue = store.queues.get("Orders", 0)
         for start, count, expected in ((0, 10, 10), (25, 10, 5), (30, 99, 30), (65, 99, 5)):
             entries = queue.read(start, count)
             assert [entry.physical_offset for entry in entries] == [

@@ -26,9 +26,9 @@ def delete(store, topic="Orders"):
 def numbers_of(store, topic="Orders"):
     """Which messages the queues of a topic have, by queue, in order."""
     found = {}
-    for (name, queue_id), queue in sorted(store.appender.queues.items()):
+    for (name, queue_id), queue in sorted(store._appender.queues.items()):
         if name == topic and queue.next_offset:
-            entries = queue.read(store.min_queue_offset(name, queue_id), 1000)
+            entries = queue.read(store.queues.min_offset(name, queue_id), 1000)
             records = [bytes(store.record(entry.physical_offset, 0)) for entry in entries]
             found[queue_id] = [int(each.partition(b"UNIQ_KEY\x01U")[2][:6]) for each in records]
     return found
@@ -56,7 +56,7 @@ def test_a_topic_made_again_has_only_what_was_sent_since(tmp_path, end, is_flush
     if end == "closed":
         store.close()
     else:
-        store.abandon()
+        store.close_abruptly()
     if end == "without state":
         store.layout.state.unlink()
     if end == "without queues":
@@ -64,7 +64,7 @@ def test_a_topic_made_again_has_only_what_was_sent_since(tmp_path, end, is_flush
     with open_small(tmp_path) as store:
         assert numbers_of(store) == AGAIN
         assert numbers_of(store, "Others") == {0: [0]}
-        assert store.min_queue_offset("Orders", 0) == 0
+        assert store.queues.min_offset("Orders", 0) == 0
         assert send(store, 5).queue_offset == NEW
 
 
@@ -76,7 +76,7 @@ def test_a_topic_that_is_not_made_again_stays_empty(tmp_path, is_flushed):
     delete(store)
     if is_flushed:
         store.flush()
-    store.abandon()
+    store.close_abruptly()
     store.layout.state.unlink()
     with open_small(tmp_path) as store:
         assert numbers_of(store) == {}
@@ -88,7 +88,7 @@ def test_a_kill_between_the_mark_and_the_removal_deletes_the_queues_at_the_next_
     send_many(store, OLD)
     store.flush()
     mark(store)
-    store.abandon()
+    store.close_abruptly()
     with open_small(tmp_path) as store:
         assert numbers_of(store) == {}
         send_again(store)
@@ -104,7 +104,7 @@ def test_what_came_between_the_mark_and_the_removal_does_no_harm(tmp_path):
     store.flush()
     store._disk.remove_tree(store.deleted.remove_queues("Orders"))
     send_again(store)
-    store.abandon()
+    store.close_abruptly()
     with open_small(tmp_path) as store:
         assert numbers_of(store) == AGAIN
 
@@ -115,7 +115,7 @@ def test_without_our_files_the_place_where_offsets_begin_again_tells_it(tmp_path
     send_many(store, OLD, queues=1)
     delete(store)
     send_again(store)
-    store.abandon()
+    store.close_abruptly()
     shutil.rmtree(store.layout.own)
     if kept == "log":
         shutil.rmtree(store.layout.consume_queue)
@@ -127,7 +127,7 @@ def test_files_of_removed_queues_are_closed_and_leftovers_go_at_the_next_start(t
     store = open_small(tmp_path)
     send_many(store, OLD)
     mark(store)
-    queues = list(store.appender.queues.values())
+    queues = list(store._appender.queues.values())
     aside = store.deleted.remove_queues("Orders")
     store.flush()
     assert all(queue._file is None and not queue._retired for queue in queues)
@@ -165,4 +165,4 @@ def test_marks_of_another_log_and_of_messages_that_expired_are_forgotten(tmp_pat
 def test_a_damaged_file_has_no_marks(tmp_path, content):
     with open_small(tmp_path) as store:
         store.layout.deleted.write_bytes(content)
-        assert DeletedTopics(store.layout, Disk(), store.appender).marks == {}
+        assert DeletedTopics(store.layout, Disk(), store._appender).marks == {}

@@ -56,8 +56,8 @@ def test_a_thread_flushes_now_and_then_without_being_asked():
 def test_many_appends_that_wait_share_syncs_and_all_are_told(tmp_path):
     with open_small(tmp_path, options=StoreOptions(STORE_HOST)) as store:
         rounds = []
-        sync = store.appender.sync_log
-        store.appender.sync_log = lambda: rounds.append(1) or sync()
+        sync = store._appender.sync_log
+        store._appender.sync_log = lambda: rounds.append(1) or sync()
         told, all_told = [], threading.Event()
 
         def waiter(failure):

@@ -97,7 +97,7 @@ def test_a_builder_killed_anywhere_leaves_neither_gap_nor_duplicate(log_only, sy
             builder.close()
             whole = entries_of(path)
             break
-        builder.abandon()
+        builder.close_abruptly()
         assert builder.safe_offset <= builder.place.physical_offset
     assert whole == expected_entries(path)
 
@@ -109,7 +109,7 @@ def test_entries_beyond_the_synced_ones_are_taken_back(log_only):
     builder.sync()
     synced = {file.name: file.read_bytes() for file in (path / "index").iterdir()}
     builder.build(end)
-    builder.abandon()
+    builder.close_abruptly()
     there = {file.name: file.read_bytes() for file in (path / "index").iterdir()}
     resumed = builder_of(path, end)
     proven = {file.name: file.read_bytes() for file in StoreLayout(path).new_index.iterdir()}
@@ -158,7 +158,7 @@ def test_an_index_in_any_state_is_made_whole(tmp_path, what, end):
     store.flush_log()
     while not store.build_index():
         pass
-    store.close() if end == "closed" else store.abandon()
+    store.close() if end == "closed" else store.close_abruptly()
     DAMAGE[what](sorted((tmp_path / "index").iterdir()))
     with open_small(tmp_path) as store:
         send(store, 200)
@@ -178,7 +178,7 @@ def test_only_what_is_synced_is_indexed(tmp_path):
     send_many(store, 10, first=10)
     assert store.build_index()
     assert store.indexed_offset < store.end_offset
-    store.abandon()
+    store.close_abruptly()
 
 
 def test_a_store_closed_before_its_index_is_complete_stays_marked_and_goes_on(tmp_path):

@@ -124,7 +124,7 @@ def test_no_chain_is_cut_after_another_broker_added_to_the_index(log_only, end, 
     builder = builder_of(path, offsets[60])
     assert builder.build(offsets[60])
     builder.sync()
-    builder.close() if end == "closed" else builder.abandon()
+    builder.close() if end == "closed" else builder.close_abruptly()
     put_as_rocketmq(path, 60, 60 + count, is_killed=is_killed)
     build(path, log_end)
     check_all_found(path)
@@ -180,7 +180,7 @@ def test_whatever_a_broker_in_between_did_to_the_files_all_keys_are_found(log_on
     check_reader(path, 300)
     builder = builder_of(path, log_end)
     check_reader(path, 300)
-    builder.abandon()
+    builder.close_abruptly()
     build(path, log_end)
     check_all_found(path)
 
@@ -235,7 +235,7 @@ def test_a_log_that_is_known_to_be_synced_less_far_gets_no_entry_twice(log_only,
     builder = builder_of(path, log_end)
     assert builder.build(log_end)
     builder.sync()
-    builder.close() if end == "closed" else builder.abandon()
+    builder.close() if end == "closed" else builder.close_abruptly()
     build(path, offsets[100])
     build(path, log_end)
     check_all_found(path)
@@ -330,7 +330,7 @@ def test_wherever_a_rebuild_is_killed_the_old_files_or_the_new_ones_lead_to_all(
                 builder.sync()
             builder.sync()
         if builder is not None:
-            builder.abandon()
+            builder.close_abruptly()
         found = rocketmq_index(copy, TINY).lookup(whole)
         assert {key_hash: set(offsets) for key_hash, offsets in found.items()} == whole
         check_reader(copy, 60)
@@ -379,7 +379,7 @@ def test_a_killed_rebuild_leaves_what_a_real_broker_keeps_when_it_gets_the_store
     builder = builder_of(path, log_end)
     state = read_index_state(StoreLayout(path))
     assert state.newest_full() == header
-    builder.abandon()
+    builder.close_abruptly()
 
 
 def test_chains_of_large_files_are_whole_after_another_broker_added_to_them(log_only):

@@ -40,7 +40,7 @@ GOLDEN = StoreConfig(
 
 def kill(store):
     """End a store as a kill does: what was written is in the page cache, nothing else is done."""
-    store.abandon()
+    store.close_abruptly()
 
 
 def log_file(path, number=0):
@@ -76,7 +76,7 @@ def test_a_closed_store_opens_without_reading_its_log(tmp_path):
         assert (tmp_path / "abort").read_text().isdigit()
         assert store.recovered.record_count == 0
         assert store.recovered.end_offset == last.physical_offset + last.store_size
-        assert store.max_queue_offset("Orders", 0) == 100
+        assert store.queues.max_offset("Orders", 0) == 100
     assert content_of(tmp_path) == before
 
 
@@ -259,7 +259,7 @@ def test_bad_bytes_behind_the_synced_end_are_cut_with_what_follows_and_kept_asid
         assert store.recovered.cut.stop == later[-1].physical_offset + later[-1].store_size
         aside = tmp_path / "rocketlens/aside" / f"{later[5].physical_offset:020}.cut"
         assert len(aside.read_bytes()) == store.recovered.cut.stop - store.recovered.cut.start
-        assert [store.max_queue_offset("Orders", q) for q in range(3)] == [9, 8, 8]
+        assert [store.queues.max_offset("Orders", q) for q in range(3)] == [9, 8, 8]
         assert send(store, 99, queue_id=1).queue_offset == 8
     assert_finds(tmp_path, [*range(25), 99])
 
@@ -326,9 +326,9 @@ def test_queue_offsets_go_on_after_the_log_of_a_queue_is_gone(tmp_path):
     shutil.rmtree(tmp_path / "consumequeue")
     with open_small(tmp_path) as store:
         assert send(store, 300).queue_offset == 10
-        assert store.min_queue_offset("Orders", 0) == 10
-        assert store.max_queue_offset("Others", 0) == 200
-        assert store.min_queue_offset("Others", 0) > 0
+        assert store.queues.min_offset("Orders", 0) == 10
+        assert store.queues.max_offset("Others", 0) == 200
+        assert store.queues.min_offset("Others", 0) > 0
 
 
 @pytest.mark.parametrize("kept", [("index",), ("index", "consumequeue"), ("rocketlens",), ()])
@@ -416,10 +416,10 @@ def test_a_queue_entry_that_was_not_synced_is_believed_only_if_it_is_of_its_reco
     queue = next((tmp_path / "consumequeue/Orders/0").iterdir())
     damage(queue, 3 * 20, struct.pack(">qiq", other.physical_offset, other.store_size, 0))
     with open_small(tmp_path, disk=RestartedDisk()) as store:
-        assert store.max_queue_offset("Orders", 0) == 3 + has_record
+        assert store.queues.max_offset("Orders", 0) == 3 + has_record
         numbers = range(10 if has_record else 9)
         assert_finds(tmp_path, numbers)
-        entries = [store.queue("Orders", 0).entry(place) for place in range(3 + has_record)]
+        entries = [store.queues.get("Orders", 0).entry(place) for place in range(3 + has_record)]
     records = [record for record in records_of(tmp_path) if record.queue_id == 0]
     assert [entry[0] for entry in entries] == [record.physical_offset for record in records]
 
@@ -464,17 +464,17 @@ def test_a_queue_that_lost_entries_of_messages_that_are_gone_is_looked_for_once(
         file.write_bytes(content[:start] + bytes(stop - start) + content[stop:])
     with open_small(tmp_path, config, clock=clock) as store:
         assert store.recovered.record_count > 0
-        assert store.max_queue_offset("Old", 0) == 40
+        assert store.queues.max_offset("Old", 0) == 40
     for _ in range(2):
         store = open_small(tmp_path, config, clock=clock)
         assert store.recovered.record_count == 0
         assert store.recovered.notes == []
-        assert store.min_queue_offset("Old", 0) == store.max_queue_offset("Old", 0) == 40
-        store.close() if ending == "closed" else store.abandon()
+        assert store.queues.min_offset("Old", 0) == store.queues.max_offset("Old", 0) == 40
+        store.close() if ending == "closed" else store.close_abruptly()
     with open_small(tmp_path, config, clock=clock) as store:
         assert send(store, 40, topic="Old").queue_offset == 40
-        assert store.queue("Old", 0).entry(40) is not None
-        assert store.min_queue_offset("Old", 0) == 40
+        assert store.queues.get("Old", 0).entry(40) is not None
+        assert store.queues.min_offset("Old", 0) == 40
     with open_small(tmp_path, config, clock=clock) as store:
         assert store.recovered.record_count == 0
-        assert store.max_queue_offset("Old", 0) == 41
+        assert store.queues.max_offset("Old", 0) == 41

@@ -1,4 +1,4 @@
-"""Builds the index files of a store that is written, in a thread of its own.
+"""Who builds the index files of a store that is written: this process, in a thread, or another.
 
 A builder that cannot go on (no room, no descriptor, no memory, a segment that cannot be opened) is
 asked again; what is not indexed yet is found in the log meanwhile. Only a sync that failed ends it.
@@ -27,10 +27,11 @@ PIECE_BYTES: Final = 8 * 1024 * 1024
 _INTERVAL_SECONDS: Final = 0.2
 
 
-class IndexThread:
-    """Who builds index files for a store. ``build`` and ``forget_below`` may be called by others.
+class IndexDriver:
+    """Builds index files in a thread of its own, or leaves them to the builder of another process.
 
-    ``make`` makes a builder; ``log_end`` says how far the log is synced.
+    ``build`` and ``forget_below`` may be called by other threads. ``make`` makes a builder;
+    ``log_end`` returns how far the log is synced.
     """
 
     def __init__(
@@ -44,47 +45,47 @@ class IndexThread:
         self._make = make
         self._log_end = log_end
         self._builder: IndexBuilder | None = None
-        self._is_wanted = self._is_told = False
+        self._is_builder = self._is_warned = False
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._last_offset = 0
 
     def open(self) -> None:
-        """Be the builder from now on; where that cannot be now, it is tried again.
+        """Become the builder; where that cannot be now, it is tried again.
 
         :raises StoreLocked: when another one builds.
         """
-        self._is_wanted = True
+        self._is_builder = True
         with self._lock:
             try:
                 self._builder = self._make()
             except OSError as error:
                 self._failed(error)
 
-    def take_over(self) -> None:
-        """Be the builder if the one of another process has ended, for :meth:`build` to end it.
+    def adopt(self) -> None:
+        """Become the builder if that of another process has ended, so that its rest can be built.
 
         One that still runs goes on, and the store then is not closed cleanly.
         """
-        if self._is_wanted:
+        if self._is_builder:
             return
         try:
             self.open()
         except StoreLocked as error:
-            self._is_wanted = False
+            self._is_builder = False
             _log.warning("what is not indexed yet stays so until the next start: %s", error)
 
     def start(self) -> None:
         """Build in a thread, if this is the builder."""
-        if self._is_wanted:
+        if self._is_builder:
             self._thread = threading.Thread(target=self._run, name=INDEX_THREAD_NAME, daemon=True)
             self._thread.start()
 
     @property
-    def is_wanted(self) -> bool:
-        """Whether this is who builds index files."""
-        return self._is_wanted
+    def is_builder(self) -> bool:
+        """Whether this process builds the index files."""
+        return self._is_builder
 
     @property
     def offset(self) -> int:
@@ -112,7 +113,7 @@ class IndexThread:
         cannot be written or opened now, or when another builder does it.
         """
         with self._lock:
-            if self._builder is None and not self._made():
+            if self._builder is None and not self._has_builder():
                 return False
             builder = self._builder
             assert builder is not None  # noqa: S101 - just made
@@ -127,15 +128,15 @@ class IndexThread:
                         break
                 builder.sync()
                 builder.made_progress = made_progress
-                self._is_told = False
+                self._is_warned = False
             except (OSError, RocketLensError, MemoryError) as error:
                 self._failed(error)
                 return False
             return is_done
 
-    def _made(self) -> bool:
+    def _has_builder(self) -> bool:
         """Make the builder that could not be made before."""
-        if self._is_wanted:
+        if self._is_builder:
             try:
                 self._builder = self._make()
             except (OSError, RocketLensError) as error:
@@ -146,17 +147,17 @@ class IndexThread:
         """Log once what passes; end after a sync that failed."""
         if isinstance(error, fs.SyncFailed):
             _log.error("index files are not built any more: %s", error)
-            self._is_wanted = False
+            self._is_builder = False
             if self._builder is not None:
                 self._last_offset = self._builder.safe_offset
                 self._builder.close()
                 self._builder = None
-        elif not self._is_told:
+        elif not self._is_warned:
             _log.warning("the log cannot be indexed now, and is later: %s", error)
-            self._is_told = True
+            self._is_warned = True
 
     def _run(self) -> None:
-        while not self._stop.is_set() and self._is_wanted:
+        while not self._stop.is_set() and self._is_builder:
             is_done = self._log_end() <= self.offset or self.build(is_over=self._stop.is_set)
             # A builder that cannot go on, as on a full disk, is asked again, but not at once.
             if is_done or not self.is_behind:
@@ -178,7 +179,7 @@ class IndexThread:
         try:
             if self._builder is not None:
                 self._builder.forget_below(physical_offset)
-            return self._builder is not None or not self._is_wanted
+            return self._builder is not None or not self._is_builder
         finally:
             self._lock.release()
 
@@ -188,12 +189,12 @@ class IndexThread:
         if self._thread is not None:
             self._thread.join()
 
-    def close(self, *, abandon: bool = False) -> None:
-        """Give the index files up; ``abandon`` as if this process were killed."""
+    def close(self, *, abruptly: bool = False) -> None:
+        """Release the index files; ``abruptly`` as if this process were killed."""
         builder, self._builder = self._builder, None
         if builder is not None:
             self._last_offset = builder.safe_offset
-            if abandon:
-                builder.abandon()
+            if abruptly:
+                builder.close_abruptly()
             else:
                 builder.close()

@@ -1,0 +1,216 @@
+"""What opening a store for writing does before anything is appended: look, recover, begin.
+
+1. Directories that a killed exchange left aside are put back.
+2. The sizes of the files that are there are compared with the configuration, so that a wrong one
+   is refused with nothing changed.
+3. ``abort`` is made: until it is removed, the store was not closed cleanly.
+4. Log and queues are recovered (:mod:`rocketlens.store.write.recovery`), or the queues of a log
+   that is gone are deleted.
+5. The appender goes on at the log's end.
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rocketlens.errors import BadInput, NotAStore
+from rocketlens.store import fs
+from rocketlens.store.disk import Disk, restore_directories
+from rocketlens.store.layout import StoreLayout
+from rocketlens.store.lock import StoreLock
+from rocketlens.store.read.commitlog import OpenLog
+from rocketlens.store.read.deleted import Mark
+from rocketlens.store.read.state import StoreState, read_state, read_synced
+from rocketlens.store.write.append import Appender
+from rocketlens.store.write.config import StoreConfig
+from rocketlens.store.write.deleted_topics import DeletedTopics
+from rocketlens.store.write.queue_files import QueueFiles, check_file_sizes, list_queue_files
+from rocketlens.store.write.recovery import Recovered, Recovery
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Opened(NamedTuple):
+    """What opening found, and the marks of deleted topics."""
+
+    recovered: Recovered
+    deleted: DeletedTopics
+    state_offset: int
+    """The physical offset up to which ``state.json`` is true already; -1 when it is not."""
+
+
+class Opening:
+    """Opens one store, whose lock is held, for an appender that is not started yet."""
+
+    def __init__(
+        self,
+        layout: StoreLayout,
+        config: StoreConfig,
+        disk: Disk,
+        lock: StoreLock,
+        appender: Appender,
+    ) -> None:
+        """Prepare; :meth:`run` opens."""
+        self._layout = layout
+        self._config = config
+        self._disk = disk
+        self._lock = lock
+        self._appender = appender
+        self._recovered = Recovered()
+
+    def run(self) -> Opened:
+        """Open the store, or make one, and start the appender.
+
+        :raises BadInput: when its files have sizes that are not the configuration's.
+        :raises OSError: when it cannot be read or written.
+        """
+        layout, appender = self._layout, self._appender
+        fs.make_directories(layout.commit_log)
+        fs.make_directories(layout.own)
+        restore_directories(layout.root)
+        log = self._existing_log()
+        state = read_state(layout)
+        queue_files = self._existing_queue_files(log, state)
+        deleted = DeletedTopics(layout, self._disk, appender)
+        was_closed = fs.file_size(layout.abort) is None
+        first = self._mark_open(was_closed=was_closed)
+        if log is not None:
+            self._recover(log, queue_files, state, deleted, was_closed=was_closed)
+        else:
+            self._delete_stale_queues(queue_files)
+        recovered = self._recovered
+        self._log_recovery()
+        appender.last = recovered.last
+        first += recovered.later
+        full = appender.start(recovered.base_offset, recovered.end_offset, first)
+        if full is not None:
+            if log is None:
+                raise full
+            _log.warning("%s: nothing is stored before there is room: %s", layout.root, full)
+        state_offset = state.queues_offset if state and recovered.is_ours else -1
+        return Opened(recovered, deleted, state_offset)
+
+    def _mark_open(self, *, was_closed: bool) -> list[Callable[[], None]]:
+        """Make ``abort``; returns what is left to do when the disk is full."""
+        content = str(fs.process_number()).encode()
+
+        def mark() -> None:
+            self._disk.write_durably(self._layout.abort, content)
+
+        try:
+            mark()
+        except OSError as error:
+            if error.errno not in fs.DISK_FULL_ERRORS:
+                raise
+            return [mark] if was_closed else []
+        return []
+
+    def _existing_log(self) -> OpenLog | None:
+        """Open the log for recovery; None when there is none yet.
+
+        :raises BadInput: when its segments have another size than the configuration says.
+        :raises OSError: when it cannot be read now.
+        """
+        try:
+            log = OpenLog(self._layout.commit_log)
+        except NotAStore:
+            return None
+        size = self._config.mappedFileSizeCommitLog
+        for segment in log.segments:
+            if segment.size != size or segment.base_offset % size:
+                log.close()
+                raise BadInput(
+                    f"{segment.path} has {segment.size} bytes: mappedFileSizeCommitLog must be "
+                    f"the size that the store was made with, not {size}"
+                )
+        return log
+
+    def _existing_queue_files(self, log: OpenLog | None, state: StoreState | None) -> QueueFiles:
+        """List the queue files.
+
+        :raises BadInput: when they have another size than the configuration says.
+        :raises OSError: when they cannot be read now.
+        """
+        files = list_queue_files(self._layout.consume_queue)
+        if log is None:
+            return files
+        try:
+            is_of_log = state is not None and state.is_of(log)
+            known_bytes = state.queue_file_bytes if state is not None and is_of_log else None
+            check_file_sizes(files, self._config.queue_file_bytes, known_bytes)
+        except BaseException:
+            log.close()
+            raise
+        return files
+
+    def _recover(
+        self,
+        log: OpenLog,
+        files: QueueFiles,
+        state: StoreState | None,
+        deleted: DeletedTopics,
+        *,
+        was_closed: bool,
+    ) -> None:
+        """Bring log and queues into a state that can be appended to."""
+        deleted.keep_those_of(log)
+        recovery = Recovery(
+            self._layout, self._disk, log, self._appender, files=files, deleted=deleted.ends
+        )
+        synced = read_synced(self._layout)
+        recovered = self._recovered = recovery.run(
+            state, synced, is_marked=self._lock.is_marked(), was_closed=was_closed
+        )
+        log.close()
+        for topic, last in recovered.deleted.items():
+            end_offset = last.physical_offset + last.store_size
+            mark = Mark(end_offset, last.physical_offset, last.store_timestamp_ms)
+            deleted.put(topic, mark)
+        if recovered.deleted:
+            _save(deleted)
+        end_offset, notes = recovered.end_offset, recovered.notes
+        if synced is not None and synced.offset > end_offset and not notes:
+            notes.append(
+                "the log is not the one that was here before: it ends at physical offset "
+                f"{end_offset}, and had been synced up to {synced.offset}"
+            )
+
+    def _delete_stale_queues(self, files: QueueFiles) -> None:
+        """Delete the queues of a log that is gone, as RocketMQ does: a new one begins at 0.
+
+        The index builder finds out by itself that its files are of another log.
+        """
+        layout, is_one = self._layout, False
+        for topic, queue_id in files:
+            directory = layout.consume_queue / topic / str(queue_id)
+            for entry in list(fs.entries(directory)):
+                self._disk.remove_file(Path(entry.path))
+                is_one = True
+            self._disk.sync_directory(directory)
+        if is_one:
+            self._recovered.notes.append(
+                "the log is not the one that was here before: it is gone, and its queues with it"
+            )
+
+    def _log_recovery(self) -> None:
+        """Log what a person should know of what opening found."""
+        found, root = self._recovered, self._layout.root
+        for note in found.notes:
+            _log.warning("%s: %s", root, note)
+        if found.damage:
+            count, first = len(found.damage), found.damage[0]
+            _log.warning("%s: %d damaged places in the log stay, first %s", root, count, first)
+        if found.cut is not None:
+            _log.warning("%s: cut off the log's end: %s", root, found.cut)
+
+
+def _save(deleted: DeletedTopics) -> None:
+    """Write what was found to be deleted; on a full disk that is done later."""
+    deleted.is_changed = False
+    try:
+        deleted.snapshot()()
+    except OSError as error:
+        if error.errno not in fs.DISK_FULL_ERRORS:
+            raise
+        deleted.is_changed = True
