@@ -7,7 +7,6 @@ another one. A log that lost its end, or its oldest segments, is still the same 
 import re
 import zlib
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,21 +32,22 @@ class LogIdentity:
         self._known: dict[int, int] = {}
 
     def checksums(self) -> SegmentChecksums:
-        """Return the checksums of the newest segments, without those that cannot be read.
+        """Return the checksums of the newest segments that begin with a record.
 
         O(segments): one directory is listed, and each new segment read once.
+
+        :raises OSError: when the log cannot be read now: then nothing is known.
         """
         found: dict[int, int] = {}
-        with suppress(OSError):
-            paths = [Path(entry.path) for entry in fs.entries(self._directory)]
-            segments = [path for path in paths if _is_segment(path.name)]
-            for path in segments[-limits.MAX_IDENTITY_SEGMENTS :]:
-                base_offset = int(path.name)
-                checksum = self._known.get(base_offset)
-                if checksum is None:
-                    checksum = _checksum(fs.read_bytes(path, _MAX_BYTES) or b"", base_offset)
-                if checksum is not None:
-                    found[base_offset] = checksum
+        paths = [Path(entry.path) for entry in fs.entries(self._directory)]
+        segments = [path for path in paths if _is_segment(path.name)]
+        for path in segments[-limits.MAX_IDENTITY_SEGMENTS :]:
+            base_offset = int(path.name)
+            checksum = self._known.get(base_offset)
+            if checksum is None:
+                checksum = _checksum(fs.read_bytes(path, _MAX_BYTES) or b"", base_offset)
+            if checksum is not None:
+                found[base_offset] = checksum
         self._known = found
         return found
 

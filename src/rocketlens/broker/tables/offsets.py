@@ -132,20 +132,19 @@ class ConsumerOffsets:
         self._count_bytes()
 
     def snapshot(self) -> Callable[[], None]:
-        """Take the offsets of now; what is given writes them, in any thread.
+        """Take the offsets of now; what is returned writes them, in any thread.
 
-        That raises OSError when they cannot be written.
+        That raises OSError when they cannot be written, or the log cannot be read, by which the
+        next start knows whether they are of its log.
         """
-        value = {
-            **self._others,
-            "dataVersion": self.data_version.encode(),
-        } | _log_member(self.log_checksums())
+        value = {**self._others, "dataVersion": self.data_version.encode()}
         table = dict(self.table)
 
         def write() -> None:
+            log = _log_member(self.log_checksums())
             # A group that is copied a moment later may have come farther, which is as good.
             offsets = {name: dict(offsets) for name, offsets in table.items()}
-            self._file.write(value | {"offsetTable": offsets})
+            self._file.write(value | log | {"offsetTable": offsets})
 
         return write
 
@@ -193,18 +192,18 @@ class DelayOffsets:
             self.is_changed = True
 
     def snapshot(self) -> Callable[[], None]:
-        """Take the offsets of now; what is given writes them, in any thread.
+        """Take the offsets of now; what is returned writes them, in any thread.
 
-        That raises OSError when they cannot be written, and what ``delivered`` raises.
+        That raises OSError as that of :class:`ConsumerOffsets`, and what ``delivered`` raises.
         """
         value = {
             "dataVersion": self.data_version.encode(),
             "offsetTable": dict(self.table),
-        } | _log_member(self.log_checksums())
+        }
 
         def write() -> None:
             self._delivered()
-            self._file.write(value)
+            self._file.write(value | _log_member(self.log_checksums()))
 
         return write
 
