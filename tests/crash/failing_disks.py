@@ -38,7 +38,7 @@ class QuickDisk(Disk):
 class RestartedDisk(QuickDisk):
     """A disk after the machine was started again."""
 
-    def boot(self):
+    def boot_id(self):
         """Name another start of the machine."""
         return "restarted"
 

@@ -92,7 +92,7 @@ def cleans_without_syncing(patch):
 @mistake("tables")
 def renames_before_syncing(patch):
     def write_durably(disk, path, content):
-        disk.make_directory(path.parent)
+        disk.make_directory_durably(path.parent)
         beside = path.with_name("beside")
         beside.write_bytes(content)
         beside.replace(path)
@@ -104,7 +104,9 @@ def renames_before_syncing(patch):
 
 @mistake("tables")
 def makes_directories_that_nobody_syncs(patch):
-    patch.setattr(Disk, "make_directory", lambda _, path: path.mkdir(parents=True, exist_ok=True))
+    patch.setattr(
+        Disk, "make_directory_durably", lambda _, path: path.mkdir(parents=True, exist_ok=True)
+    )
 
 
 @mistake("build")

@@ -239,7 +239,7 @@ def lost_by(write, disk):
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_writer_with_a_mistake_is_caught(disk, mistake):
     if mistake is not write_into_a_directory_nobody_synced:
-        disk.make_directory(disk.root / "config")
+        disk.make_directory_durably(disk.root / "config")
     assert lost_by(mistake, disk)
 
 

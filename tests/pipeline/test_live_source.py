@@ -6,6 +6,7 @@ import pytest
 
 from rocketlens.errors import StoreError
 from rocketlens.store import fs
+from rocketlens.store.disk import Disk
 from tests.pipeline.synthetic import record, write_log
 
 
@@ -114,7 +115,7 @@ def test_a_stream_syncs_what_it_is_about_to_read_where_no_broker_of_ours_says_ho
 ):
     store, _ = rolling_store
     synced = []
-    monkeypatch.setattr(fs, "sync_for_reading", lambda path: synced.append(path.name))
+    monkeypatch.setattr(Disk, "sync_for_reading", lambda _, path: synced.append(path.name))
     reader = streaming(store)
     end = latest(reader)
     names = sorted(path.name for path in (store / "commitlog").iterdir())
@@ -128,10 +129,10 @@ def test_a_stream_syncs_what_it_is_about_to_read_where_no_broker_of_ours_says_ho
 def test_what_cannot_be_synced_is_not_given(rolling_store, monkeypatch):
     store, _ = rolling_store
 
-    def fail(path):
+    def fail(_, path):
         raise OSError(errno.EIO, "no", str(path))
 
-    monkeypatch.setattr(fs, "sync_file", fail)
+    monkeypatch.setattr(Disk, "sync_file", fail)
     with pytest.raises(OSError, match="no"):
         latest(streaming(store))
 

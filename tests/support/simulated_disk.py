@@ -16,7 +16,7 @@ names            those of a synced directory are there. What was done to names s
                  lost, one independently of the other; only a rename, or an exchange of two
                  directories, is one step. A change of a name needs the earlier ones of that name
 syncing a file   does not make its name durable, nor does syncing a directory make files durable
-the machine      was started again: ``boot`` names another start
+the machine      was started again: ``boot_id`` names another start
 ===============  ==================================================================================
 
 Names are observed, not announced: whoever makes, renames or deletes a file needs no method of the
@@ -204,7 +204,7 @@ class SimDisk(Disk):
         inode.durable = covered
         self.event(f"after sync of {path.name}")
 
-    def boot(self) -> str:
+    def boot_id(self) -> str:
         return self.boot_name
 
     def used_ratio(self, _: Path) -> float:

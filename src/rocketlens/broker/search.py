@@ -38,7 +38,7 @@ from rocketlens.query.source import StoreSource
 from rocketlens.query.verify import SureMatch, Wanted
 from rocketlens.store.read.commitlog import CommitLog, SegmentLost
 from rocketlens.store.read.index import TakesLong
-from rocketlens.store.read.index_files import Hit, Rejected, newest_first
+from rocketlens.store.read.index_files import CorruptIndexFile, Hit, newest_first
 from rocketlens.store.read.tail import Tail, load_kernels
 from rocketlens.store.write.message_store import MessageStore
 
@@ -132,7 +132,7 @@ class LiveSearch:
             try:
                 if self._can_do_at_once():
                     return result_of(self._by_key_once(query, at_once=True))
-            except Rejected as error:
+            except CorruptIndexFile as error:
                 rejected = error
             except TakesLong:
                 pass
@@ -195,8 +195,8 @@ class LiveSearch:
         return (
             tail is not None
             and not self._unread
-            and not tail.reads_again
-            and self._store.end_offset - self._read_to <= tail.read_at_once_bytes
+            and not tail.is_spilled
+            and self._store.end_offset - self._read_to <= tail.inline_read_budget_bytes
         )
 
     def _aside(self, work: Callable[[], T]) -> "asyncio.Future[T]":
@@ -230,7 +230,7 @@ class LiveSearch:
         self._read_some(STEP_BYTES)
         tail = self._tail
         if tail is not None:
-            tail.tidy()
+            tail.compact()
         return bool(self._unread) or self._store.end_offset > self._read_to
 
     def _drop_indexed(self) -> None:
@@ -286,7 +286,7 @@ class LiveSearch:
             if open_at < self._open_at:
                 self._unread.append((open_at, self._open_at))
             open_at = max(open_at, self._open_at)
-            tail.go_on_with(source.log, source.knows, open_at)
+            tail.rebind(source.log, source.knows, open_at)
         self._open_at = open_at
         self._read_to = max(open_at, self._read_to)
         indexed_offset = self._store.indexed_offset
@@ -316,7 +316,7 @@ class LiveSearch:
             self._read_to = tail.read(self._read_to, min(end, self._read_to + left))
         return tail
 
-    def _by_key(self, query: Query, rejected: Rejected | None = None) -> Work[Found]:
+    def _by_key(self, query: Query, rejected: CorruptIndexFile | None = None) -> Work[Found]:
         while True:
             if rejected is not None:
                 self._reject(rejected)
@@ -327,7 +327,7 @@ class LiveSearch:
             try:
                 with self._using(self._source):
                     return (yield from self._by_key_once(query))
-            except Rejected as another:
+            except CorruptIndexFile as another:
                 rejected = another
 
     def _is_record_start(self, record: Record) -> Work[bool]:
@@ -341,7 +341,7 @@ class LiveSearch:
                     )
             return source.is_record_start(record)
 
-    def _reject(self, rejected: Rejected) -> None:
+    def _reject(self, rejected: CorruptIndexFile) -> None:
         """Use a damaged index file no more; its log is read again, so believe it again but late."""
         self._source.reject_index_file(rejected)
         self._open_files()
@@ -351,7 +351,7 @@ class LiveSearch:
     def _by_key_once(self, query: Query, *, at_once: bool = False) -> Work[Found]:
         """Read all that is new, and search, newest first, until enough is found.
 
-        :raises Rejected: when an index file turns out to be damaged.
+        :raises CorruptIndexFile: when an index file turns out to be damaged.
         :raises TakesLong: with ``at_once``, before anything that may take over some milliseconds.
         """
         wanted = query.wanted
@@ -493,7 +493,7 @@ def _check(log: CommitLog, hit: Hit | None, *, at_once: bool) -> None:
     try:
         hit.file.check_entry(log, hit.number)
     except IndexFileError as error:
-        raise Rejected(hit.file, error) from error
+        raise CorruptIndexFile(hit.file, error) from error
 
 
 def _gap_bytes(uncovered: list[tuple[int, int | None]]) -> int:

@@ -46,7 +46,7 @@ from rocketlens.net.group import Bounds
 from rocketlens.net.server import RemotingServer
 from rocketlens.net.tls import ServerTls
 from rocketlens.store.disk import Disk
-from rocketlens.store.fs import allow_open_files
+from rocketlens.store.fs import raise_open_file_limit
 from rocketlens.store.write.message_store import MessageStore, StoreOptions, system_clock
 
 _log: Final = logging.getLogger("rocketlens.broker")
@@ -90,7 +90,7 @@ class BrokerService:
         builds them instead, see :mod:`rocketlens.broker.index_process`. The compiled kernels are
         loaded when there is much log to read, or ``load_kernels_after_s`` seconds after the start.
         ``max_connections``: None for as many as the open files allow that a process may have.
-        ``disk``: what tables are written to.
+        ``disk``: what the store and the tables are written to.
         """
         self.settings: Final = settings
         self._build_index: Final = build_index and not index_command
@@ -134,7 +134,7 @@ class BrokerService:
         :raises OSError: when a port is taken, or the store cannot be used.
         :raises BadInput: when the store does not fit the configuration.
         """
-        open_files = allow_open_files()
+        open_files = raise_open_file_limit()
         most = self._max_connections or max_connections(open_files)
         self._server = RemotingServer(
             self._handlers, tls=self._tls, on_close=self._closed, bounds=Bounds(connections=most)
@@ -239,7 +239,11 @@ class BrokerService:
         """Open the store and make the processors."""
         options = StoreOptions(store_host=host, build_index=self._build_index)
         store = MessageStore(
-            self.settings.store_path, self.settings.store, options, clock=self._clock
+            self.settings.store_path,
+            self.settings.store,
+            options,
+            disk=self._disk,
+            clock=self._clock,
         )
         try:
             core = BrokerCore(

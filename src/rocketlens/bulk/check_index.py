@@ -114,7 +114,7 @@ def check_file(task: IndexFileTask) -> IndexFileChecked:
 def column(
     mapped: fs.MappedFile, geometry: Geometry, name: str, start: int, stop: int
 ) -> "Numbers":
-    """Give one field of entries ``start .. stop - 1``."""
+    """Return one field of entries ``start .. stop - 1``."""
     import numpy as np
 
     kind, place = {"hash": (">i4", 0), "offset": (">i8", 4), "seconds": (">i4", 12)}[name]
@@ -218,7 +218,7 @@ class _Multiset:
         self._used = np.zeros(len(self._starts), np.int64)
 
     def cross_off(self, offsets: "Numbers", hashes: "Numbers") -> "tuple[Any, Any, Any]":
-        """Give for each actual entry: is it expected, is it one too many, its store time."""
+        """Return for each actual entry: is it expected, is it one too many, its store time."""
         import numpy as np
 
         own = self._pairs[self._starts]
@@ -250,7 +250,7 @@ class _Multiset:
         return is_expected, too_many, times
 
     def missing(self) -> "npt.NDArray[np.bool_]":
-        """Say of each expected entry whether it was not crossed off."""
+        """Return of each expected entry whether it was not crossed off."""
         import numpy as np
 
         result = np.zeros(len(self._pairs), np.bool_)
@@ -270,7 +270,7 @@ class _Taken(NamedTuple):
     since_ms: int
 
     def column(self, name: str) -> "Numbers":
-        """Give one field of them."""
+        """Return one field of them."""
         low, high = int(self.numbers[0]), int(self.numbers[-1]) + 1
         return column(self.mapped, self.facts.geometry, name, low, high)[self.numbers - low]
 
@@ -311,7 +311,7 @@ def _seconds(times: "Numbers", begin_timestamp_ms: int) -> "Numbers":
 def _entries_between(
     mapped: fs.MappedFile, facts: IndexFileFacts, low_offset: int, high_offset: int
 ) -> "Numbers":
-    """Give the numbers of the entries for offsets ``low_offset .. high_offset - 1``, rising."""
+    """Return the numbers of the entries for offsets ``low_offset .. high_offset - 1``, rising."""
     import numpy as np
 
     if facts.is_sorted:
@@ -322,7 +322,7 @@ def _entries_between(
 
 
 def _first_at(mapped: fs.MappedFile, facts: IndexFileFacts, offset: int) -> int:
-    """Give the first entry of a sorted file whose offset is ``offset`` or more."""
+    """Return the first entry of a sorted file whose offset is ``offset`` or more."""
     low, high = 1, facts.last_entry + 1
     while low < high:
         middle = (low + high) // 2

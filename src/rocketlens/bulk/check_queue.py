@@ -106,7 +106,7 @@ def compare(compared: QueueCompared, consumequeue: Path, records: QueueRecords, 
 
 
 def _tags_agree(tags: "Numbers", records: QueueRecords, inside: "Numbers") -> Any:
-    """Say whether the tags codes fit; how long a delay level lasted is not known for certain."""
+    """Return whether the tags codes fit; how long a delay level lasted is not known for certain."""
     import numpy as np
 
     wanted = records.tags[inside]
@@ -114,7 +114,7 @@ def _tags_agree(tags: "Numbers", records: QueueRecords, inside: "Numbers") -> An
 
 
 def _is_repetition(log: CommitLog, records: QueueRecords, one: int, offset: int) -> bool:
-    """Say whether an earlier record has the same queue offset: then the entry is that one's."""
+    """Return whether an earlier record has the same queue offset: then the entry is that one's."""
     if offset >= records.offsets[one]:
         return False
     try:
@@ -191,7 +191,7 @@ def check_queue(task: QueueTask) -> QueueChecked:
 
 
 def _live(file: QueueFile, min_offset: int) -> Any:
-    """Give queue offset, physical offset and size of entries whose segment is still there."""
+    """Return queue offset, physical offset and size of entries whose segment is still there."""
     import numpy as np
 
     with fs.MappedFile(file.path) as mapped:
@@ -204,7 +204,7 @@ def _live(file: QueueFile, min_offset: int) -> Any:
 
 
 def _misfit(log: CommitLog, task: QueueTask, queue_offset: int, offset: int, size: int) -> str:
-    """Say why no record belongs to an entry; nothing when one does."""
+    """Return why no record belongs to an entry; nothing when one does."""
     try:
         record = log.record_at(offset, check_crc=False)
     except RecordError as error:

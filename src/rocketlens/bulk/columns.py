@@ -57,7 +57,7 @@ _DIGITS: Final = b"0123456789ABCDEF"
 
 
 def batches(content: "Bytes", base_offset: int, rows: "Rows", *, with_body: bool) -> Iterator[Any]:
-    """Give the messages of ``rows`` as record batches of bounded size."""
+    """Return the messages of ``rows`` as record batches of bounded size."""
     import numpy as np
 
     sizes = np.cumsum(rows["store_size"], dtype=np.int64)
@@ -76,7 +76,7 @@ def batches(content: "Bytes", base_offset: int, rows: "Rows", *, with_body: bool
 
 
 def _decompressed(content: "Bytes", base_offset: int, rows: "Rows") -> Iterator[Any]:
-    """Give batches of rows of which some bodies are compressed."""
+    """Return batches of rows of which some bodies are compressed."""
     import pyarrow as pa
 
     bodies: list[bytes] = []
@@ -132,7 +132,7 @@ def _nulls(count: int) -> Any:
 
 
 def _bytes(content: "Bytes", base_offset: int, rows: "Rows") -> Any:
-    """Give the stored bodies."""
+    """Return the stored bodies."""
     import pyarrow as pa
 
     from rocketlens.formats import kernels
@@ -144,7 +144,7 @@ def _bytes(content: "Bytes", base_offset: int, rows: "Rows") -> Any:
 
 
 def _text(content: "Bytes", base_offset: int, rows: "Rows", part: Any) -> Any:
-    """Give one part of each record as text, null where it is absent."""
+    """Return one part of each record as text, null where it is absent."""
     import numpy as np
 
     from rocketlens.formats import kernels
@@ -197,7 +197,7 @@ def _properties(content: "Bytes", base_offset: int, rows: "Rows") -> Any:
 
 
 def _host_bytes(content: "Bytes", base_offset: int, rows: "Rows", which: str) -> "Bytes":
-    """Give each row's host as stored, 8 bytes for IPv4; those of IPv6 are wrong."""
+    """Return each row's host as stored, 8 bytes for IPv4; those of IPv6 are wrong."""
     import numpy as np
 
     starts = rows["physical_offset"] - base_offset
@@ -211,7 +211,7 @@ def _has_v6(rows: "Rows", which: str) -> bool:
 
 
 def _hosts(content: "Bytes", base_offset: int, rows: "Rows", which: str) -> Any:
-    """Give ``address:port`` of each row; a log names few hosts, each is written once."""
+    """Return ``address:port`` of each row; a log names few hosts, each is written once."""
     import numpy as np
     import pyarrow as pa
 
@@ -229,7 +229,7 @@ def _host(packed: bytes) -> Host:
 
 
 def _packed_hosts(content: "Bytes", base_offset: int, rows: "Rows", which: str) -> Iterator[bytes]:
-    """Give address and port bytes of each row, one by one."""
+    """Return address and port bytes of each row, one by one."""
     flag = SYS_FLAG_BORN_HOST_V6 if which == "born" else SYS_FLAG_STORE_HOST_V6
     for row in rows:
         start = int(row["physical_offset"]) - base_offset
@@ -238,7 +238,7 @@ def _packed_hosts(content: "Bytes", base_offset: int, rows: "Rows", which: str) 
 
 
 def _offset_msg_ids(content: "Bytes", base_offset: int, rows: "Rows") -> Any:
-    """Give the store host and physical offset of each row in hex."""
+    """Return the store host and physical offset of each row in hex."""
     import numpy as np
     import pyarrow as pa
 

@@ -32,14 +32,14 @@ class DelayLevels(NamedTuple):
 
     @property
     def source(self) -> str:
-        """Say in one line where the levels in use came from."""
+        """Return in one line where the levels in use came from."""
         return ", ".join(sorted(set(self.sources.values())))
 
 
 def resolve(
     used: set[int], argument: Sequence[int] | None, learned: dict[int, int], copies: dict[int, int]
 ) -> DelayLevels:
-    """Give the delay of every level, taking each from the best source that has it."""
+    """Return the delay of every level, taking each from the best source that has it."""
     if argument is not None:
         return DelayLevels(tuple(argument), dict.fromkeys(sorted(used), ARGUMENT))
     delays = list(parse_delay_levels(DELAY_LEVELS))

@@ -35,6 +35,7 @@ from rocketlens.bulk.ranges import LogRange, RangeReader, Walked, open_range
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.model.rocketmq import SCHEDULE_TOPIC, SYS_FLAG_PREPARED
+from rocketlens.store.disk import Disk
 from rocketlens.store.read.former_topics import Run, runs_of
 
 if TYPE_CHECKING:
@@ -45,13 +46,14 @@ ENTRIES_AT_ONCE: Final = 1 << 16
 
 
 class ExtractTask(NamedTuple):
-    """Which range to read, what to make of it, and where to put that."""
+    """Which range to read, what to make of it, and where and how to put that."""
 
     log_range: LogRange
     directory: str
     with_index: bool
     with_tags: bool
     with_queues: bool
+    disk: Disk
 
 
 class IndexPart(NamedTuple):
@@ -121,7 +123,7 @@ def extract(task: ExtractTask) -> Extracted:
         index_count = 0
         with ExitStack() as stack:
             files = [
-                stack.enter_context(stem.with_suffix(suffix).open("wb"))
+                stack.enter_context(task.disk.new_file(stem.with_suffix(suffix)))
                 for suffix in (INDEX_PART_SUFFIXES if task.with_index else ())
             ]
             for rows in reader:
@@ -135,7 +137,7 @@ def extract(task: ExtractTask) -> Extracted:
         return Extracted(
             reader.walked,
             IndexPart(str(stem), index_count),
-            queues.grouped().write(stem.with_suffix(".queue")),
+            queues.grouped().write(stem.with_suffix(".queue"), task.disk),
         )
 
 
@@ -195,7 +197,7 @@ class QueueRows:
         return self._groups.setdefault((record.topic, record.queue_id), len(self._groups))
 
     def grouped(self) -> "Grouped":
-        """Give all rows by queue, in log order within each."""
+        """Return all rows by queue, in log order within each."""
         import numpy as np
 
         if not self._groups:
@@ -246,11 +248,11 @@ class Grouped(NamedTuple):
     levels: Any
     """Delay levels; where above 0, the tags code is the store time yet."""
 
-    def write(self, path: Path) -> list[QueuePart]:
-        """Write a queue part, and tell where each queue's rows are in it."""
+    def write(self, path: Path, disk: Disk) -> list[QueuePart]:
+        """Write a queue part; return where each queue's rows are in it."""
         if not self.queues:
             return []
-        with path.open("wb") as file:
+        with disk.new_file(path) as file:
             for column in (self.entries, self.queue_offsets, self.levels):
                 column.tofile(file)
         return [part for queue in self.queues for part in self._parts(path, *queue)]

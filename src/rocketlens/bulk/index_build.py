@@ -5,16 +5,20 @@ its slot, so tasks that own different slots of a file write different bytes of i
 """
 
 from collections.abc import Sequence
+from contextlib import closing
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketlens.bulk.extract import INDEX_PART_SUFFIXES, IndexPart
 from rocketlens.formats.index_file import HEADER_BYTES, SLOT_BYTES, Geometry, IndexHeader
-from rocketlens.store import fs
+from rocketlens.store.disk import Disk
 from rocketlens.store.layout import index_file_name
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from rocketlens.formats.kernels import EntryArrays
 
 _TASKS_PER_CORE: Final = 4
@@ -48,9 +52,10 @@ class BuildUnit(NamedTuple):
 
 
 class IndexTask(NamedTuple):
-    """Units that one task writes, one after the other."""
+    """Units that one task writes to ``disk``, one after the other."""
 
     units: tuple[BuildUnit, ...]
+    disk: Disk
 
 
 def plan_files(parts: Sequence[IndexPart], geometry: Geometry) -> list[IndexPlan]:
@@ -88,9 +93,9 @@ def plan_files(parts: Sequence[IndexPart], geometry: Geometry) -> list[IndexPlan
 
 
 def tasks_of(
-    plans: Sequence[IndexPlan], directory: Path, geometry: Geometry, parallelism: int
+    plans: Sequence[IndexPlan], directory: Path, geometry: Geometry, parallelism: int, disk: Disk
 ) -> list[IndexTask]:
-    """Make the files, all zeros, and give the tasks that fill them.
+    """Make the files, all zeros, and return the tasks that fill them.
 
     Each task looks at all entries of its file, so files are only split as far as that many tasks
     can run at once; and small files share a task.
@@ -99,7 +104,7 @@ def tasks_of(
     units: list[BuildUnit] = []
     for plan in plans:
         path = directory / plan.name
-        fs.allocate_file(path, geometry.file_bytes)
+        disk.make_reserved_file(path, geometry.file_bytes)
         edges = [geometry.slot_count * number // splits for number in range(splits + 1)]
         units += [
             BuildUnit(str(path), plan, geometry.slot_count, low, high)
@@ -108,18 +113,22 @@ def tasks_of(
     share = -(-len(units) // (_TASKS_PER_CORE * parallelism))
     if share == 0:
         return []
-    return [IndexTask(tuple(units[n : n + share])) for n in range(0, len(units), share)]
+    return [IndexTask(tuple(units[n : n + share]), disk) for n in range(0, len(units), share)]
 
 
 def build(task: IndexTask) -> list[int]:
     """Write all units; how many slots each uses. Runs in an executor."""
-    return [_build(unit) for unit in task.units]
+    return [_build(unit, task.disk) for unit in task.units]
 
 
-def _build(unit: BuildUnit) -> int:
+def _build(unit: BuildUnit, disk: Disk) -> int:
+    with closing(disk.open_file(Path(unit.path))) as file:
+        return _fill(unit, file.array())
+
+
+def _fill(unit: BuildUnit, content: "npt.NDArray[np.uint8]") -> int:
     from rocketlens.formats import kernels
 
-    content = fs.map_for_writing(Path(unit.path))
     entries_start = HEADER_BYTES + unit.slot_count * SLOT_BYTES
     slots, entries = content[HEADER_BYTES:entries_start], content[entries_start:]
     used = 0
@@ -143,7 +152,7 @@ def _build(unit: BuildUnit) -> int:
     return used
 
 
-def finish(tasks: Sequence[IndexTask], used: Sequence[Sequence[int]]) -> None:
+def finish(tasks: Sequence[IndexTask], used: Sequence[Sequence[int]], disk: Disk) -> None:
     """Write the headers, which need the slots used by all tasks of a file."""
     slots_used: dict[str, int] = {}
     units = [unit for task in tasks for unit in task.units]
@@ -151,8 +160,8 @@ def finish(tasks: Sequence[IndexTask], used: Sequence[Sequence[int]]) -> None:
         slots_used[unit.path] = slots_used.get(unit.path, 0) + count
     for unit in {unit.path: unit for unit in units}.values():
         header = unit.plan.header._replace(used_slot_count=slots_used[unit.path])
-        with Path(unit.path).open("r+b") as file:
-            file.write(header.encode())
+        with closing(disk.open_file(Path(unit.path))) as file:
+            file.content[:HEADER_BYTES] = header.encode()
 
 
 def _read(piece: IndexSlice) -> "EntryArrays":
@@ -175,6 +184,6 @@ def _read(piece: IndexSlice) -> "EntryArrays":
 
 
 def _entry(piece: IndexSlice, number: int) -> tuple[int, int]:
-    """Give physical offset and store timestamp of one entry of a slice."""
+    """Return physical offset and store timestamp of one entry of a slice."""
     one = _read(IndexSlice(piece.part, piece.start + number, 1))
     return int(one.offsets[0]), int(one.timestamps[0])

@@ -32,7 +32,7 @@ _ENTRIES_AT_ONCE: Final = 1 << 16
 def batches(
     stretch: "LogRange", first: "LogRange | None", content: "Bytes", *, with_tags: bool
 ) -> Iterator[Any]:
-    """Give the entries of a stretch of one segment, whose bytes are ``content``.
+    """Return the entries of a stretch of one segment, whose bytes are ``content``.
 
     ``first`` is the stretch from its first record on; None when no record begins in it.
     """
@@ -76,7 +76,7 @@ class Gap(Exception):
 
 
 def collected(table: Any, begin: int) -> "tuple[EntryArrays, int]":
-    """Give the entries of all stretches of a batch, and where the last stretch ends.
+    """Return the entries of all stretches of a batch, and where the last stretch ends.
 
     ``table``: a ``pyarrow.Table`` of the columns above, stretches in log order. Stretches that end
     at or before ``begin`` may be missing.

@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.bulk.extract import QueuePart
 from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, FILLER
 from rocketlens.model.rocketmq import is_topic_name
+from rocketlens.store.disk import Disk
 from rocketlens.store.read.former_topics import Run, TopicEvidence, ends_of_former
 
 if TYPE_CHECKING:
@@ -46,11 +47,15 @@ class QueueUnit(NamedTuple):
 
 
 class QueueTask(NamedTuple):
-    """Units to write. ``delays_ms[level]`` is added to the store time of delayed messages."""
+    """Units to write to ``disk``.
+
+    ``delays_ms[level]`` is added to the store time of delayed messages.
+    """
 
     units: tuple[QueueUnit, ...]
     file_entries: int
     delays_ms: tuple[int, ...]
+    disk: Disk
 
 
 class QueueResult(NamedTuple):
@@ -126,7 +131,7 @@ def _from(part: QueuePart, end: int) -> QueuePart:
 def plan_queues(
     parts: Sequence[QueuePart], directory: Path, file_entries: int
 ) -> tuple[list[QueueUnit], int, list[str]]:
-    """Give the units of work, the number of queues, and topics whose name is not safe in a path.
+    """Return the units of work, the number of queues, and topics whose name is not safe in a path.
 
     ``parts`` are in log order.
     """
@@ -150,7 +155,7 @@ def plan_queues(
 
 
 def is_regular(parts: Sequence[QueuePart]) -> bool:
-    """Say whether the queue offsets rise by one through all parts of a queue."""
+    """Return whether the queue offsets rise by one through all parts of a queue."""
     if not 0 <= parts[0].first_queue_offset <= limits.MAX_QUEUE_OFFSET:
         return False
     return all(part.is_consecutive for part in parts) and all(
@@ -184,11 +189,15 @@ def _file_units(
 
 
 def tasks_of(
-    units: Sequence[QueueUnit], file_entries: int, delays_ms: Sequence[int], parallelism: int
+    units: Sequence[QueueUnit],
+    file_entries: int,
+    delays_ms: Sequence[int],
+    parallelism: int,
+    disk: Disk,
 ) -> list[QueueTask]:
-    """Make the directories, and give tasks of about equal work."""
-    for directory in {unit.directory for unit in units}:
-        Path(directory).mkdir(parents=True)
+    """Make the directories, and return tasks of about equal work."""
+    for directory in sorted({unit.directory for unit in units}):
+        disk.make_directory(Path(directory))
     total = sum(unit.entry_count + 1 for unit in units)
     share = min(-(-total // max(2 * parallelism, 1)), ENTRIES_PER_TASK)
     tasks: list[QueueTask] = []
@@ -198,10 +207,10 @@ def tasks_of(
         batch.append(unit)
         size += unit.entry_count + 1
         if size >= share:
-            tasks.append(QueueTask(tuple(batch), file_entries, tuple(delays_ms)))
+            tasks.append(QueueTask(tuple(batch), file_entries, tuple(delays_ms), disk))
             batch, size = [], 0
     if batch:
-        tasks.append(QueueTask(tuple(batch), file_entries, tuple(delays_ms)))
+        tasks.append(QueueTask(tuple(batch), file_entries, tuple(delays_ms), disk))
     return tasks
 
 
@@ -223,10 +232,10 @@ def build(task: QueueTask) -> QueueResult:
 def _build_file(unit: QueueUnit, queue_offset: int, task: QueueTask) -> QueueResult:
     """Write one file of a regular queue."""
     first, fillers = divmod(queue_offset, task.file_entries)
-    with _create(unit.directory, first, task.file_entries) as file:
+    with _create(unit.directory, first, task) as file:
         file.write(FILLER.encode() * fillers)
         for part in unit.parts:
-            file.write(read_entries(part, task.delays_ms))
+            file.write(read_entries(part, task.delays_ms).data)
         file.truncate(task.file_entries * ENTRY_BYTES)
     return QueueResult(1, unit.entry_count, 0, 0)
 
@@ -250,7 +259,7 @@ def _build_irregular(unit: QueueUnit, task: QueueTask) -> QueueResult:
             length = int(kept[-1]) + 1 - base if is_last else task.file_entries
             content = np.tile(filler, (length, 1))
             content[kept[low:high] - base] = entries[low:high]
-            with _create(unit.directory, number, task.file_entries) as file:
+            with _create(unit.directory, number, task) as file:
                 file.write(content.tobytes())
                 file.truncate(task.file_entries * ENTRY_BYTES)
             files += 1
@@ -259,7 +268,7 @@ def _build_irregular(unit: QueueUnit, task: QueueTask) -> QueueResult:
 
 
 def resolve_repeated(queue_offsets: "Numbers", offsets: "Numbers") -> "tuple[Any, Any]":
-    """Say which records get the place they claim, and whose claim is impossible.
+    """Return which records get the place they claim, and whose claim is impossible.
 
     Both arguments in log order. As in RocketMQ the first record that claims a place has it, and a
     claim below the end of the queue is a repetition. Between two records of a queue there can't
@@ -289,7 +298,7 @@ def resolve_repeated(queue_offsets: "Numbers", offsets: "Numbers") -> "tuple[Any
 
 
 def _is_first_odd(claims: "Numbers") -> bool:
-    """Say whether the first claim, which no other stands before, contradicts those after it.
+    """Return whether the first claim, which no other stands before, contradicts those after it.
 
     A first claim that is too high would make repetitions of all others.
     """
@@ -300,7 +309,7 @@ def _is_first_odd(claims: "Numbers") -> bool:
 
 
 def read_entries(part: QueuePart, delays_ms: Sequence[int]) -> "Entries":
-    """Give the entries of a part, 20 bytes each, those of delayed messages completed."""
+    """Return the entries of a part, 20 bytes each, those of delayed messages completed."""
     import numpy as np
 
     with Path(part.path).open("rb") as file:
@@ -318,7 +327,7 @@ def read_entries(part: QueuePart, delays_ms: Sequence[int]) -> "Entries":
 
 
 def read_queue_offsets(part: QueuePart) -> "Numbers":
-    """Give the queue offsets of a part."""
+    """Return the queue offsets of a part."""
     import numpy as np
 
     with Path(part.path).open("rb") as file:
@@ -326,6 +335,6 @@ def read_queue_offsets(part: QueuePart) -> "Numbers":
         return np.fromfile(file, np.int64, part.row_count)
 
 
-def _create(directory: str, number: int, file_entries: int) -> Any:
-    name = f"{number * file_entries * ENTRY_BYTES:020}"
-    return Path(directory, name).open("wb")
+def _create(directory: str, number: int, task: QueueTask) -> BinaryIO:
+    name = f"{number * task.file_entries * ENTRY_BYTES:020}"
+    return task.disk.new_file(Path(directory, name))

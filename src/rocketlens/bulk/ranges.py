@@ -100,15 +100,15 @@ def cut(log: CommitLog, range_bytes: int = RANGE_BYTES, least_count: int = 1) ->
 
 
 def _written_bytes(segment: Segment) -> int:
-    """Give a position behind which the segment is one hole."""
+    """Return a position behind which the segment is one hole."""
     low = 0
     step = 1 << 20
     high = segment.size
-    if fs.next_written(segment.path, max(high - step, 0)) is not None:
+    if fs.next_data_offset(segment.path, max(high - step, 0)) is not None:
         return high
     while high - low > step:
         middle = (low + high) // 2
-        if fs.next_written(segment.path, middle) is None:
+        if fs.next_data_offset(segment.path, middle) is None:
             high = middle
         else:
             low = middle
@@ -139,7 +139,7 @@ class RangeReader:
         self._log: CommitLog | None = None
 
     def __iter__(self) -> "Iterator[Rows]":
-        """Give arrays of RECORD_DTYPE, in log order; each is overwritten by the next."""
+        """Return arrays of RECORD_DTYPE, in log order; each is overwritten by the next."""
         import numpy as np
 
         from rocketlens.formats import kernels
@@ -179,7 +179,7 @@ class RangeReader:
         self._end(position)
 
     def _begin(self) -> int:
-        """Give the first position to read; ``stop`` when no record is in the range."""
+        """Return the first position to read; ``stop`` when no record is in the range."""
         log_range = self.walked.log_range
         if log_range.known:
             return log_range.start
@@ -198,7 +198,7 @@ class RangeReader:
             self.after(position, position)
 
     def after(self, position: int, stop: int) -> int | None:
-        """Give the next record behind bad bytes at ``position``; None ends the range.
+        """Return the next record behind bad bytes at ``position``; None ends the range.
 
         That record is found as the reader without Spark finds it.
         """
@@ -382,7 +382,7 @@ def open_range(log_range: LogRange) -> "tuple[fs.MappedFile, Bytes]":
 
 
 def true_start(log_range: LogRange, content: "Bytes", walk_from: int = 0) -> LogRange | None:
-    """Give the range again with its start where its first record is, as a walk from ``walk_from``
+    """Return the range again with its start where its first record is, as a walk from ``walk_from``
     finds it, where a record is known to begin; None when the segment's last record is before it.
 
     Steps over the headers of all records before the range: about 50 ms a GiB once it is in memory.
@@ -406,12 +406,12 @@ def true_start(log_range: LogRange, content: "Bytes", walk_from: int = 0) -> Log
 
 
 def is_unwritten(segment: Segment) -> bool:
-    """Say whether nothing was written to a segment: brokers make the next one in advance."""
+    """Return whether nothing was written to a segment: brokers make the next one in advance."""
     return not any(fs.read_bytes(segment.path, SIZE_AND_MAGIC.size) or b"")
 
 
 def walk_log(log: CommitLog, begin: int, stop: int) -> int:
-    """Give where the first record at or after ``stop`` begins, or where the log ends before that.
+    """Return where the first record at or after ``stop`` begins, or where the log ends before that.
 
     Walks from ``begin``, a record's physical offset. Zeros end the log, unless a later segment was
     written to. Only headers are read: about 50 ms a GiB once it is in memory.

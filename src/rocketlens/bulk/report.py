@@ -52,7 +52,7 @@ class Finding:
     physical_offset: int | None = None
 
     def __str__(self) -> str:
-        """Say it in one line."""
+        """Return it in one line."""
         where = []
         if self.topic is not None:
             queue = "" if self.queue_id is None else f"/{self.queue_id}/{self.queue_offset}"

@@ -24,7 +24,7 @@ _QUEUE_FILES_LOOKED_AT: Final = 100
 
 
 def index_paths(store: Path) -> list[Path]:
-    """Give the index files by name, which is by creation time."""
+    """Return the index files by name, which is by creation time."""
     return [
         Path(entry.path)
         for entry in fs.entries(store / "index")
@@ -33,7 +33,7 @@ def index_paths(store: Path) -> list[Path]:
 
 
 def index_geometry(store: Path) -> Geometry:
-    """Give the slot and entry counts of the newest sound index file, else RocketMQ's defaults."""
+    """Return the slot and entry counts of the newest sound index file, else RocketMQ's defaults."""
     for path in reversed(index_paths(store)):
         with fs.MappedFile(path) as mapped:
             try:
@@ -44,7 +44,7 @@ def index_geometry(store: Path) -> Geometry:
 
 
 def has_tag_entries(store: Path, log: CommitLog, geometry: Geometry) -> bool:
-    """Say whether the store's broker indexes tags, as RocketMQ does since 5.5.
+    """Return whether the store's broker indexes tags, as RocketMQ does since 5.5.
 
     If there are index entries of records with tags, they tell. Otherwise it is a store of 5.5 if
     it has that version's ``rocksdbstore`` directory, or that version's system topics.
@@ -59,7 +59,7 @@ def has_tag_entries(store: Path, log: CommitLog, geometry: Geometry) -> bool:
 
 
 def _entries_have_tags(mapped: fs.MappedFile, log: CommitLog, geometry: Geometry) -> bool | None:
-    """Say whether the entries of one file are with tags; None when that can't be told."""
+    """Return whether the entries of one file are with tags; None when that can't be told."""
     try:
         header = index_file.decode_header(mapped.view[: index_file.HEADER_BYTES])
         if len(mapped) != geometry.file_bytes:
@@ -87,17 +87,17 @@ def _entries_have_tags(mapped: fs.MappedFile, log: CommitLog, geometry: Geometry
 
 
 def batch_topics(store: Path) -> set[str]:
-    """Give the topics of batch queues, which RocketMQ 5 keeps apart, in another format."""
+    """Return the topics of batch queues, which RocketMQ 5 keeps apart, in another format."""
     return {entry.name for entry in fs.entries(store / "batchconsumequeue")}
 
 
 def queues_are_in_rocksdb(store: Path) -> bool:
-    """Say whether ``consumequeue`` is a RocksDB database and no directory of queue files."""
+    """Return whether ``consumequeue`` is a RocksDB database and no directory of queue files."""
     return (store / "consumequeue" / "CURRENT").is_file()
 
 
 def queue_file_bytes(store: Path) -> int:
-    """Give the size of the store's consume queue files, else RocketMQ's default."""
+    """Return the size of the store's consume queue files, else RocketMQ's default."""
     sizes: Counter[int] = Counter()
     for topic in fs.entries(store / "consumequeue"):
         for queue in fs.entries(Path(topic.path)):

@@ -192,7 +192,7 @@ def missing(log: "CommitLog", begin: int, end: int) -> Iterator[tuple[int, int]]
 
 
 def deletion(log: "CommitLog", begin: int, end: int, offset: StreamOffset) -> str:
-    """Say which part of the log was deleted before it was read."""
+    """Return which part of the log was deleted before it was read."""
     times = []
     if offset.anchors:
         times.append(f"after {_time(offset.anchors[0].last_timestamp_ms)}")
@@ -209,7 +209,7 @@ def deletion(log: "CommitLog", begin: int, end: int, offset: StreamOffset) -> st
 
 
 def replacement(log: "CommitLog", offset: StreamOffset) -> str:
-    """Say how it shows that a log is another one, and where reading would go on."""
+    """Return how it shows that a log is another one, and where reading would go on."""
     if not offset.anchors:
         detail = f"it ends before {log.max_offset}"
     else:

@@ -6,7 +6,7 @@ from typing import Final, Self
 
 from rocketlens.errors import BadInput, StoreLocked
 from rocketlens.store import fs
-from rocketlens.store.disk import Disk, restore_directories
+from rocketlens.store.disk import Disk
 from rocketlens.store.lock import StoreLock, is_locked
 
 WORK_PREFIX: Final = ".rocketlens-work-"
@@ -18,7 +18,9 @@ _READ_WHOLE: Final = ("commitlog", "consumequeue", "index", "config")
 """Directories of a store in which RocketMQ takes every file for its own."""
 
 
-def check_output(store: Path, out: Path | None, *, force: bool = False) -> None:
+def check_output(
+    store: Path, out: Path | None, *, force: bool = False, disk: Disk | None = None
+) -> None:
     """Refuse a directory that results must not, or cannot, be written to.
 
     ``out``: the directory asked for, None for the store itself. ``force``: it may be another
@@ -31,7 +33,7 @@ def check_output(store: Path, out: Path | None, *, force: bool = False) -> None:
     try:
         if out is not None and not fs.is_same(store, out):
             _refuse_stores(out, force=force)
-        fs.check_writable(root)
+        (disk or Disk()).check_writable(root)
         if is_locked(root):
             raise StoreLocked(
                 f"{root} belongs to a running broker or job: stop it first, or give --out"
@@ -70,18 +72,18 @@ class Workspace:
 
         :raises StoreLocked: at once, with nothing changed, when a broker or a job runs in it.
         """
-        root.mkdir(parents=True, exist_ok=True)
         self.root = root
-        self._disk: Final = disk or Disk()
+        self.disk: Final = disk or Disk()
+        self.disk.make_directory(root)
         self._lock = StoreLock(root)
         try:
-            restore_directories(root)
+            self.disk.restore_directories(root)
             for entry in fs.entries(root):
                 if entry.name.startswith(WORK_PREFIX):
-                    self._disk.remove_tree(Path(entry.path))
+                    self.disk.remove_tree(Path(entry.path))
             self._directory = root / f"{WORK_PREFIX}{uuid.uuid4().hex[:12]}"
             self.parts = self._directory / "parts"
-            self.parts.mkdir(parents=True)
+            self.disk.make_directory(self.parts)
         except BaseException:
             self._lock.release()
             raise
@@ -89,30 +91,30 @@ class Workspace:
     def new(self, name: str) -> Path:
         """Make the directory that will become ``root/name``."""
         path = self.new_path(name)
-        path.mkdir()
+        self.disk.make_directory(path)
         return path
 
     def new_path(self, name: str) -> Path:
-        """Give the path of the directory that will become ``root/name``."""
+        """Return the path of the directory that will become ``root/name``."""
         return self._directory / name
 
     def sync(self, name: str) -> None:
         """Wait until the new directory ``name`` is on the disk."""
-        self._disk.sync_tree(self.new_path(name))
+        self.disk.sync_tree(self.new_path(name))
 
     def swap_in(self, name: str) -> None:
         """Put the new directory ``name``, which must be synced, in the place of the old one."""
-        self._disk.exchange_directories(self.new_path(name), self.root / name)
+        self.disk.exchange_directories(self.new_path(name), self.root / name)
 
     def close(self) -> None:
         """Delete the work directory with the old results in it, and unlock."""
         try:
-            self._disk.remove_tree(self._directory)
+            self.disk.remove_tree(self._directory)
         finally:
             self._lock.release()
 
     def __enter__(self) -> Self:
-        """Give the workspace."""
+        """Return the workspace."""
         return self
 
     def __exit__(self, *_: object) -> None:

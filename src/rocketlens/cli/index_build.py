@@ -52,8 +52,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> ExitCode:
     """Build the files, and print what was built."""
-    from rocketlens.cli.spark import ProgressLine, session
     from rocketlens.bulk.workspace import check_output
+    from rocketlens.cli.spark import ProgressLine, session
     from rocketlens.query.offline import open_store
 
     store = store_directory(arguments)

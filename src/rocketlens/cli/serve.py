@@ -64,7 +64,7 @@ def run(arguments: Namespace) -> ExitCode:
     from rocketlens.cli.log_lines import log_to_stderr
     from rocketlens.namesrv.service import DEFAULT_PORT, NameServerConfig
     from rocketlens.net.event_loop import run as run_loop
-    from rocketlens.store.fs import allow_open_files
+    from rocketlens.store.fs import raise_open_file_limit
 
     log_to_stderr()
     home = _home(arguments.home)
@@ -80,7 +80,7 @@ def run(arguments: Namespace) -> ExitCode:
         port=port,
         kv_config_path=home / _KV_CONFIG,
         tls=settings.tls.server,
-        max_connections=max_connections(allow_open_files()) // NAME_SERVER_SHARE,
+        max_connections=max_connections(raise_open_file_limit()) // NAME_SERVER_SHARE,
     )
     run_loop(_serve(names, settings, index_command(arguments, settings)))
     return ExitCode.OK
@@ -94,7 +94,7 @@ async def _serve(
     from rocketlens.broker.service import LOAD_KERNELS_AFTER_S, BrokerService, max_connections
     from rocketlens.net.event_loop import end_on_signals, within
     from rocketlens.net.sync import LoopThread
-    from rocketlens.store.fs import allow_open_files
+    from rocketlens.store.fs import raise_open_file_limit
 
     # Before anything is opened: a signal that comes meanwhile stops it cleanly, too.
     ending = end_on_signals()
@@ -110,7 +110,7 @@ async def _serve(
             settings,
             index_command=index_builder,
             load_kernels_after_s=LOAD_KERNELS_AFTER_S,
-            max_connections=max_connections(allow_open_files()) - (names.max_connections or 0),
+            max_connections=max_connections(raise_open_file_limit()) - (names.max_connections or 0),
         )
 
         async def stop_name_server() -> None:

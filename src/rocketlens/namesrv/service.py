@@ -21,7 +21,8 @@ from rocketlens.net.event_loop import end_on_signals, within
 from rocketlens.net.group import Bounds
 from rocketlens.net.server import RemotingServer
 from rocketlens.net.tls import ServerTls
-from rocketlens.store.fs import allow_open_files
+from rocketlens.store.disk import Disk
+from rocketlens.store.fs import raise_open_file_limit
 
 DEFAULT_PORT: Final = 9876
 SCAN_INTERVAL_S: Final = 5.0
@@ -94,17 +95,21 @@ class NameServerConfig:
 
 
 class NameServer:
-    """A name server in the running event loop.
+    """A name server in the running event loop. ``disk``: what its values are written to.
 
     :raises ConfigError: when the file of values is larger than any that is read.
     """
 
     def __init__(
-        self, config: NameServerConfig, *, clock: Callable[[], float] = time.monotonic
+        self,
+        config: NameServerConfig,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        disk: Disk | None = None,
     ) -> None:
         self.config: Final = config
         self.routes: Final = RouteTable()
-        self.kv: Final = KvConfig(config.kv_config_path)
+        self.kv: Final = KvConfig(config.kv_config_path, disk)
         self._clock: Final = clock
         processors = Processors(
             self.routes,
@@ -116,7 +121,7 @@ class NameServer:
         )
         most = config.max_connections
         if most is None:
-            most = min(allow_open_files() * 3 // 4, limits.MAX_CONNECTIONS)
+            most = min(raise_open_file_limit() * 3 // 4, limits.MAX_CONNECTIONS)
         self.server: Final = RemotingServer(
             processors.handlers(),
             bounds=Bounds(connections=most),

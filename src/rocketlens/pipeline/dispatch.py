@@ -25,7 +25,7 @@ from rocketlens.bulk.delay_levels import DelayLevels
 from rocketlens.bulk.extract import Extracted, ExtractTask, QueuePart, extract
 from rocketlens.bulk.ranges import RANGE_BYTES, LogRange, cut, stitch
 from rocketlens.bulk.workspace import Workspace, check_output
-from rocketlens.errors import BadInput
+from rocketlens.errors import BadInput, StoreError
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.formats.index_file import Geometry
 from rocketlens.model.rocketmq import LMQ_PREFIX, SCHEDULE_TOPIC
@@ -106,15 +106,16 @@ def dispatch(
     :raises NotAStore: when there is no commit log.
     :raises BadInput: when a count or size is impossible, or ``out`` cannot be written to or is
         another store.
-    :raises StoreError: when a task failed, for example because the disk is full.
+    :raises StoreError: when a task or a write failed, for example because the disk is full.
     """
     store = Path(store_path)
     log = CommitLog(store / "commitlog")
-    check_output(store, Path(out) if out else None, force=force)
+    check_output(store, Path(out) if out else None, force=force, disk=disk)
     in_place = not out or fs.is_same(store, Path(out))
     if queues and in_place and store_settings.queues_are_in_rocksdb(store):
         raise BadInput(f"the consume queues of {store} are in RocksDB, which is not rebuilt here")
-    with Workspace(store if in_place else Path(out or store), disk) as workspace:
+    root = store if in_place else Path(out or store)
+    with _failures_explained(root), Workspace(root, disk) as workspace:
         log.refresh()
         geometry = _geometry(store, slot_count, entry_count)
         with_tags = (
@@ -139,8 +140,19 @@ def dispatch(
     return result
 
 
+@contextmanager
+def _failures_explained(root: Path) -> Iterator[None]:
+    """Raise a StoreError in place of the OSError of a write that failed."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"{root}: the build failed: {error}; each directory is whole, the old one or the new"
+        ) from error
+
+
 def _geometry(store: Path, slot_count: int | None, entry_count: int | None) -> Geometry:
-    """Give the counts asked for, the rest from the store."""
+    """Return the counts asked for, the rest from the store."""
     if slot_count is None or entry_count is None:
         own = store_settings.index_geometry(store)
     else:
@@ -186,6 +198,7 @@ class _Dispatch:
                 with_index=True,
                 with_tags=self.result.tag_index,
                 with_queues=with_queues,
+                disk=self.workspace.disk,
             )
 
         def reread(log_range: LogRange) -> Extracted:
@@ -211,7 +224,9 @@ class _Dispatch:
         self.result.index_entries = sum(plan.header.last_entry for plan in plans)
         self.result.bytes_written += len(plans) * self.result.geometry.file_bytes
         geometry = self.result.geometry
-        return list(index_build.tasks_of(plans, directory, geometry, self.parallelism))
+        return list(
+            index_build.tasks_of(plans, directory, geometry, self.parallelism, self.workspace.disk)
+        )
 
     def plan_queues(
         self,
@@ -220,7 +235,7 @@ class _Dispatch:
         file_bytes: int,
         delays_ms: Sequence[int] | None,
     ) -> list[Any]:
-        """Give the tasks that write the queue files."""
+        """Return the tasks that write the queue files."""
         if file_bytes < ENTRY_BYTES or file_bytes % ENTRY_BYTES:
             raise BadInput(f"a queue file of {file_bytes} bytes does not hold whole entries of 20")
         batch_topics = store_settings.batch_topics(self.store)
@@ -239,10 +254,12 @@ class _Dispatch:
                 f"{len(unsafe)} topics whose name is unfit for a path get no queue: {unsafe[:10]}"
             )
         self._keep_queues(directory, {(part.topic, part.queue_id) for part in parts})
-        return list(queue_build.tasks_of(units, file_entries, delays, self.parallelism))
+        return list(
+            queue_build.tasks_of(units, file_entries, delays, self.parallelism, self.workspace.disk)
+        )
 
     def _keep_queues(self, directory: Path, built: set[tuple[str, int]]) -> None:
-        """Take over the queues that can't be built because the log has no record of their own.
+        """Keep the queues that cannot be built because the log has no record of their own.
 
         Those are queues whose last record was deleted (their files tell a broker which queue
         offset comes next) and light queues, whose entries are for records of other topics.
@@ -261,9 +278,8 @@ class _Dispatch:
             (kept if is_kept else dropped).append(f"{name.topic}/{name.queue_id}")
             if is_kept and queue:
                 new = directory / name.topic / str(name.queue_id)
-                new.mkdir(parents=True)
                 for file in queue.files:
-                    (new / file.path.name).hardlink_to(file.path)
+                    self.workspace.disk.link_file(file.path, new / file.path.name)
         queues.close()
         for names, what in (
             (kept, "have no record of their own in the log, and are left as they are"),
@@ -296,7 +312,7 @@ class _Dispatch:
         """Write all files."""
         results = jobs.run(self.spark, "build", work, _build, self.progress)
         index_tasks = [task for task in work if isinstance(task, index_build.IndexTask)]
-        index_build.finish(index_tasks, results[: len(index_tasks)])
+        index_build.finish(index_tasks, results[: len(index_tasks)], self.workspace.disk)
         repeated = impossible = 0
         for done, task in zip(results, work, strict=True):
             if isinstance(task, queue_build.QueueTask):
@@ -325,7 +341,7 @@ class _Dispatch:
 
 
 def _former_notes(former: Counter[str], inferred: set[str]) -> Iterator[str]:
-    """Say which records got no queue entry because their topic was deleted."""
+    """Return which records got no queue entry because their topic was deleted."""
     if former:
         yield (
             f"{former.total()} records of deleted topics get no queue entry: "

@@ -22,7 +22,6 @@ from rocketlens import limits
 from rocketlens.bulk import index_entries
 from rocketlens.errors import NotAStore, StoreError
 from rocketlens.pipeline import jobs
-from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.commitlog import CommitLog
@@ -53,6 +52,7 @@ class IndexFollower:
     store: Path
     writer: IndexWriter
     with_tags: bool
+    disk: Disk
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _is_ending: bool = False
 
@@ -79,15 +79,16 @@ class IndexFollower:
                 f"{store} is not the store of a RocketLens broker, whose log could be followed; "
                 "for others there is `rocketlens index build`"
             )
+        disk = disk or Disk()
         writer = IndexWriter(
             layout,
             geometry,
             with_tags=with_tags,
-            disk=disk or Disk(),
+            disk=disk,
             clock=clock,
             log_end=synced,
         )
-        return cls(store, writer, with_tags)
+        return cls(store, writer, with_tags, disk)
 
     def follow(self, spark: "SparkSession", stop: threading.Event, trigger: str = TRIGGER) -> None:
         """Index what is synced to the log, until ``stop`` is set.
@@ -124,7 +125,7 @@ class IndexFollower:
         """Start the query: with a trigger, or once for all that there is."""
         _start_callbacks(spark)
         checkpoint = StoreLayout(self.store).own / "dispatch"
-        fs.remove_tree(checkpoint)
+        self.disk.remove_tree(checkpoint)
         stream = (
             spark.readStream.format("rocketmq")
             .option("store", str(self.store))
@@ -160,13 +161,13 @@ class IndexFollower:
             self.writer.forget_below(min_offset)
 
     def close(self) -> None:
-        """Give the lock up."""
+        """Release the lock."""
         with self._lock:
             self._is_ending = True
             self.writer.close()
 
     def __enter__(self) -> Self:
-        """Give the follower."""
+        """Return the follower."""
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -40,7 +40,7 @@ def run(
     function: Callable[[Task], Result],
     progress: Progress = no_progress,
 ) -> list[Result]:
-    """Give ``function(task)`` for every task, in the order of the tasks.
+    """Return ``function(task)`` for every task, in the order of the tasks.
 
     Each task is a Spark task of its own. An interrupt (Ctrl-C) cancels the Spark job.
 
@@ -86,7 +86,7 @@ def run(
 
 
 def reason_of(error: BaseException) -> str:
-    """Give the one line of a Spark failure that says why: the worker's own error, if any."""
+    """Return the one line of a Spark failure that says why: the worker's own error, if any."""
     found = _PYTHON_ERROR.findall(str(error))
     if found:
         kind, text = found[-1]

@@ -39,7 +39,7 @@ def start(
     quick: bool = True,
     config: Mapping[str, str] | None = None,
 ) -> "SparkSession":
-    """Give a session whose workers run this interpreter and whose log is silent.
+    """Return a session whose workers run this interpreter and whose log is silent.
 
     ``memory`` is the driver's heap, which is everything when ``master`` is local. ``warm`` starts
     the Python workers and loads the compiled kernels in them, so that the first job does not pay
@@ -135,7 +135,7 @@ def _start_context(conf: "SparkConf") -> None:
 
 
 def settings(memory: str, *, is_local: bool, quick: bool = True) -> dict[str, str]:
-    """Give the Spark configuration that :func:`start` uses."""
+    """Return the Spark configuration that :func:`start` uses."""
     log = Path(__file__).with_name("log4j2.properties")
     java_options = f"-Dlog4j2.configurationFile={log.as_uri()} -XX:+UseSerialGC"
     if quick:
@@ -171,7 +171,7 @@ def check_available() -> None:
 
 
 def find_java() -> tuple[Path, int]:
-    """Give the ``java`` that Spark will run, and its major version.
+    """Return the ``java`` that Spark will run, and its major version.
 
     As Spark does: the one in JAVA_HOME if that is set, else the first on PATH.
 
@@ -216,6 +216,7 @@ def _warm(_task: int) -> None:
     from rocketlens.formats.commitlog_record import MAGIC_V1, Record
     from rocketlens.formats.index_file import Geometry
     from rocketlens.model.message import Host
+    from rocketlens.store.disk import Disk
 
     host = Host("127.0.0.1", 1)
     properties = b"KEYS\x01k\x02"
@@ -226,14 +227,15 @@ def _warm(_task: int) -> None:
         path = directory / "log"
         path.write_bytes(content)
         log_range = ranges.LogRange(str(path), 0, len(content), 0, len(content), known=False)
+        disk = Disk()
         task = extract.ExtractTask(
-            log_range, name, with_index=True, with_tags=False, with_queues=True
+            log_range, name, with_index=True, with_tags=False, with_queues=True, disk=disk
         )
         extracted = extract.extract(task)
         geometry = Geometry(1, 2)
         plans = index_build.plan_files([extracted.index], geometry)
-        for build in index_build.tasks_of(plans, directory, geometry, 1):
+        for build in index_build.tasks_of(plans, directory, geometry, 1, disk):
             index_build.build(build)
         units, _, _ = queue_build.plan_queues(extracted.queues, directory, 1)
-        for queue in queue_build.tasks_of(units, 1, (0,), 1):
+        for queue in queue_build.tasks_of(units, 1, (0,), 1, disk):
             queue_build.build(queue)

@@ -65,7 +65,7 @@ from rocketlens.bulk.stream_offset import (
 )
 from rocketlens.errors import BadInput, NotAStore, StoreError
 from rocketlens.pipeline.source import TABLES, SharePartition
-from rocketlens.store import fs
+from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.state import read_state, read_synced_offset
 
@@ -131,7 +131,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log.close()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Give the limit that the options set."""
+        """Return the limit that the options set."""
         return ReadMaxBytes(self._max_bytes)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -238,11 +238,11 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if end > first and synced is None and not self._with_unsynced:
             for segment in log.segments:
                 if segment.base_offset < end and first < segment.end_offset:
-                    fs.sync_for_reading(segment.path)
+                    Disk().sync_for_reading(segment.path)
         return begin.moved_to(end, last, log) if end > first else begin
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Give the record batches of one stretch; runs in an executor."""
+        """Return the record batches of one stretch; runs in an executor."""
         if not self._of_entries:
             yield from self._messages.read(partition.value)
             return

@@ -315,7 +315,7 @@ class _Verify:
         return begins
 
     def _note_former(self, results: Sequence[RangeChecked]) -> None:
-        """Say which records have no queue entry because their topic was deleted."""
+        """Return which records have no queue entry because their topic was deleted."""
         former: Counter[str] = Counter()
         inferred: Counter[str] = Counter()
         for one in results:

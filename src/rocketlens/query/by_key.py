@@ -13,7 +13,7 @@ from rocketlens.model.message import MessageExt
 from rocketlens.query.held import held_bytes
 from rocketlens.query.source import StoreSource
 from rocketlens.query.verify import Wanted
-from rocketlens.store.read.index_files import Hit, Rejected, newest_first
+from rocketlens.store.read.index_files import CorruptIndexFile, Hit, newest_first
 from rocketlens.store.read.tail import Tail
 
 _Evidence = Hit | None
@@ -75,7 +75,7 @@ def query_by_key(
         search = _Search(source, wanted, max_num, log_end_offset, oldest=oldest)
         try:
             answer = search.answer(query, hashes)
-        except Rejected as rejected:
+        except CorruptIndexFile as rejected:
             source.reject_index_file(rejected)
             continue
         if answer.messages or topics is not None or not source.topics.may_be_more():
@@ -106,7 +106,7 @@ class _Search:
     def answer(self, query: str, hashes: Collection[int]) -> Answer:
         """Search for entries with one of these hashes.
 
-        :raises Rejected: when an index file turns out to be damaged.
+        :raises CorruptIndexFile: when an index file turns out to be damaged.
         """
         # The memory first: bringing it up to date can bring new index files, which it leaves out.
         tail = self._source.tail
@@ -179,4 +179,4 @@ class _Search:
         try:
             evidence.file.check_entry(self._source.log, evidence.number)
         except IndexFileError as error:
-            raise Rejected(evidence.file, error) from error
+            raise CorruptIndexFile(evidence.file, error) from error

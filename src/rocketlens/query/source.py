@@ -11,7 +11,7 @@ from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.query.topics import Topics
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.consumequeue import ConsumeQueues
-from rocketlens.store.read.index_files import IndexFiles, IndexState, Rejected
+from rocketlens.store.read.index_files import CorruptIndexFile, IndexFiles, IndexFileState
 from rocketlens.store.read.starts import RecordStarts
 from rocketlens.store.read.tail import Tail
 
@@ -112,7 +112,7 @@ class StoreSource:
         """Where the log ended when the memory last came to its end; None before that."""
         return None if self._tail is None else self._tail.end_offset
 
-    def reject_index_file(self, rejected: Rejected) -> None:
+    def reject_index_file(self, rejected: CorruptIndexFile) -> None:
         """Stop using an index file; memory takes over its part of the log."""
         self.index.reject(rejected.file, rejected.error)
         self._tail = None
@@ -319,7 +319,7 @@ class StoreSource:
         self.log.close()
 
 
-def _file_coverage(state: IndexState) -> Coverage | None:
+def _file_coverage(state: IndexFileState) -> Coverage | None:
     name = INDEX if state.path.name == INDEX else f"{INDEX}/{state.path.name}"
     if state.file is None:
         return Coverage(name, SourceKind.INDEX_FILE, SourceState.DAMAGED, None, state.error)

@@ -7,12 +7,14 @@ import errno
 import mmap
 import os
 import re
+import stat
 import weakref
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 
 from rocketlens.store import fs
+from rocketlens.store.fs import PRIVATE_DIRECTORY, PRIVATE_FILE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,6 +24,8 @@ _RENAME_EXCHANGE: Final = 2
 _AT_FDCWD: Final = -100
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _CLEAR_BYTES: Final = 1 << 20
+_ASIDE_PREFIX: Final = ".rocketlens-old-"
+"""Begins the name of a directory that is being replaced where that is not one step."""
 _OLD_ASIDE: Final = re.compile(r"(index|consumequeue)\.[0-9]+\.old")
 """As an earlier version named a directory that it was replacing."""
 
@@ -53,11 +57,11 @@ class WritableFile:
             raise
 
     def __len__(self) -> int:
-        """Give the size in bytes."""
+        """Return the size in bytes."""
         return len(self.content)
 
     def array(self) -> "npt.NDArray[np.uint8]":
-        """Give the content as a writable array of bytes, without copying."""
+        """Return the content as a writable array of bytes, without copying."""
         import numpy as np
 
         return np.frombuffer(self.content, dtype=np.uint8)
@@ -83,7 +87,7 @@ class WritableFile:
         :raises SyncFailed: when it may not be, now or ever.
         """
         try:
-            fs.sync_descriptor(self._descriptor, self.path, with_metadata=False)
+            _sync(self._descriptor, self.path, with_metadata=False)
         except fs.SyncFailed:
             if self._descriptor >= 0:
                 raise
@@ -131,19 +135,22 @@ class Space(NamedTuple):
 
 
 class Disk:
-    """What a store that is written asks of the file system; a test gives one that fails."""
+    """What everything that writes asks of the file system; a test passes one that fails.
+
+    It has no state, so it can be pickled: a task that writes in another process carries its own.
+    """
 
     def make_file(self, path: Path, size: int, scratch: Path) -> None:
         """Make a file of ``size`` zero bytes that take no room yet, there whole or not at all.
 
         It is made in directory ``scratch`` of the same file system. Its name is not synced.
         """
-        fs.make_directories(scratch)
+        self.make_directory(scratch)
         beside = scratch / f"{path.name}.{os.getpid()}.new"
         try:
-            with fs.new_file(beside) as file:
+            with self.new_file(beside) as file:
                 file.truncate(size)
-            fs.make_directories(path.parent)
+            self.make_directory(path.parent)
             beside.rename(path)
         except OSError as error:
             with suppress(OSError):
@@ -156,15 +163,67 @@ class Disk:
         """Map an existing file for writing."""
         return WritableFile(path)
 
+    def new_file(self, path: Path, like: Path | None = None) -> BinaryIO:
+        """Open a file to be written from its begin, for this user alone; it is not synced.
+
+        ``like``: a file whose permissions it gets instead, if that is there.
+        """
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE_FILE)
+        try:
+            if like is not None:
+                with suppress(FileNotFoundError):
+                    os.fchmod(descriptor, stat.S_IMODE(like.stat().st_mode))
+            return os.fdopen(descriptor, "wb")
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+    def make_reserved_file(self, path: Path, size: int) -> None:
+        """Make a file of ``size`` zero bytes whose blocks are reserved; it is not synced.
+
+        :raises OSError: when the disk is full, with no file left behind.
+        """
+        with self.new_file(path) as file:
+            try:
+                os.posix_fallocate(file.fileno(), 0, size)
+            except OSError as error:
+                path.unlink()
+                error.filename = str(path)
+                raise
+
     def make_directory(self, directory: Path) -> None:
+        """Make a directory, and those above it, for this user alone; their names are not synced.
+
+        What is there stays as it is.
+        """
+        for one in _missing(directory):
+            one.mkdir(PRIVATE_DIRECTORY, exist_ok=True)
+
+    def make_directory_durably(self, directory: Path) -> None:
         """Make a directory, and those above it, and wait until their names are on the disk."""
-        missing = []
-        while not directory.is_dir():
-            missing.append(directory)
-            directory = directory.parent
-        for one in reversed(missing):
-            one.mkdir(fs.PRIVATE_DIRECTORY, exist_ok=True)
+        for one in _missing(directory):
+            one.mkdir(PRIVATE_DIRECTORY, exist_ok=True)
             self.sync_directory(one.parent)
+
+    def check_writable(self, directory: Path) -> None:
+        """Make a directory, or make sure that files can be made in the one that is there.
+
+        A directory that is there is not touched.
+
+        :raises OSError: when they cannot; a directory that was made for it is gone again.
+        """
+        if directory.is_dir():
+            if not os.access(directory, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(directory))
+            return
+        missing = _missing(directory)
+        try:
+            self.make_directory(directory)
+        except OSError:
+            for one in reversed(missing):
+                with suppress(OSError):
+                    one.rmdir()
+            raise
 
     def write_durably(self, path: Path, content: bytes) -> None:
         """Write a small file beside ``path``, sync it, and put it in its place in one step.
@@ -172,10 +231,10 @@ class Disk:
         :raises OSError: when it may not be on the disk. What was there before stays, unless only
             the name could not be synced.
         """
-        self.make_directory(path.parent)
+        self.make_directory_durably(path.parent)
         beside = path.with_name(f".{path.name}.{os.getpid()}.new")
         try:
-            with fs.new_file(beside, like=path) as file:
+            with self.new_file(beside, like=path) as file:
                 file.write(content)
             self.sync_file(beside)
             beside.replace(path)
@@ -205,39 +264,59 @@ class Disk:
 
     def move(self, path: Path, target: Path) -> None:
         """Rename a file or directory within a file system, in one step; it is not synced."""
-        fs.make_directories(target.parent)
+        self.make_directory(target.parent)
         path.rename(target)
 
     def link_file(self, path: Path, target: Path) -> None:
-        """Give a file a second name within a file system; it is not synced.
+        """Link a file to a second name within a file system; it is not synced.
 
         A name that is there already is replaced.
 
         :raises OSError: when the file system has no such links, too.
         """
-        fs.make_directories(target.parent)
+        self.make_directory(target.parent)
         target.unlink(missing_ok=True)
         target.hardlink_to(path)
 
     def remove_tree(self, directory: Path) -> None:
         """Delete a directory and everything below it; nothing when it is not there."""
-        fs.remove_tree(directory)
+        import shutil
+
+        with suppress(FileNotFoundError):
+            shutil.rmtree(directory)
 
     def remove_file(self, path: Path) -> None:
         """Delete a file; nothing when it is not there."""
         path.unlink(missing_ok=True)
 
     def sync_file(self, path: Path) -> None:
-        """Wait until a file's bytes are on the disk, whichever process wrote them."""
-        fs.sync_file(path)
+        """Wait until a file's bytes are on the disk, whichever process wrote them.
+
+        :raises SyncFailed: when they may not be.
+        :raises OSError: when the file cannot be opened; nothing is known of its bytes then.
+        """
+        _sync_path(path)
+
+    def sync_for_reading(self, path: Path) -> None:
+        """Wait until a file's bytes are on the disk, so that what was read of it stays true.
+
+        A file system that is read-only, or cannot sync, has nothing to wait for.
+
+        :raises OSError: when the bytes cannot be written, or the file is not there.
+        """
+        try:
+            self.sync_file(path)
+        except OSError as error:
+            if error.errno not in (errno.EROFS, errno.EINVAL, errno.ENOTSUP):
+                raise
 
     def sync_descriptor(self, descriptor: int, path: Path) -> None:
         """Wait until the bytes of an open file, that of ``path``, are on the disk."""
-        fs.sync_descriptor(descriptor, path)
+        _sync(descriptor, path)
 
     def sync_directory(self, directory: Path) -> None:
         """Wait until the names in a directory are on the disk."""
-        fs.sync_file(directory)
+        _sync_path(directory)
 
     def sync_tree(self, directory: Path) -> None:
         """Wait until everything below a directory is on the disk, its own name excepted."""
@@ -250,77 +329,93 @@ class Disk:
         """Put directory ``new``, which must be synced, at ``current`` in one step, and sync that.
 
         What was there is then at ``new``. Where ``current`` does not exist this is a rename.
+        Elsewhere it is one atomic exchange on Linux; on systems and file systems without one, it
+        is three renames, and :meth:`restore_directories` puts right what a kill between them left.
 
-        :raises OSError: when it may not be on the disk.
+        :raises OSError: when it may not be on the disk; before that, with nothing changed.
         """
-        exchange_directories(new, current)
+        if not current.exists():
+            new.rename(current)
+        elif not _exchange(new, current):
+            aside = current.with_name(_ASIDE_PREFIX + current.name)
+            current.rename(aside)
+            try:
+                new.rename(current)
+            except BaseException:
+                aside.rename(current)
+                raise
+            aside.rename(new)
         self.sync_directory(current.parent)
 
-    def boot(self) -> str:
+    def restore_directories(self, root: Path) -> list[str]:
+        """End the exchanges in ``root`` that a kill interrupted; return the names put back.
+
+        A directory that is missing is put back as it was. Where the new one is in its place the
+        old one is deleted. The caller has ``root`` locked.
+        """
+        restored: list[str] = []
+        for name, aside in _asides(root):
+            if (root / name).exists():
+                if aside.name.startswith(_ASIDE_PREFIX):
+                    self.remove_tree(aside)
+            else:
+                aside.rename(root / name)
+                restored.append(name)
+        if restored:
+            self.sync_directory(root)
+        return restored
+
+    def boot_id(self) -> str:
         """Name the current start of the machine; always another where that cannot be known."""
         content = fs.read_bytes(_BOOT, 64)
         return content.decode("ascii", "replace").strip() if content else os.urandom(8).hex()
 
     def space(self, path: Path) -> Space:
-        """Give how large the file system of ``path`` is, and how much may be written to it."""
+        """Return how large the file system of ``path`` is, and how much may be written to it."""
         status = os.statvfs(path)
         return Space(status.f_frsize * status.f_blocks, status.f_frsize * status.f_bavail)
 
     def used_ratio(self, path: Path) -> float:
-        """Give how full the file system of ``path`` is, 0 to 1, as ``df`` counts."""
+        """Return how full the file system of ``path`` is, 0 to 1, as ``df`` counts."""
         status = os.statvfs(path)
         used = status.f_blocks - status.f_bfree
         return used / max(used + status.f_bavail, 1)
 
 
-_ASIDE_PREFIX: Final = ".rocketlens-old-"
-"""Begins the name of a directory that is being replaced where that is not one step."""
+def _missing(directory: Path) -> list[Path]:
+    """Return the directories that must be made for one to be there, outermost first."""
+    missing: list[Path] = []
+    while not directory.is_dir():
+        missing.insert(0, directory)
+        directory = directory.parent
+    return missing
 
 
-def exchange_directories(new: Path, current: Path) -> None:
-    """Put directory ``new`` at ``current`` in one step; what was there is then at ``new``.
+def _sync(descriptor: int, path: Path, *, with_metadata: bool = True) -> None:
+    """Wait until the bytes of an open file are on the disk; ``path`` is for the error.
 
-    It is not synced: :class:`Disk` does that. Where ``current`` does not exist this is a rename.
-    Elsewhere it is one atomic exchange on Linux; on systems and file systems without one, it is
-    three renames, and :func:`restore_directories` puts right what a kill between them left.
-
-    :raises OSError: with nothing changed.
+    :raises SyncFailed: when they may not be.
     """
-    if not current.exists():
-        new.rename(current)
-    elif not _exchange(new, current):
-        aside = current.with_name(_ASIDE_PREFIX + current.name)
-        current.rename(aside)
-        try:
-            new.rename(current)
-        except BaseException:
-            aside.rename(current)
-            raise
-        aside.rename(new)
+    try:
+        if with_metadata:
+            os.fsync(descriptor)
+        else:
+            os.fdatasync(descriptor)
+    except OSError as error:
+        raise fs.SyncFailed(error.errno, error.strerror, str(path)) from error
+
+
+def _sync_path(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        _sync(descriptor, path)
+    finally:
+        os.close(descriptor)
 
 
 def missing_directories(root: Path) -> list[str]:
     """List the directories of ``root`` that an exchange took away without putting in others."""
     return [name for name, _ in _asides(root) if not (root / name).exists()]
-
-
-def restore_directories(root: Path) -> list[str]:
-    """End the exchanges in ``root`` that a kill interrupted; return the names put back.
-
-    A directory that is missing is put back as it was. Where the new one is in its place the old
-    one is deleted. The caller has ``root`` locked.
-    """
-    restored: list[str] = []
-    for name, aside in _asides(root):
-        if (root / name).exists():
-            if aside.name.startswith(_ASIDE_PREFIX):
-                fs.remove_tree(aside)
-        else:
-            aside.rename(root / name)
-            restored.append(name)
-    if restored:
-        fs.sync_file(root)
-    return restored
 
 
 def _asides(root: Path) -> list[tuple[str, Path]]:

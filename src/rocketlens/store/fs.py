@@ -1,19 +1,18 @@
-"""The file system, as much of it as a store needs.
+"""The file system as it is read, and what it can refuse.
 
-Every other module asks this one, so that a test can see or fail each operation in one place.
+What changes it is asked of a :class:`rocketlens.store.disk.Disk`.
 """
 
 import errno
 import mmap
 import os
 import resource
-import stat
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from rocketlens import limits
 
@@ -104,21 +103,21 @@ class MappedFile:
         self.view = memoryview(self.content)
 
     def __len__(self) -> int:
-        """Give the size in bytes when the file was mapped."""
+        """Return the size in bytes when the file was mapped."""
         return len(self.content)
 
     def array(self) -> "npt.NDArray[np.uint8]":
-        """Give the content as a read-only array of bytes, without copying."""
+        """Return the content as a read-only array of bytes, without copying."""
         import numpy as np
 
         return np.frombuffer(self.content, dtype=np.uint8)
 
     def is_cut(self) -> bool:
-        """Say whether the file is shorter now: to read behind its end would end the process."""
+        """Return whether the file is shorter now: to read behind its end would end the process."""
         return isinstance(self.content, mmap.mmap) and self.content.size() < len(self.content)
 
     def will_scan(self) -> None:
-        """Tell the kernel that the file will be read from front to back."""
+        """Advise the kernel that the file will be read from front to back."""
         if isinstance(self.content, mmap.mmap):
             self.content.madvise(mmap.MADV_SEQUENTIAL)
 
@@ -132,7 +131,7 @@ class MappedFile:
             pass
 
     def __enter__(self) -> Self:
-        """Give the mapping."""
+        """Return the mapping."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -140,8 +139,8 @@ class MappedFile:
         self.close()
 
 
-def most_open_files() -> int:
-    """Give how many files this process may have open at once, up to 65,536."""
+def max_open_files() -> int:
+    """Return how many files this process may have open at once, up to 65,536."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return min(soft, limits.MAX_OPEN_FILES) if soft >= 0 else limits.MAX_OPEN_FILES
 
@@ -154,23 +153,23 @@ _LOGS: Final = 4
 """Readers of one log in a broker: the store, its index builder, look-ups, and new look-ups."""
 
 
-def most_open_queues() -> int:
+def max_open_queues() -> int:
     """Return how many queues of a store may have a file open at once, two descriptors each."""
-    return max((most_open_files() - 256) // 8, _MIN_QUEUES)
+    return max((max_open_files() - 256) // 8, _MIN_QUEUES)
 
 
-def most_mapped_files() -> int:
+def max_mapped_files() -> int:
     """Return how many segments one reader of a log may keep mapped, a descriptor each."""
-    return min(max(most_open_files() // 16, _MIN_MAPPED), limits.MAX_MAPPED_FILES)
+    return min(max(max_open_files() // 16, _MIN_MAPPED), limits.MAX_MAPPED_FILES)
 
 
 def store_open_files() -> int:
     """Return how many open files a store that is written may need, with its readers."""
-    return 2 * most_open_queues() + _LOGS * most_mapped_files() + _OTHER_FILES
+    return 2 * max_open_queues() + _LOGS * max_mapped_files() + _OTHER_FILES
 
 
-def allow_open_files() -> int:
-    """Let this process have open as many files as it may; gives how many, as above.
+def raise_open_file_limit() -> int:
+    """Raise the limit of open files as far as it may go; return how many that are, as above.
 
     Each connection of a server is one. Usual are 1,024, and leave to take many more.
     """
@@ -178,16 +177,16 @@ def allow_open_files() -> int:
     # Where it is refused, as on systems whose limit is not the whole truth, it stays as it is.
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return most_open_files()
+    return max_open_files()
 
 
-def process_number() -> int:
-    """Give the number of this process."""
+def pid() -> int:
+    """Return the number of this process."""
     return os.getpid()
 
 
-def next_written(path: Path, start: int) -> int | None:
-    """Give the first position at or after ``start`` that is not in a hole of the file.
+def next_data_offset(path: Path, start: int) -> int | None:
+    """Return the first position at or after ``start`` that is not in a hole of the file.
 
     None when only a hole follows. Where the file system cannot tell, that is ``start`` itself.
     """
@@ -198,8 +197,8 @@ def next_written(path: Path, start: int) -> int | None:
             return None if error.errno == errno.ENXIO else start
 
 
-def written_parts(path: Path, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Give the parts of ``start .. stop - 1`` that are not in a hole of the file, ascending.
+def data_extents(path: Path, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Return the parts of ``start .. stop - 1`` that are not in a hole of the file, ascending.
 
     Where the file system cannot tell, or the file is gone, that is all of it. The file is opened
     anew for each part, so that a reader which stops early holds nothing open.
@@ -220,14 +219,14 @@ def written_parts(path: Path, start: int, stop: int) -> Iterator[tuple[int, int]
 
 
 def last_written(path: Path, content: memoryview, start: int) -> int | None:
-    """Give the position of the last byte from ``start`` on that is not zero; None without one.
+    """Return the position of the last byte from ``start`` on that is not zero; None without one.
 
     ``content`` is the mapped file; its holes are not looked at.
     """
     last = None
     position: int | None = start
     while position is not None and position < len(content):
-        position = next_written(path, position)
+        position = next_data_offset(path, position)
         if position is not None:
             piece = bytes(content[position : position + _CLEAR_BYTES]).rstrip(b"\0")
             if piece:
@@ -237,7 +236,7 @@ def last_written(path: Path, content: memoryview, start: int) -> int | None:
 
 
 def entries(directory: Path) -> Iterator[os.DirEntry[str]]:
-    """Give what is in a directory by name; nothing when there is no such directory.
+    """Return what is in a directory by name; nothing when there is no such directory.
 
     :raises OSError: when it cannot be read for another reason.
     """
@@ -266,7 +265,7 @@ def directory_stamp(directory: Path) -> DirectoryStamp | None:
 
 
 def is_as_stamped(directory: str, stamp: DirectoryStamp) -> bool:
-    """Say whether a directory is the one that got a stamp, with the same names in it.
+    """Return whether a directory is the one that got a stamp, with the same names in it.
 
     A look-up pays for this: one system call.
     """
@@ -287,7 +286,7 @@ def file_id(entry: "os.DirEntry[str]") -> FileId | None:
 
 
 def size_of(entry: "os.DirEntry[str]") -> int:
-    """Give the size of a file that was listed; 0 when it is none, or was deleted since."""
+    """Return the size of a file that was listed; 0 when it is none, or was deleted since."""
     try:
         return entry.stat().st_size if entry.is_file() else 0
     except FileNotFoundError:
@@ -355,69 +354,6 @@ def read_bytes(path: Path, limit: int) -> bytes | None:
         return None
 
 
-def allocate_file(path: Path, size: int) -> None:
-    """Make a file of ``size`` zero bytes whose blocks are reserved.
-
-    Reserving them makes a full disk an error here, and not a SIGBUS when a mapping is written.
-
-    :raises OSError: when the disk is full, with no file left behind.
-    """
-    with new_file(path) as file:
-        try:
-            os.posix_fallocate(file.fileno(), 0, size)
-        except OSError:
-            path.unlink()
-            raise
-
-
-def map_for_writing(path: Path) -> "npt.NDArray[np.uint8]":
-    """Map an existing file for writing, shared with all other mappings of it."""
-    import numpy as np
-
-    return np.memmap(path, dtype=np.uint8, mode="r+")
-
-
-def sync_file(path: Path) -> None:
-    """Wait until a file's bytes are on the disk, whichever process wrote them.
-
-    :raises SyncFailed: when they may not be.
-    :raises OSError: when the file cannot be opened; nothing is known of its bytes then.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        sync_descriptor(descriptor, path)
-    finally:
-        os.close(descriptor)
-
-
-def sync_descriptor(descriptor: int, path: Path, *, with_metadata: bool = True) -> None:
-    """Wait until the bytes of an open file are on the disk; ``path`` is for the error.
-
-    :raises SyncFailed: when they may not be.
-    """
-    try:
-        if with_metadata:
-            os.fsync(descriptor)
-        else:
-            os.fdatasync(descriptor)
-    except OSError as error:
-        raise SyncFailed(error.errno, error.strerror, str(path)) from error
-
-
-def sync_for_reading(path: Path) -> None:
-    """Wait until a file's bytes are on the disk, so that what was read of it stays true.
-
-    A file system that is read-only, or cannot sync, has nothing to wait for.
-
-    :raises OSError: when the bytes cannot be written, or the file is not there.
-    """
-    try:
-        sync_file(path)
-    except OSError as error:
-        if error.errno not in (errno.EROFS, errno.EINVAL, errno.ENOTSUP):
-            raise
-
-
 def is_same(first: Path, second: Path) -> bool:
     """Return whether two paths lead to one file or directory, however they are written.
 
@@ -427,60 +363,3 @@ def is_same(first: Path, second: Path) -> bool:
         return first.samefile(second)
     except (FileNotFoundError, NotADirectoryError):
         return False
-
-
-def check_writable(directory: Path) -> None:
-    """Make a directory, or make sure that files can be made in the one that is there.
-
-    A directory that is there is not touched.
-
-    :raises OSError: when they cannot; a directory that was made for it is gone again.
-    """
-    if directory.is_dir():
-        if not os.access(directory, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(directory))
-        return
-    missing = [one for one in (directory, *directory.parents) if not one.exists()]
-    try:
-        make_directories(directory)
-    except OSError:
-        for one in missing:
-            with suppress(OSError):
-                one.rmdir()
-        raise
-
-
-def make_directories(directory: Path) -> None:
-    """Make a directory, and those above it, for this user alone; what is there stays as it is."""
-    missing: list[Path] = []
-    while not directory.is_dir():
-        missing.append(directory)
-        directory = directory.parent
-    for one in reversed(missing):
-        one.mkdir(PRIVATE_DIRECTORY, exist_ok=True)
-
-
-def new_file(path: Path, like: Path | None = None) -> BinaryIO:
-    """Open a file to be written from its begin, for this user alone.
-
-    ``like``: a file whose permissions it gets instead, if that is there.
-    """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE_FILE)
-    try:
-        if like is not None:
-            with suppress(FileNotFoundError):
-                os.fchmod(descriptor, stat.S_IMODE(like.stat().st_mode))
-        return os.fdopen(descriptor, "wb")
-    except BaseException:
-        os.close(descriptor)
-        raise
-
-
-def remove_tree(directory: Path) -> None:
-    """Delete a directory and everything below it; nothing when it is not there."""
-    import shutil
-
-    try:
-        shutil.rmtree(directory)
-    except FileNotFoundError:
-        return

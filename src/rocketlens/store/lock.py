@@ -82,22 +82,22 @@ class StoreLock:
             disk.sync_descriptor(self._descriptor, self._path)
 
     def release(self) -> None:
-        """Give the store up; a second call does nothing."""
+        """Release the store; a second call does nothing."""
         if self._identity in _held:
             _held.discard(self._identity)
             os.close(self._descriptor)
 
     def __enter__(self) -> Self:
-        """Give the lock."""
+        """Return the lock."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give the store up."""
+        """Release the store."""
         self.release()
 
 
 def is_locked(store: Path, name: str = LOCK_FILE) -> bool:
-    """Say whether a process owns the store now; makes no lock file where there is none.
+    """Return whether a process owns the store now; makes no lock file where there is none.
 
     ``name``: the lock file, where it is not the store as a whole that is asked about.
 

@@ -193,7 +193,7 @@ def test_messages_of_before_a_restart_are_found(tmp_path, is_killed):
 
 
 def test_a_query_with_much_to_read_holds_up_nobody(tmp_path, monkeypatch):
-    monkeypatch.setattr(Tail, "read_at_once_bytes", -1)
+    monkeypatch.setattr(Tail, "inline_read_budget_bytes", -1)
 
     async def test(world):
         await world.send(properties=properties_of(KEYS="k"))

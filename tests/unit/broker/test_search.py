@@ -153,7 +153,7 @@ def test_the_log_answers_for_an_index_file_that_is_damaged_while_it_is_used(
             sent = send_many(store, 300)
         async with searching(tmp_path, config=LARGE) as (store, search):
             if not is_at_once:
-                monkeypatch.setattr(Tail, "read_at_once_bytes", -1)
+                monkeypatch.setattr(Tail, "inline_read_budget_bytes", -1)
             sent += send_many(store, 20, first=300)
             file = search._source.index.sound[0]
             with file.path.open("r+b") as damaged:
@@ -367,7 +367,7 @@ def test_look_ups_by_key_and_id_never_wait_for_those_by_tag(tmp_path, monkeypatc
             assert search._tag_turns.try_begin(Peer())
             by_tag = search.by_tag(Query(Wanted("Orders", tags=frozenset("a")), 64), Peer())
             if not is_at_once:
-                monkeypatch.setattr(Tail, "read_at_once_bytes", -1)
+                monkeypatch.setattr(Tail, "inline_read_budget_bytes", -1)
             assert await places(search, "k7") == [sent[7]]
             record = search._source.log.record_at(sent[7])
             monkeypatch.setattr(store.queues, "get", lambda *_: None)

@@ -97,7 +97,7 @@ def test_the_memory_unpacks_no_more_than_is_taken(monkeypatch):
     runs = EntryRuns()
     offsets = np.arange(300_000, dtype=np.int64) * 100
     runs.add(np.full(300_000, 7, np.int32), offsets)
-    runs.tidy()
+    runs.compact()
     unpacked = []
     monkeypatch.setattr(
         "rocketlens.store.read.entry_runs._PLACE_MASK", _Counting((1 << 32) - 1, unpacked)

@@ -61,12 +61,12 @@ def test_written_parts_leave_out_holes(tmp_path):
         file.truncate(1 << 20)
         file.seek(300_000)
         file.write(b"x")
-    parts = list(fs.written_parts(path, 0, 1 << 20))
+    parts = list(fs.data_extents(path, 0, 1 << 20))
     assert all(low <= high for low, high in parts)
     assert any(low <= 300_000 < high for low, high in parts)
-    assert list(fs.written_parts(path, 10, 10)) == []
+    assert list(fs.data_extents(path, 10, 10)) == []
     path.unlink()
-    assert list(fs.written_parts(path, 5, 99)) == [(5, 99)]
+    assert list(fs.data_extents(path, 5, 99)) == [(5, 99)]
 
 
 def test_a_small_file_is_copied_and_a_part_can_be_mapped(tmp_path):

@@ -119,7 +119,7 @@ class EntryRuns:
 
         self._look_ups += 1
         if self._look_ups > _SORT_AFTER_LOOK_UPS:
-            self.tidy()
+            self.compact()
         steps = [(key_hash + end) << WINDOW_BITS for key_hash in sorted(hashes) for end in (0, 1)]
         bounds = np.array(steps, dtype=np.uint64)
         few = list(others)
@@ -127,7 +127,7 @@ class EntryRuns:
         few.sort(reverse=True)
         return merge_descending([*many, iter(few)])
 
-    def tidy(self) -> None:
+    def compact(self) -> None:
         """Sort what is not, and merge short runs."""
         import numpy as np
 

@@ -112,7 +112,7 @@ class IndexFile:
         :raises IndexFileError: when something is written in it.
         """
         content = self._mapped.content
-        for low, high in fs.written_parts(self.path, HEADER_BYTES, len(content)):
+        for low, high in fs.data_extents(self.path, HEADER_BYTES, len(content)):
             for start in range(low, min(high, _STALE_BYTES_SEARCHED), _COPY_BYTES):
                 if any(content[start : min(start + _COPY_BYTES, high)]):
                     message = f"{self.path.name}: its header says it is empty, and it is not"

@@ -42,7 +42,7 @@ _SAMPLED_PLACES: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class IndexState:
+class IndexFileState:
     """What one index file is good for. ``error`` says why it is not used, None when it is."""
 
     path: Path
@@ -89,7 +89,7 @@ def newest_first(hits: Iterator[Hit], offsets: Iterator[int]) -> Iterator[tuple[
             offset = next(offsets, -1)
 
 
-class Rejected(Exception):
+class CorruptIndexFile(Exception):
     """A file that was in use contradicted itself or the log."""
 
     def __init__(self, file: IndexFile, error: IndexFileError) -> None:
@@ -110,7 +110,7 @@ class IndexFiles:
         self._look_ups = 0
         self._joined: _Joined | None = None
         self._uncovered: list[tuple[int, int | None]] | None = None
-        self.states: list[IndexState] = []
+        self.states: list[IndexFileState] = []
         self.version = 0
         """Grows when a file is rejected."""
         likely: tuple[Geometry, ...] = ()
@@ -127,7 +127,7 @@ class IndexFiles:
             return [entry for entry in fs.entries(self._directory) if entry.name.isdigit()]
         except OSError as error:
             text = f"cannot be read: {error.strerror}"
-            self.states.append(IndexState(self._directory, None, text))
+            self.states.append(IndexFileState(self._directory, None, text))
             return []
 
     @property
@@ -144,7 +144,7 @@ class IndexFiles:
         than it is iterated. With ``pauses`` a hit with the number 0 says that a millisecond may
         have gone by: what follows is at or before its offset.
 
-        :raises Rejected: when a file turns out to be damaged.
+        :raises CorruptIndexFile: when a file turns out to be damaged.
         :raises TakesLong: with ``at_once``, before anything that may take over a millisecond.
         """
         self._look_ups += 1
@@ -174,14 +174,14 @@ class IndexFiles:
                 for number, physical_offset in found:
                     yield Hit(physical_offset, file, number)
             except IndexFileError as error:
-                raise Rejected(file, error) from error
+                raise CorruptIndexFile(file, error) from error
             if pauses:
                 yield Hit(file.header.begin_offset, file, 0)
 
     def count_slots(self, *, at_once: bool = False) -> None:
         """Make sure that no slot was lost, which only their number shows.
 
-        :raises Rejected: when a file turns out to be damaged.
+        :raises CorruptIndexFile: when a file turns out to be damaged.
         :raises TakesLong: with ``at_once``, when there is a slot that was not counted yet.
         """
         if at_once and not all(file.are_slots_counted for file in self._sound):
@@ -197,7 +197,7 @@ class IndexFiles:
             try:
                 file.count_slots()
             except IndexFileError as error:
-                raise Rejected(file, error) from error
+                raise CorruptIndexFile(file, error) from error
             yield
 
     def reject(self, file: IndexFile, error: IndexFileError) -> None:
@@ -211,7 +211,7 @@ class IndexFiles:
     def _set_error(self, file: IndexFile, error: str) -> None:
         for place, state in enumerate(self.states):
             if state.file is file:
-                self.states[place] = IndexState(state.path, None, error)
+                self.states[place] = IndexFileState(state.path, None, error)
 
     def has_grown(self) -> bool:
         """Say whether a broker added to these files, or made new ones, since they were opened."""
@@ -316,20 +316,20 @@ class IndexFiles:
                 state.file.close()
 
 
-def _open(entry: "DirEntry[str]", likely: tuple[Geometry, ...]) -> IndexState:
+def _open(entry: "DirEntry[str]", likely: tuple[Geometry, ...]) -> IndexFileState:
     path = Path(entry.path)
     if not entry.is_file():
-        return IndexState(path, None, f"{entry.name}: is no file")
+        return IndexFileState(path, None, f"{entry.name}: is no file")
     try:
         file = IndexFile(path, likely)
         if not file.last_entry:
             file.check_empty()
     except IndexFileError as error:
         text = str(error)
-        return IndexState(path, None, text if entry.name in text else f"{entry.name}: {text}")
+        return IndexFileState(path, None, text if entry.name in text else f"{entry.name}: {text}")
     except OSError as error:
-        return IndexState(path, None, f"{entry.name}: cannot be read: {error.strerror}")
-    return IndexState(path, file, None)
+        return IndexFileState(path, None, f"{entry.name}: cannot be read: {error.strerror}")
+    return IndexFileState(path, file, None)
 
 
 class _Joined:
@@ -361,7 +361,7 @@ class _Joined:
                 try:
                     file.check_entry(log, number)
                 except IndexFileError as error:
-                    raise Rejected(file, error) from error
+                    raise CorruptIndexFile(file, error) from error
         for place in self._places(hashes):
             file, number = self._entry(place)
             yield Hit(file.entry(number).physical_offset, file, number)

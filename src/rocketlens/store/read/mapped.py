@@ -52,7 +52,7 @@ class MappedFiles:
         if file_id is not None and mapped.file_id != file_id:
             raise OSError(errno.ESTALE, "another file is there now", str(path))
         self._files.pop(path, None)
-        if len(self._files) >= fs.most_mapped_files():
+        if len(self._files) >= fs.max_mapped_files():
             del self._files[next(iter(self._files))]
         self._files[path] = _Kept(size, mapped, self._round)
         return mapped

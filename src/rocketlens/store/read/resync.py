@@ -90,7 +90,7 @@ class _Resync:
         segment = self._log.segment_of(self._position)
         start = self._position + 1
         if segment is not None and reason is not Reason.END:
-            ends = self._own_ends(segment)
+            ends = self._candidate_ends(segment)
             for end in ends:
                 if self._begins(end):
                     return end
@@ -108,7 +108,7 @@ class _Resync:
                     return found
         return None
 
-    def _own_ends(self, segment: Segment) -> list[int]:
+    def _candidate_ends(self, segment: Segment) -> list[int]:
         """Give where the damaged record says that it ends: by its parts, and by its size word."""
         view = self._log.map(segment).view
         place = self._position - segment.base_offset
@@ -147,11 +147,11 @@ class _Resync:
                 _raise_if_unread(error)
                 continue
             confirmed = self._confirm(record) if self._confirm else None
-            if confirmed or (confirmed is None and self._stands(record)):
+            if confirmed or (confirmed is None and self._is_followed_by_record(record)):
                 return offset
         return None
 
-    def _stands(self, record: Record) -> bool:
+    def _is_followed_by_record(self, record: Record) -> bool:
         """Say whether what follows a record speaks for it."""
         end = record.physical_offset + record.total_size
         try:
@@ -182,7 +182,7 @@ class _Resync:
         zeros = 0
         written_to = first
         content = mapped.content
-        for low, high in fs.written_parts(segment.path, first, segment.size):
+        for low, high in fs.data_extents(segment.path, first, segment.size):
             for at in range(low, high, _STEP_BYTES):
                 block = content[at : at + _STEP_BYTES]
                 zeros = zeros + len(block) if block == _ZEROS[: len(block)] else 0

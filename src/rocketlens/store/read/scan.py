@@ -141,10 +141,10 @@ class LogWalk:
             try:
                 record = self.log.record_at(self.position, check_crc=False)
             except SegmentLost as lost:
-                self._lose(segment, lost)
+                self._skip_missing_segment(segment, lost)
                 continue
             except RecordError as error:
-                self._pass(segment, Reason(error.reason), str(error))
+                self._skip_damage(segment, Reason(error.reason), str(error))
                 continue
             if self._grows and not self._is_finished(record):
                 self.unfinished_at = self.stop = self.position
@@ -191,7 +191,7 @@ class LogWalk:
                 try:
                     self.log.record_at(self.position, check_crc=False)
                 except RecordError as error:
-                    self._pass(segment, Reason(error.reason), str(error))
+                    self._skip_damage(segment, Reason(error.reason), str(error))
 
     def _is_finished(self, record: Record) -> bool:
         """Say whether a record was written to its last byte, as far as can be known."""
@@ -223,12 +223,12 @@ class LogWalk:
             try:
                 self.log.map(segment)
             except SegmentLost as lost:
-                self._lose(segment, lost)
+                self._skip_missing_segment(segment, lost)
             else:
                 return segment
         return None
 
-    def _lose(self, segment: Segment, lost: SegmentLost) -> None:
+    def _skip_missing_segment(self, segment: Segment, lost: SegmentLost) -> None:
         """Move on when a segment cannot be opened: what a broker deleted is no damage.
 
         :raises SegmentUnread: when it is there all the same, and must be read.
@@ -245,7 +245,7 @@ class LogWalk:
     def _later_segment(self) -> Segment | None:
         return next((s for s in self.log.segments if s.base_offset > self.position), None)
 
-    def _pass(self, segment: Segment, reason: Reason, detail: str) -> None:
+    def _skip_damage(self, segment: Segment, reason: Reason, detail: str) -> None:
         """Move the position past what is no record, or end the walk."""
         if reason is Reason.BLANK and self._is_true_blank(segment):
             self.position = segment.end_offset
@@ -255,7 +255,7 @@ class LogWalk:
         except SegmentLost as lost:
             # Whether the log goes on there decides what is here.
             behind = self.log.segment_of(lost.physical_offset or 0)
-            self._lose(segment if behind is None else behind, lost)
+            self._skip_missing_segment(segment if behind is None else behind, lost)
             return
         if found is None:
             # A file that was cut can end in fewer bytes than say what they are.

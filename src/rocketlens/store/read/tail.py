@@ -85,12 +85,12 @@ class Tail:
         )
 
     @property
-    def reads_again(self) -> bool:
+    def is_spilled(self) -> bool:
         """Whether a look-up must read log, because there is too much to keep."""
         return bool(self._read_again)
 
     @property
-    def read_at_once_bytes(self) -> int:
+    def inline_read_budget_bytes(self) -> int:
         """How much log is read in about 2 ms, kernels not loaded for it."""
         if Tail.is_compiled:
             return _COMPILED_AT_ONCE_BYTES
@@ -188,7 +188,7 @@ class Tail:
             if walk.position < damage.stop:
                 self._is_unlisted(walk.position, damage.stop)
 
-    def go_on_with(self, log: CommitLog, confirm: Confirm, start: int) -> None:
+    def rebind(self, log: CommitLog, confirm: Confirm, start: int) -> None:
         """Read another view of the same log from now on; what is before ``start`` is dropped."""
         self._log, self._confirm = log, confirm
         self.drop_below(start)
@@ -214,9 +214,9 @@ class Tail:
         self._damage = [damage for damage in self._damage if damage.stop > physical_offset]
         self._unread = [damage for damage in self._unread if damage.stop > physical_offset]
 
-    def tidy(self) -> None:
+    def compact(self) -> None:
         """Bring what is kept in order, so that no look-up has to."""
-        self._runs.tidy()
+        self._runs.compact()
 
     def find(self, hashes: Collection[int]) -> Iterator[int]:
         """Return the physical offsets of the entries with one of these hashes, newest first.

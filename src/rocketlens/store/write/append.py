@@ -177,7 +177,7 @@ class Appender:
         self._has_new_segment = False
 
     def snapshot(self) -> "Snapshot | None":
-        """Give how long each queue is, and the last record: no queue knows more than the log.
+        """Return how long each queue is, and the last record: no queue knows more than the log.
 
         For a thread that syncs; None when a batch is being written at this moment, or a queue
         removed. An append counts its queue entry last.
@@ -252,7 +252,7 @@ class Appender:
         self._limit = min(RESERVED_BYTES, self.segment_bytes - BLANK_BYTES)
 
     def queue(self, topic: str, queue_id: int) -> QueueWriter:
-        """Give the writer of a queue, a new one if need be; nothing is made on the disk.
+        """Return the writer of a queue, a new one if need be; nothing is made on the disk.
 
         :raises MessageIllegal: when the topic or the number cannot be a queue's.
         """
@@ -452,7 +452,7 @@ class Appender:
         return appended
 
     def _batch_bytes(self, members: Sequence[tuple[int, bytes, bytes]], fixed: int) -> int:
-        """Give the size of all records together; ``fixed`` bytes of each are not its own."""
+        """Return the size of all records together; ``fixed`` bytes of each are not its own."""
         total = len(members) * fixed
         for _, body, properties in members:
             if len(body) > self._most or len(properties) > limits.MAX_PROPERTIES_BYTES:
@@ -473,13 +473,13 @@ class Appender:
         self.last = appended[-1]
 
     def _schedule_code(self, properties: bytes, timestamp_ms: int, tags_code: int) -> int:
-        """Give the tags code of a delayed message: when it is due, if it has a level."""
+        """Return the tags code of a delayed message: when it is due, if it has a level."""
         text = props.parse(decode_utf8(properties)).get(props.DELAY, "")
         level = int(text) if text.isascii() and text.isdigit() else 0
         return self.due_time(level, timestamp_ms) if level > 0 else tags_code
 
     def due_time(self, level: int, store_timestamp_ms: int) -> int:
-        """Give when a message of a delay level, 1 or above, is delivered."""
+        """Return when a message of a delay level, 1 or above, is delivered."""
         return store_timestamp_ms + self._delays_ms[min(level, len(self._delays_ms) - 1)]
 
     def _make_room(self, size: int, queue: QueueWriter, entry_count: int) -> int:

@@ -108,7 +108,7 @@ class StoreConfig:
             raise BadInput(f"deleteWhen {self.deleteWhen!r}: give hours like 04 or 04;16") from None
 
     def is_time_to_delete(self, now_ms: int) -> bool:
-        """Say whether the local hour is one in which expired files are deleted."""
+        """Return whether the local hour is one in which expired files are deleted."""
         return datetime.fromtimestamp(now_ms / 1000).astimezone().hour in self.delete_hours
 
     @classmethod

@@ -69,7 +69,7 @@ class DeletedTopics:
         return any(name == topic for name, _ in self._appender.queues)
 
     def remove_queues(self, topic: str) -> Path:
-        """Let a topic have no messages; gives where the files of its queues are to be deleted.
+        """Remove the queues of a topic; return where their files are, which are to be deleted.
 
         The next message gets queue offset 0. The log, and so queries by key or id, still have the
         messages that were there.
@@ -77,7 +77,7 @@ class DeletedTopics:
         :raises OSError: when the files cannot be moved away; nothing has changed then.
         """
         self._removals += 1
-        aside = self._layout.scratch / f"{_REMOVED}{fs.process_number()}.{self._removals}"
+        aside = self._layout.scratch / f"{_REMOVED}{fs.pid()}.{self._removals}"
 
         def move() -> None:
             # Queues without a message have no files.
@@ -95,7 +95,7 @@ class DeletedTopics:
         return {topic: mark.end_offset for topic, mark in self.marks.items()}
 
     def snapshot(self) -> Callable[[], None]:
-        """Take the marks of now; what is given writes them, in any thread.
+        """Take the marks of now; what is returned writes them, in any thread.
 
         That raises OSError when they cannot be written, and what ``make_durable`` raises.
         """

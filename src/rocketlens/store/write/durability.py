@@ -73,7 +73,7 @@ class Durability:
         self.state_offset = state_offset
         """The physical offset up to which ``state.json`` is true, whoever wrote it; else -1."""
         self._saved: tuple[StoreState, Checkpoint] | None = None
-        self._boot = disk.boot()
+        self._boot = disk.boot_id()
         self._checkpoint = read_checkpoint(layout)
         self._flush_lock = threading.Lock()
         self._save_lock = threading.Lock()
@@ -228,7 +228,7 @@ class Durability:
         self.group_commit.fail(failure)
 
     def close(self) -> None:
-        """Let go of the files; nothing is synced."""
+        """Close the files; nothing is synced."""
         if self._synced is not None:
             self._synced.close()
 

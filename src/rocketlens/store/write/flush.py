@@ -51,7 +51,7 @@ class GroupCommit:
         waiter(self.failure)
 
     def end_round(self, flushed_offset: int) -> None:
-        """Say that a sync which began after everything below ``flushed_offset`` was written ended.
+        """Note that a sync which began after everything below ``flushed_offset`` was written ended.
 
         After a failed round this tells nobody anything: durability was lost for good.
         """
@@ -65,7 +65,7 @@ class GroupCommit:
             waiter(None)
 
     def fail(self, failure: StoreFailed) -> None:
-        """Tell everyone who waits, and whoever comes, that nothing will be durable any more."""
+        """Tell those who wait, and those who come, that nothing will be durable any more."""
         with self._lock:
             self.failure = self.failure or failure
             served, self._waiting = self._waiting, deque()
@@ -86,7 +86,7 @@ class FlushThread:
         self._thread.start()
 
     def ask(self) -> None:
-        """Have a round begin now, or after the one that runs."""
+        """Begin a round now, or after the one that runs."""
         if not self._is_asked:
             with self._condition:
                 self._is_asked = True

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def index_entry_hashes(record: Record, *, with_tags: bool) -> "Iterator[int]":
-    """Give the hashes of a record's index entries in RocketMQ's order."""
+    """Return the hashes of a record's index entries in RocketMQ's order."""
     if record.sys_flag & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_ROLLBACK:
         return
     properties = props.parse(decode_utf8(record.properties))

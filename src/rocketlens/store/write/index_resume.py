@@ -287,7 +287,7 @@ class _Resume:
         :raises OSError: when the disk is full; there is no new file then.
         """
         geometry, disk = self._geometry, self._disk
-        beside = self._layout.scratch / f"{target.name}.{fs.process_number()}.remade"
+        beside = self._layout.scratch / f"{target.name}.{fs.pid()}.remade"
         disk.make_file(beside, geometry.file_bytes, self._layout.scratch)
         try:
             file = disk.open_file(beside)

@@ -24,7 +24,6 @@ from rocketlens.formats.index_file import (
     Geometry,
     IndexHeader,
 )
-from rocketlens.store import fs
 from rocketlens.store.disk import Disk, WritableFile
 from rocketlens.store.layout import INDEX_LOCK, StoreLayout, index_file_name
 from rocketlens.store.lock import StoreLock
@@ -67,7 +66,7 @@ class IndexWriter:
         :raises StoreLocked: when another writer has it.
         :raises OSError: when the index files cannot be read or mended.
         """
-        fs.make_directories(layout.own)
+        disk.make_directory(layout.own)
         self._lock = StoreLock(layout.own, INDEX_LOCK)
         try:
             self._layout = layout
@@ -183,7 +182,7 @@ class IndexWriter:
         self._is_changed = True
 
     def _room(self) -> int:
-        """Give how many entries the current file takes yet."""
+        """Return how many entries the current file takes yet."""
         if not self._headers:
             return 0
         return self._geometry.entry_count - self._headers[-1].next_entry

@@ -131,7 +131,7 @@ class MessageStore:
         self._disk = disk or Disk()
         self._clock = clock
         self._is_closed = False
-        self._disk.make_directory(path)
+        self._disk.make_directory_durably(path)
         self._lock = StoreLock(path)
         self._parts = ExitStack()
         """Closes the parts, the last first, and releases the lock."""
@@ -193,7 +193,7 @@ class MessageStore:
             delays_ms=parse_delay_levels(config.messageDelayLevel),
             segment_bytes=config.mappedFileSizeCommitLog,
             queue_file_bytes=config.queue_file_bytes,
-            open_queues=fs.most_open_queues(),
+            open_queues=fs.max_open_queues(),
         )
 
     def _new_builder(self) -> IndexBuilder:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from rocketlens.errors import BadInput, NotAStore
 from rocketlens.store import fs
-from rocketlens.store.disk import Disk, restore_directories
+from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.lock import StoreLock
 from rocketlens.store.read.commitlog import OpenLog
@@ -66,9 +66,9 @@ class Opening:
         :raises OSError: when it cannot be read or written.
         """
         layout, appender = self._layout, self._appender
-        fs.make_directories(layout.commit_log)
-        fs.make_directories(layout.own)
-        restore_directories(layout.root)
+        self._disk.make_directory(layout.commit_log)
+        self._disk.make_directory(layout.own)
+        self._disk.restore_directories(layout.root)
         log = self._existing_log()
         state = read_state(layout)
         queue_files = self._existing_queue_files(log, state)
@@ -93,7 +93,7 @@ class Opening:
 
     def _mark_open(self, *, was_closed: bool) -> list[Callable[[], None]]:
         """Make ``abort``; returns what is left to do when the disk is full."""
-        content = str(fs.process_number()).encode()
+        content = str(fs.pid()).encode()
 
         def mark() -> None:
             self._disk.write_durably(self._layout.abort, content)

@@ -200,7 +200,7 @@ class QueueWriter:
         self.drop_ahead()
 
     def read(self, queue_offset: int, count: int) -> list[QueueEntry]:
-        """Give up to ``count`` entries from ``queue_offset`` on, of one file only."""
+        """Return up to ``count`` entries from ``queue_offset`` on, of one file only."""
         stop = min(queue_offset + count, self.next_offset)
         position = queue_offset * ENTRY_BYTES
         base = position - position % self.file_bytes
@@ -216,7 +216,7 @@ class QueueWriter:
         return [QueueEntry(*fields) for fields in ENTRY.iter_unpack(content[:whole])]
 
     def begin_at(self, queue_offset: int) -> None:
-        """Let the queue begin with an entry, or with the file of it when that is there."""
+        """Begin the queue with an entry, or with the file of it when that is there."""
         position = queue_offset * ENTRY_BYTES
         base = position - position % self.file_bytes
         is_there = any(base == begin for begin, _ in self.files())
@@ -275,7 +275,7 @@ class QueueWriter:
 
     @has_files.setter
     def has_files(self, has_files: bool) -> None:
-        """Say what is known from a listing."""
+        """Set what is known from a listing."""
         self._has_files = has_files
 
     def has_bytes_behind(self, starts: list[tuple[int, str]]) -> bool:

@@ -233,7 +233,7 @@ class QueueRecovery:
     def _mend_sizes(
         self, queue: QueueWriter, files: list[StoredQueueFile]
     ) -> list[StoredQueueFile]:
-        """Give files that were cut their size back."""
+        """Restore the size of files that were cut."""
         for file in files:
             if file.size < queue.file_bytes:
                 self._disk.set_size(file.path, queue.file_bytes)

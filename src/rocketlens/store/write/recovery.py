@@ -153,7 +153,7 @@ class Recovery:
             self._synced = state.queues_offset
             if synced is not None and synced.may_be_of(self._log):
                 self._synced = max(synced.offset, self._synced)
-            self._has_lost_power = state.boot != self._disk.boot()
+            self._has_lost_power = state.boot != self._disk.boot_id()
         queue_recovery = QueueRecovery(
             self._layout,
             self._disk,
@@ -191,7 +191,7 @@ class Recovery:
         return result
 
     def _replay(self, walk: LogWalk) -> int:
-        """Give every record its queue entry; gives where the log ends."""
+        """Write the queue entry of every record; return where the log ends."""
         result, synced = self._result, self._synced
         unsound: Damage | None = None
         named = 0
@@ -234,7 +234,7 @@ class Recovery:
             self._result.damage.append(damage)
 
     def _rows(self, walk: LogWalk, check_from: int | None) -> Iterator[Row]:
-        """Give the records of a walk, by the way that is cheaper for what is left of it.
+        """Return the records of a walk, by the way that is cheaper for what is left of it.
 
         Bodies are checked from ``check_from`` on, all of them when that is None, and topics and
         properties for sectors that are lacking when the power may have gone.
@@ -321,7 +321,7 @@ class Recovery:
         return True
 
     def _queue_knows(self, record: Record) -> bool | None:
-        """Say whether the record's queue points to it; None when it has no such entry."""
+        """Return whether the record's queue points to it; None when it has no such entry."""
         if record.queue_id < 0 or record.queue_offset < 0 or not is_topic_name(record.topic):
             return False
         queue = self._appender.queues.get((record.topic, record.queue_id))

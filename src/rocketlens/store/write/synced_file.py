@@ -27,7 +27,7 @@ class SyncedFile:
             raise
 
     def write(self, synced: Synced) -> None:
-        """Say how far the log is synced. Costs no system call."""
+        """Write how far the log is synced. Costs no system call."""
         self._number += 1
         start, slot = synced.encode(self._number)
         self._file.content[start : start + len(slot)] = slot

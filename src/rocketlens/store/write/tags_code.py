@@ -17,7 +17,7 @@ class TagsCodes:
         self._known: dict[bytes, int] = {}
 
     def of(self, properties: bytes) -> int:
-        """Give Java's hash of the TAGS property, 0 without one."""
+        """Return Java's hash of the TAGS property, 0 without one."""
         start = properties.rfind(_TAGS_NAME)
         if start < 0:
             return 0

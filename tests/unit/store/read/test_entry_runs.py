@@ -36,7 +36,7 @@ def found(runs, *hashes):
 def test_a_look_up_gives_every_entry_of_its_hashes(parts, hashes, look_ups, is_tidy):
     runs, pairs = filled(parts)
     if is_tidy:
-        runs.tidy()
+        runs.compact()
     for _ in range(look_ups):
         found(runs, 1)
     wanted = sorted(set(hashes))
@@ -48,7 +48,7 @@ def test_a_look_up_gives_every_entry_of_its_hashes(parts, hashes, look_ups, is_t
 def test_entries_before_an_offset_are_dropped_and_no_other(parts, offset, is_tidy):
     runs, pairs = filled(parts)
     if is_tidy:
-        runs.tidy()
+        runs.compact()
     runs.drop_below(offset)
     kept = [pair for pair in pairs if pair[1] >= offset]
     assert runs.count == len(kept)
