@@ -7,7 +7,8 @@ import sys
 import time
 from pathlib import Path
 
-from rocketlens.namesrv.service import NameServer, NameServerConfig
+from rocketlens.namesrv.config import NameServerConfig
+from rocketlens.namesrv.service import NameServer
 from rocketlens.net.sync import LoopThread
 from tests.peer.rocketmq_peer import free_ports
 
@@ -112,5 +113,5 @@ class BrokerProcess:
 
 
 async def _name_server():
-    server = NameServer(NameServerConfig(port=0))
+    server = NameServer(NameServerConfig(listenPort=0))
     return server, str(server.start())

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from rocketlens.broker.config import parse_settings
 from rocketlens.broker.service import run as run_broker
-from rocketlens.namesrv.service import NameServer, NameServerConfig
+from rocketlens.namesrv.config import NameServerConfig
+from rocketlens.namesrv.service import NameServer
 from rocketlens.net.event_loop import run
 from rocketlens.net.sync import LoopThread
 from tests.peer.rocketmq_peer import PeerFailed, end, free_ports, properties, tail_of
@@ -23,7 +24,7 @@ class OurNameServer:
         self.thread = LoopThread()
 
         async def start():
-            server = NameServer(NameServerConfig(port=0))
+            server = NameServer(NameServerConfig(listenPort=0))
             return server, server.start()
 
         self.server, self.address = self.thread.run(start())

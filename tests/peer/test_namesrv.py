@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketlens.namesrv.service import NameServer, NameServerConfig
+from rocketlens.namesrv.config import NameServerConfig
+from rocketlens.namesrv.service import NameServer
 from rocketlens.net.sync import LoopThread
 from tests.peer.rocketmq_peer import (
     BROKER_MAIN,
@@ -48,7 +49,7 @@ class OurNameServer:
 
     def __init__(self, directory):
         self.thread = LoopThread()
-        config = NameServerConfig(port=0, kv_config_path=directory / "ours.json")
+        config = NameServerConfig(listenPort=0, kvConfigPath=str(directory / "ours.json"))
 
         async def start():
             server = NameServer(config)

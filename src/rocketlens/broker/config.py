@@ -1,21 +1,26 @@
 """What a ``broker.conf`` says about the broker itself, in RocketMQ's own keys.
 
-The store's keys are in :mod:`rocketlens.store.write.config`; what becomes of other keys is in
-:mod:`rocketlens.model.config_keys`.
+The store's keys are in :mod:`rocketlens.store.write.config`, those of TLS in
+:mod:`rocketlens.net.tls`; what becomes of other keys is in :mod:`rocketlens.model.config_keys`.
+Source: ``BrokerConfig``, ``MessageStoreConfig``, ``NettyServerConfig``.
 """
 
-import logging
-import re
-import ssl
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
-from ipaddress import ip_address
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
-from rocketlens.model.config_keys import check_unknown_keys
+from rocketlens.formats import java_properties
+from rocketlens.model.config_keys import (
+    DAY_MS,
+    IP_ADDRESS,
+    SINCE_5,
+    Configuration,
+    Form,
+    key,
+)
 from rocketlens.model.rocketmq import (
     DEFAULT_CLUSTER,
     DEFAULT_REGION,
@@ -23,103 +28,128 @@ from rocketlens.model.rocketmq import (
     TRACE_TOPIC,
     is_topic_name,
 )
-from rocketlens.net.tls import (
-    CONFIG_FILE_KEY,
-    TLS_KEYS,
-    TlsMode,
-    TlsSettings,
-    tls_of_properties,
-)
-from rocketlens.store.write.config import StoreConfig, parse_properties
-
-_log: Final = logging.getLogger("rocketlens.broker")
+from rocketlens.net.server_config import warn_if_open, warn_of_unknown
+from rocketlens.net.tls import TlsSettings, tls_of_properties
+from rocketlens.store.write.config import StoreConfig
 
 VIP_DISTANCE: Final = 2
 """The second port is so far below the first."""
 
+_NAME: Final = Form("1 to 255 letters, digits, % | _ and -", is_topic_name)
+_MASTER: Final = Form(
+    "ASYNC_MASTER or SYNC_MASTER; there are no slaves here",
+    lambda text: text in ("ASYNC_MASTER", "SYNC_MASTER"),
+)
+_INTERVALS_MS: Final = range(1, DAY_MS + 1)
+_QUERY_MESSAGES: Final = range(1, 10_001)
+_PULL_BYTES: Final = range(1, 2**30 + 1)
+_PULL_MESSAGES: Final = range(1, 100_001)
+
 
 @dataclass(frozen=True, slots=True)
-class BrokerConfig:
-    """RocketMQ's keys and defaults, the names as it spells them; sizes in bytes, times in ms."""
+class BrokerConfig(Configuration):
+    """The broker's keys, each under RocketMQ's name and with its default, addresses aside."""
 
-    brokerName: str = "broker-a"  # noqa: N815 - RocketMQ's spelling
-    brokerClusterName: str = DEFAULT_CLUSTER  # noqa: N815
-    brokerId: int = 0  # noqa: N815
-    """0: the master."""
-    brokerIP1: str = "127.0.0.1"  # noqa: N815
-    """The address that clients are told, and that is in message ids."""
-    bindAddress: str = ""  # noqa: N815
-    """The address to listen on; ``brokerIP1`` where none is given."""
-    listenPort: int = 10911  # noqa: N815
-    """0: any."""
-    namesrvAddr: str = ""  # noqa: N815
-    """Addresses with semicolons between them."""
-    storePathRootDir: str = ""  # noqa: N815
-    storePathCommitLog: str = ""  # noqa: N815
-    brokerPermission: int = PERM_READ_WRITE  # noqa: N815
-    brokerRole: str = "ASYNC_MASTER"  # noqa: N815
-    regionId: str = DEFAULT_REGION  # noqa: N815
-    traceOn: bool = True  # noqa: N815
-    traceTopicEnable: bool = False  # noqa: N815
-    msgTraceTopicName: str = TRACE_TOPIC  # noqa: N815
-    defaultTopicQueueNums: int = 8  # noqa: N815
-    autoCreateTopicEnable: bool = True  # noqa: N815
-    autoCreateSubscriptionGroup: bool = True  # noqa: N815
-    maxMsgsNumBatch: int = 64  # noqa: N815
-    """Messages that one query gives, at most."""
-    defaultQueryMaxNum: int = 32  # noqa: N815
-    """Messages that a query by unique key gives, at most."""
-    maxTransferBytesOnMessageInMemory: int = 262_144  # noqa: N815
-    maxTransferCountOnMessageInMemory: int = 32  # noqa: N815
-    maxTransferBytesOnMessageInDisk: int = 65_536  # noqa: N815
-    maxTransferCountOnMessageInDisk: int = 8  # noqa: N815
-    accessMessageInMemoryMaxRatio: int = 40  # noqa: N815
-    """Per cent of this machine's memory: so much of the log's end is taken to be in it."""
-    registerNameServerPeriod: int = 30_000  # noqa: N815
-    registerBrokerTimeoutMills: int = 3_000  # noqa: N815
-    flushConsumerOffsetInterval: int = 5_000  # noqa: N815
-    flushDelayOffsetInterval: int = 10_000  # noqa: N815
+    brokerName: str = key("broker-a", "Name of the broker.", allowed=_NAME)
+    brokerClusterName: str = key(DEFAULT_CLUSTER, "Name of its cluster.", allowed=_NAME)
+    brokerId: int = key(
+        0, "0: the master. There are no slaves here.", allowed=range(limits.MAX_INT + 1)
+    )
+    brokerIP1: str = key(
+        "127.0.0.1",
+        "Address that clients are told, and that is in message ids. RocketMQ: this machine's.",
+        allowed=IP_ADDRESS,
+    )
+    bindAddress: str = key(
+        "",
+        "Address to listen on; brokerIP1 unless set. RocketMQ: 0.0.0.0.",
+        allowed=IP_ADDRESS,
+        since=SINCE_5,
+    )
+    listenPort: int = key(
+        10911,
+        "Port to listen on, as is the one two below it; 0: any that is free.",
+        allowed=range(limits.MAX_PORT + 1),
+    )
+    namesrvAddr: str = key("", "Addresses of name servers, with semicolons between them.")
+    storePathRootDir: str = key("", "The store directory; ~/store unless set.")
+    storePathCommitLog: str = key("", "Must be commitlog in the store directory if it is set.")
+    brokerPermission: int = key(
+        PERM_READ_WRITE, "What clients may do with its topics: 4 read, 2 write.", allowed=range(8)
+    )
+    brokerRole: str = key(
+        "ASYNC_MASTER",
+        "Both mean the same here, where there are no slaves.",
+        allowed=_MASTER,
+    )
+    regionId: str = key(DEFAULT_REGION, "Property MSG_REGION of its messages.", allowed=_NAME)
+    traceOn: bool = key(True, "Property TRACE_ON of its messages.")
+    traceTopicEnable: bool = key(False, "Create the topic of message traces.")
+    msgTraceTopicName: str = key(TRACE_TOPIC, "Name of the topic of message traces.", allowed=_NAME)
+    defaultTopicQueueNums: int = key(
+        8,
+        "Queues of a topic that is created by a send, at most.",
+        allowed=range(1, limits.MAX_TOPIC_QUEUES + 1),
+    )
+    autoCreateTopicEnable: bool = key(True, "Create topics when they are sent to.")
+    autoCreateSubscriptionGroup: bool = key(
+        True, "Create consumer groups when they are first used."
+    )
+    maxMsgsNumBatch: int = key(
+        64, "Messages in the answer to a query, at most.", allowed=_QUERY_MESSAGES
+    )
+    defaultQueryMaxNum: int = key(
+        32, "Messages in the answer to a query by unique key, at most.", allowed=_QUERY_MESSAGES
+    )
+    maxTransferBytesOnMessageInMemory: int = key(
+        262_144,
+        "Messages in the answer to a pull, at most, near the end of the log.",
+        unit="bytes",
+        allowed=_PULL_BYTES,
+    )
+    maxTransferCountOnMessageInMemory: int = key(
+        32, "The same as a number of messages.", allowed=_PULL_MESSAGES
+    )
+    maxTransferBytesOnMessageInDisk: int = key(
+        65_536,
+        "Messages in the answer to a pull, at most, farther from the end.",
+        unit="bytes",
+        allowed=_PULL_BYTES,
+    )
+    maxTransferCountOnMessageInDisk: int = key(
+        8, "The same as a number of messages.", allowed=_PULL_MESSAGES
+    )
+    accessMessageInMemoryMaxRatio: int = key(
+        40,
+        "So much of the log's end is taken to be in memory.",
+        unit="% of the machine's memory",
+        allowed=range(96),
+    )
+    registerNameServerPeriod: int = key(
+        30_000, "Time between two registrations.", unit="ms", allowed=_INTERVALS_MS
+    )
+    registerBrokerTimeoutMills: int = key(
+        3_000, "How long a name server may take to answer.", unit="ms", allowed=_INTERVALS_MS
+    )
+    flushConsumerOffsetInterval: int = key(
+        5_000, "Time between two saves of changed tables.", unit="ms", allowed=_INTERVALS_MS
+    )
+    flushDelayOffsetInterval: int = key(
+        10_000,
+        "Time between two saves of the offsets of delay levels, at most.",
+        unit="ms",
+        allowed=_INTERVALS_MS,
+    )
 
-    def __post_init__(self) -> None:
-        """Refuse what no broker can run with.
+    def check_together(self) -> None:
+        """Check that there is a second port, and that this is a master.
 
         :raises BadInput: with the key.
         """
-        for key in ("brokerName", "brokerClusterName", "regionId", "msgTraceTopicName"):
-            if not is_topic_name(getattr(self, key)):
-                raise BadInput(f"{key} {getattr(self, key)!r}: letters, digits, % | _ and -")
-        for key in ("brokerIP1", "bindAddress"):
-            text = getattr(self, key)
-            if text and not _is_address(text):
-                raise BadInput(f"{key} {text!r} is not an IPv4 or IPv6 address")
-        for key in ("storePathRootDir", "storePathCommitLog"):
-            if "\0" in getattr(self, key):
-                raise BadInput(f"{key} has a zero character in it")
-        self._check("listenPort", 0, limits.MAX_PORT)
         if 0 < self.listenPort <= VIP_DISTANCE:
             raise BadInput(f"listenPort {self.listenPort}: the port two below is needed, too")
-        self._check("brokerId", 0, 2**31 - 1)
-        self._check("brokerPermission", 0, 7)
-        self._check("defaultTopicQueueNums", 1, limits.MAX_TOPIC_QUEUES)
-        for key in ("maxMsgsNumBatch", "defaultQueryMaxNum"):
-            self._check(key, 1, 10_000)
-        self._check("accessMessageInMemoryMaxRatio", 0, 95)
-        for place in ("Memory", "Disk"):
-            self._check(f"maxTransferBytesOnMessageIn{place}", 1, 2**30)
-            self._check(f"maxTransferCountOnMessageIn{place}", 1, 100_000)
-        for key in (
-            "registerNameServerPeriod",
-            "registerBrokerTimeoutMills",
-            "flushConsumerOffsetInterval",
-            "flushDelayOffsetInterval",
-        ):
-            self._check(key, 1, 86_400_000)
-        if self.brokerRole not in ("ASYNC_MASTER", "SYNC_MASTER") or self.brokerId:
-            raise BadInput(f"brokerRole {self.brokerRole!r}, brokerId {self.brokerId}: no slaves")
-
-    def _check(self, key: str, low: int, high: int) -> None:
-        if not low <= getattr(self, key) <= high:
-            raise BadInput(f"{key} {getattr(self, key)}: give {low} to {high}")
+        if self.brokerId:
+            raise BadInput(f"brokerId {self.brokerId}: give 0; there are no slaves here")
 
     @property
     def namesrv_addresses(self) -> tuple[str, ...]:
@@ -130,16 +160,6 @@ class BrokerConfig:
     def listen_address(self) -> str:
         """The address to listen on."""
         return self.bindAddress or self.brokerIP1
-
-    @classmethod
-    def from_properties(cls, values: Mapping[str, str]) -> tuple[Self, dict[str, str]]:
-        """Take the broker's keys; gives the configuration and the entries that are not its own.
-
-        :raises BadInput: when a value cannot be read.
-        """
-        mine = {field.name: type(field.default) for field in fields(cls)}
-        taken = {key: _read(key, text, mine[key]) for key, text in values.items() if key in mine}
-        return cls(**taken), {key: text for key, text in values.items() if key not in mine}
 
 
 NO_TLS: Final = TlsSettings()
@@ -153,7 +173,6 @@ class BrokerSettings(NamedTuple):
     unknown: tuple[str, ...] = ()
     """Keys that mean nothing here."""
     tls: TlsSettings = NO_TLS
-    """What :mod:`rocketlens.net.tls` reads from the same file."""
 
     @property
     def store_path(self) -> Path:
@@ -161,9 +180,28 @@ class BrokerSettings(NamedTuple):
         root = self.broker.storePathRootDir
         return Path(root) if root else Path.home() / "store"
 
+    @property
+    def commit_log_path(self) -> Path:
+        """The directory of the log."""
+        return self.store_path / "commitlog"
+
     def with_broker(self, **changes: Any) -> "BrokerSettings":
-        """Give the same with other values for some of the broker's keys."""
+        """Return the same with other values for some of the broker's keys."""
         return self._replace(broker=replace(self.broker, **changes))
+
+    def properties_in_effect(self, port: int) -> dict[str, str]:
+        """Return each key with the value that a broker at ``port`` goes by; nothing is secret."""
+        in_effect = self.with_broker(
+            bindAddress=self.broker.listen_address,
+            listenPort=port,
+            storePathRootDir=str(self.store_path),
+            storePathCommitLog=str(self.commit_log_path),
+        )
+        return {
+            **in_effect.broker.properties(),
+            **self.store.properties(),
+            **self.tls.server.properties(),
+        }
 
 
 def parse_settings(text: str) -> BrokerSettings:
@@ -171,7 +209,7 @@ def parse_settings(text: str) -> BrokerSettings:
 
     Raises what :func:`settings_of` does.
     """
-    settings = settings_of(parse_properties(text), "broker.conf")
+    settings = settings_of(java_properties.loads(text), "broker.conf")
     warn_if_open(settings.broker.listen_address, settings.tls)
     return settings
 
@@ -179,88 +217,16 @@ def parse_settings(text: str) -> BrokerSettings:
 def settings_of(properties: Mapping[str, str], where: str) -> BrokerSettings:
     """Return what the keys of a ``broker.conf`` say; ``where`` they stand is named in errors.
 
-    :raises BadInput: when a value cannot be, a key must not be passed over, or
+    :raises BadInput: when a value is not allowed, a key must not be passed over, or
         ``storePathCommitLog`` is outside the store.
     :raises OSError: when the file of TLS settings cannot be read.
     """
-    tls, values = take_tls(properties)
+    tls, values = tls_of_properties(properties)
     broker, others = BrokerConfig.from_properties(values)
     store, unknown = StoreConfig.from_properties(others)
-    keys = [field.name for config in (broker, store) for field in fields(config)]
-    passed_over = warn_of_unknown(values, unknown, (*keys, *TLS_KEYS), where)
+    passed_over = warn_of_unknown(unknown, (BrokerConfig, StoreConfig), where)
     settings = BrokerSettings(broker, store, passed_over, tls)
-    if broker.storePathCommitLog:
-        wanted = settings.store_path / "commitlog"
-        if Path(broker.storePathCommitLog) != wanted:
-            raise BadInput(f"storePathCommitLog {broker.storePathCommitLog}: it must be {wanted}")
+    path = broker.storePathCommitLog
+    if path and Path(path) != settings.commit_log_path:
+        raise BadInput(f"storePathCommitLog {path}: it must be {settings.commit_log_path}")
     return settings
-
-
-def warn_of_unknown(
-    values: Mapping[str, str], unknown: Iterable[str], known: Iterable[str], where: str
-) -> tuple[str, ...]:
-    """Warn of keys that have no effect here, and return them.
-
-    :raises BadInput: when one must not be passed over.
-    """
-    passed_over = check_unknown_keys(values, unknown, known, where)
-    if passed_over:
-        _log.warning("keys of %s without a meaning here: %s", where, ", ".join(passed_over))
-    return passed_over
-
-
-def take_tls(values: Mapping[str, str]) -> tuple[TlsSettings, dict[str, str]]:
-    """Take the TLS settings of a server's configuration; gives them and the other entries.
-
-    :raises BadInput: when they make no sense.
-    :raises OSError: when the file that they name cannot be read.
-    """
-    file = values.get(CONFIG_FILE_KEY, "").strip()
-    if not file:
-        return tls_of_properties(values)
-    if "\0" in file:
-        raise BadInput(f"{CONFIG_FILE_KEY} has a zero character in it")
-    with Path(file).open("rb") as opened:
-        # As Java reads it.
-        content = opened.read(limits.MAX_SERVER_CONFIG_BYTES).decode("latin-1")
-    named = {key: text for key, text in parse_properties(content).items() if key[:4] == "tls."}
-    rest = {key: text for key, text in values.items() if key != CONFIG_FILE_KEY}
-    return tls_of_properties({**rest, **named})
-
-
-def warn_if_open(address: str, tls: TlsSettings) -> None:
-    """Warn of a server that others than this machine reach, and that tells nobody from another."""
-    if ip_address(address).is_loopback:
-        return
-    server = tls.server
-    if server.mode is not TlsMode.ENFORCING or server.context is None:
-        _log.warning(
-            "listening on %s without TLS: whoever reaches it can read and write everything", address
-        )
-    elif server.context.verify_mode is not ssl.CERT_REQUIRED:
-        _log.warning(
-            "listening on %s with TLS, and clients need no certificate "
-            "(tls.server.need.client.auth): whoever reaches it can read and write everything",
-            address,
-        )
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _read(key: str, text: str, kind: type) -> Any:
-    text = text.strip()
-    if kind is bool:
-        if text.lower() not in ("true", "false"):
-            raise BadInput(f"{key} {text!r} is neither true nor false")
-        return text.lower() == "true"
-    if kind is int:
-        if not re.fullmatch(r"-?\d{1,19}", text, re.ASCII):
-            raise BadInput(f"{key} {text!r} is not a whole number")
-        return int(text)
-    return text

@@ -9,7 +9,6 @@ no message for long. Source: ``AdminBrokerProcessor``.
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Final
 
 from rocketlens import limits
@@ -17,6 +16,7 @@ from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.large_answers import Estimate
 from rocketlens.broker.registration import topic_table
 from rocketlens.broker.tables.config_table import DataVersion
+from rocketlens.formats import java_properties
 from rocketlens.model.rocketmq import SYSTEM_TOPICS
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import Pace, in_thread
@@ -72,17 +72,12 @@ class InspectionProcessor:
         return Response(body=schema.write(TopicList(topic_list=tuple(sorted(names)))))
 
     def configuration(self, _: RemotingCommand, __: Channel) -> Response:
-        """Give the configuration, a line for each key."""
-        settings = self.core.settings
-        lines = [
-            f"{field.name}={_text(getattr(config, field.name))}"
-            for config in (settings.broker, settings.store)
-            for field in fields(config)
-        ]
+        """Return the configuration in effect, a line for each key."""
+        values = self.core.settings.properties_in_effect(self.core.store.store_host.port)
         version = GetBrokerConfigResponse(version=json_text.dumps(self._version.encode()))
         return Response(
             ext_fields=broker_commands.GET_BROKER_CONFIG.response.encode(version),
-            body="".join(f"{line}\n" for line in lines).encode(),
+            body=java_properties.dumps_unescaped(values).encode(),
         )
 
     def update_configuration(self, _: RemotingCommand, __: Channel) -> Response:
@@ -155,7 +150,3 @@ async def _entries(queue: QueueWriter, offset: int, count: int) -> tuple[Consume
         offset += len(entries)
         await pace.turn()
     return tuple(found)
-
-
-def _text(value: object) -> str:
-    return ("true" if value else "false") if isinstance(value, bool) else str(value)

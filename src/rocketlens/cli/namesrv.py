@@ -21,24 +21,13 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> ExitCode:
     """Serve until a signal comes."""
-    from dataclasses import replace
-
-    from rocketlens.broker.config import take_tls, warn_if_open, warn_of_unknown
     from rocketlens.cli.log_lines import log_to_stderr
-    from rocketlens.namesrv.service import NameServerConfig
+    from rocketlens.namesrv.config import parse_config
     from rocketlens.namesrv.service import run as run_name_server
     from rocketlens.net.event_loop import run as run_loop
-    from rocketlens.net.tls import TLS_KEYS
-    from rocketlens.store.write.config import parse_properties
 
     log_to_stderr()
-    tls, values = take_tls(parse_properties(configuration_text(arguments.config)))
-    config, unknown = NameServerConfig.from_properties(values)
-    warn_of_unknown(values, unknown, (*NameServerConfig.KEYS, *TLS_KEYS), "namesrv.conf")
-    config = replace(config, tls=tls.server)
-    if arguments.port is not None:
-        config = replace(config, port=arguments.port)
-    warn_if_open(config.host, tls)
+    config = parse_config(configuration_text(arguments.config), arguments.port)
     run_loop(run_name_server(config, ready=_print_ready))
     return ExitCode.OK
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from rocketlens.broker.config import BrokerSettings
     from rocketlens.model.message import Host
-    from rocketlens.namesrv.service import NameServer, NameServerConfig
+    from rocketlens.namesrv.config import NameServerConfig
+    from rocketlens.namesrv.service import NameServer
 
 HOME_VARIABLE: Final = "ROCKETLENS_HOME"
 NAME_SERVER_SHARE: Final = 4
@@ -59,10 +60,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> ExitCode:
     """Serve until a signal comes."""
+    from dataclasses import replace
+
     from rocketlens.broker.config import parse_settings
     from rocketlens.broker.service import max_connections
     from rocketlens.cli.log_lines import log_to_stderr
-    from rocketlens.namesrv.service import DEFAULT_PORT, NameServerConfig
+    from rocketlens.namesrv.config import NameServerConfig
     from rocketlens.net.event_loop import run as run_loop
     from rocketlens.store.fs import raise_open_file_limit
 
@@ -73,15 +76,15 @@ def run(arguments: Namespace) -> ExitCode:
         settings = settings.with_broker(storePathRootDir=str(home / _STORE))
     if arguments.broker_port is not None:
         settings = settings.with_broker(listenPort=arguments.broker_port)
-    port = DEFAULT_PORT if arguments.namesrv_port is None else arguments.namesrv_port
     names = NameServerConfig(
         # A client that can reach the broker must be able to reach the name server, too.
-        host=settings.broker.listen_address,
-        port=port,
-        kv_config_path=home / _KV_CONFIG,
+        bindAddress=settings.broker.listen_address,
+        kvConfigPath=str(home / _KV_CONFIG),
         tls=settings.tls.server,
         max_connections=max_connections(raise_open_file_limit()) // NAME_SERVER_SHARE,
     )
+    if arguments.namesrv_port is not None:
+        names = replace(names, listenPort=arguments.namesrv_port)
     run_loop(_serve(names, settings, index_command(arguments, settings)))
     return ExitCode.OK
 

@@ -1,28 +1,45 @@
-"""The keys of RocketMQ's configuration files, and what becomes of those that mean nothing here.
+"""How configuration keys are declared: once, as a table that is read, checked, shown and printed.
 
-One rule for all that reads a configuration (``broker.conf``, ``namesrv.conf``, the arguments of
-:func:`rocketlens.testing.cluster`):
+::
+
+    @dataclass(frozen=True, slots=True)
+    class StoreConfig(Configuration):
+        maxMessageSize: int = key(4 * MIB, "Largest body of a message.", unit="bytes",
+                                  allowed=range(1, 512 * MIB + 1))
+        flushDiskType: str = key(ASYNC_FLUSH, "When a send is acknowledged.",
+                                 allowed=(ASYNC_FLUSH, SYNC_FLUSH))
+
+Each field is a key under its own name, unless ``name`` differs; a value outside ``allowed`` is
+refused wherever the configuration is made. ``broker.conf`` is read by the tables of the broker, the
+store and TLS, ``namesrv.conf`` by those of the name server and TLS. One rule decides about a key in
+neither, in a file and in the arguments of :func:`rocketlens.testing.cluster`:
 
 ==================================================  ===========================================
-a key that has no meaning here and                  is
+a key in no table that                              is
 ==================================================  ===========================================
 asks for access control, or for other TLS           refused: nobody would notice that it is off
-is no key of RocketMQ, but looks like one           refused, with the key that was probably meant
-is RocketMQ's, or nobody's                          named in a warning
+is not a key of RocketMQ, but looks like one        refused, with the key that was probably meant
+is RocketMQ's, or like none of its keys             named in a warning
 ==================================================  ===========================================
 
-The arguments of a program are no file that some other broker was content with, so there a key that
-is nobody's is refused, too.
-
-Sources: the setters of ``BrokerConfig``, ``MessageStoreConfig``, ``NettyServerConfig``,
-``NettyClientConfig``, ``NamesrvConfig``, ``ControllerConfig`` and ``AuthConfig``, of RocketMQ 4.9.7
-and 5.5.0.
+A file may have been written for another broker, whereas the arguments of a program are written for
+this one: there, a key that is like none of RocketMQ's is refused, too.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import field, fields
+from ipaddress import ip_address
+from typing import Any, Final, NamedTuple, Self
 
 from rocketlens.errors import BadInput
+from rocketlens.model.rocketmq_config_keys import ROCKETMQ_KEYS
+
+DAY_MS: Final = 86_400_000
+SINCE_5: Final = "5"
+"""A key that RocketMQ 5.5.0 has and 4.9.7 does not."""
+OURS: Final = "RocketLens"
+"""A key that no RocketMQ has."""
 
 ACCESS_CONTROL: Final = (
     "access control is not supported here, and whoever reaches the port could read and write "
@@ -35,209 +52,222 @@ _REFUSED_WHEN_TRUE: Final = {
     "authenticationEnabled": ACCESS_CONTROL,
     "authorizationEnabled": ACCESS_CONTROL,
     "migrateAuthFromV1Enabled": ACCESS_CONTROL,
-    "useTLS": "give tls.enable=true instead",
+    "useTLS": "set tls.enable=true instead",
 }
 _TLS_PREFIX: Final = "tls."
-_SIMILAR: Final = 0.83
+_MIN_SIMILARITY: Final = 0.83
 """How much alike a key and the one that was probably meant are, at least, of 1."""
-_MAX_SHOWN_CHARACTERS: Final = 100
+_MAX_SHOWN: Final = 100
+"""Characters of a key or a value that an error shows."""
+_INTEGER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
 
-_NAMES: Final = """
-accessMessageInMemoryHotRatio accessMessageInMemoryMaxRatio accountStatsEnable
-accountStatsPrintZeroValues ackMessageThreadPoolNums ackThreadPoolQueueCapacity
-aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond aclEnable adminBrokerThreadPoolNums
-adminBrokerThreadPoolQueueCapacity allAckInSyncStateSet allowRecallWhenBrokerNotWriteable
-appendAckAsync appendCkAsync appendTopicForTimerDeleteKey asyncLearner asyncSendEnable
-authConfigPath authenticationEnabled authenticationMetadataProvider authenticationProvider
-authenticationStrategy authenticationWhitelist authorizationEnabled authorizationMetadataProvider
-authorizationProvider authorizationStrategy authorizationWhitelist autoCreateSubscriptionGroup
-autoCreateTopicEnable autoDeleteUnusedStats autoMessageVersionOnTopicLen
-batchDispatchRequestThreadPoolNums bindAddress bitMapLengthConsumeQueueExt
-bottomMostCompressionTypeForConsumeQueueStore broadcastOffsetExpireMaxSecond
-broadcastOffsetExpireSecond brokerClusterName brokerConfigPath brokerElectionPriority
-brokerFastFailureEnable brokerHeartbeatInterval brokerIP1 brokerIP2 brokerId brokerName
-brokerNotActiveTimeoutMillis brokerPermission brokerRole brokerTopicEnable cgColdReadThreshold
-channelExpiredTimeout channelNotActiveInterval checkCRCOnRecover checkCommitLogOffsetOnRecover
-checkSyncStateSetPeriod cleanFileForciblyEnable cleanOfflineBrokerInterval cleanResourceInterval
-cleanRocksDBDirtyCQIntervalMin cleanSwapedMapInterval clearRetryTopicWhenDeleteTopic
-clientAsyncSemaphoreValue clientCallbackExecutorThreads clientChannelMaxIdleTimeSeconds
-clientCloseSocketIfTimeout clientManageThreadPoolNums clientManagerThreadPoolQueueCapacity
-clientOnewaySemaphoreValue clientPooledByteBufAllocatorEnable clientRequestThreadPoolNums
-clientRequestThreadPoolQueueCapacity clientSocketRcvBufSize clientSocketSndBufSize
-clientWorkerThreads clusterName clusterTest clusterTopicEnable coldCtrStrategyEnable
-coldDataFlowControlEnable coldDataScanEnable combineAssignOffsetCQType combineCQEnableCheckSelf
-combineCQLoadingCQTypes combineCQMaxExtraSearchCommitLogFiles combineCQPreferCQType
-combineCQUseRocksdbForLmq commercialBaseCount commercialBigCount commercialEnable
-commercialSizePerMsg commercialTimerCount commercialTransCount commitCommitLogLeastPages
-commitCommitLogThoroughInterval commitIntervalCommitLog commitLogForceSwapMapInterval
-commitLogRecoverMaxNum commitLogSwapMapInterval commitLogSwapMapReserveFileNum
-compactionCqMappedFileSize compactionMappedFileSize compactionScheduleInternal compactionThreadNum
-compatibleWithOldNameSrv compressedRegister configBlackList configManagerVersion configName
-configStorePath connectTimeoutMillis consumerFallbehindThreshold consumerManageThreadPoolNums
-consumerManagerThreadPoolQueueCapacity consumerOffsetUpdateVersionStep controllerAddr
-controllerDLegerGroup controllerDLegerPeers controllerDLegerSelfId controllerHeartBeatTimeoutMills
-controllerRequestThreadPoolQueueCapacity controllerStorePath controllerThreadPoolNums
-controllerType correctLogicMinOffsetForceInterval correctLogicMinOffsetSleepInterval dLegerGroup
-dLegerPeers dLegerSelfId dataReadAheadEnable debugLockEnable defaultMessageRequestMode
-defaultPopShareQueueNum defaultQueryMaxNum defaultThreadPoolNums defaultThreadPoolQueueCapacity
-defaultTopicQueueNums delayOffsetUpdateVersionStep deleteCommitLogFilesInterval
-deleteConsumeQueueFilesInterval deleteFileBatchMax deleteTopicWithBrokerRegistration deleteWhen
-destroyMapedFileIntervalForcibly disableCallbackExecutor disableConsumeIfConsumerReadSlowly
-disableNettyWorkerGroup disappearTimeAfterStart diskFallRecorded diskMaxUsedSpaceRatio
-diskSpaceCleanForciblyRatio diskSpaceWarningLevelRatio dispatchCqCacheNum dispatchCqThreads
-dispatchFromSenderThread duplicationEnable electMasterMaxRetryCount enableAcceleratedRecovery
-enableAllTopicList enableAsyncReput enableAutoInSyncReplicas enableBatchPush
-enableBroadcastOffsetStore enableBuildConsumeQueueConcurrently enableCalcFilterBitMap
-enableCleanExpiredOffset enableCompaction enableConnectionMetrics enableConsumeQueueExt
-enableControllerInNamesrv enableControllerMode enableCreateSysGroup enableDLegerCommitLog
-enableDetailStat enableElectUncleanMaster enableFastChannelEventProcess enableLagAndDlqMetrics
-enableLiteEventMode enableLitePopLog enableLmq enableLmqQuota enableLmqStats
-enableLogConsumeQueueRepeatedlyBuildWhenRecover enableMessageStoreMetrics enableMixedMessageType
-enableMultiDispatch enableNetWorkFlowControl enableNotifyAfterPopOrderLockRelease
-enableNotifyBeforePopCalculateLag enablePopBatchAck enablePopBufferMerge enablePopLog
-enablePopMessageThreshold enablePopMetrics enablePropertyFilter enableReconnectForGoAway
-enableRegisterProducer enableRemoteEscape enableRemotingMetrics enableRequestMetrics
-enableRetryTopicV2 enableRocksDBLog enableRunningFlagsInFlush enableScheduleAsyncDeliver
-enableScheduleMessageStats enableShutdownGracefully enableSingleTopicRegister
-enableSkipLongAwaitingAck enableSlaveActingMaster enableSplitMetadata enableSplitRegistration
-enableStatsMetrics enableTopicList enableTransactionMetrics enabledAppendPropCRC
-endTransactionPoolQueueCapacity endTransactionThreadPoolNums estimateAccumulation
-expectConsumerNumUseFilter fastFailIfNoBufferInStorePool fetchControllerAddrByDnsLookup
-fetchNameSrvAddrByDnsLookup fetchNamesrvAddrByAddressServer fetchNamesrvAddrInterval
-fileReservedTime filterDataCleanTimeSpan filterServerNums filterSupportRetry
-flushCommitLogLeastPages flushCommitLogThoroughInterval flushCommitLogTimed
-flushConsumeQueueLeastPages flushConsumeQueueThoroughInterval flushConsumerOffsetHistoryInterval
-flushConsumerOffsetInterval flushDelayOffsetInterval flushDiskType flushIntervalCommitLog
-flushIntervalConsumeQueue flushLeastPagesWhenWarmMapedFile forceRegister forceVerifyPropCRC
-forwardTimeout globalColdReadThreshold haFlowControlEnable haHousekeepingInterval haListenPort
-haMasterAddress haMaxGapNotInSync haMaxTimeSlaveNotCatchup haSendHeartbeatInterval
-haSlaveFallbehindMax haTransferBatchSize heartbeatThreadPoolNums heartbeatThreadPoolQueueCapacity
-highSpeedMode inBrokerContainer inSyncReplicas indexFileReadEnable indexFileWriteEnable
-indexRocksDBEnable initAuthenticationUser initPopOffsetByCheckMsgInMem
-innerClientAuthenticationCredentials isolateLogEnable iteratorWhenUseRocksdbConsumeQueue
-jraftConfig kvConfigPath listenPort liteEventCheckInterval liteEventFullDispatchDelayTime
-liteEventFullDispatchDelayTimeForWildcardGroup liteLagCountMetricsEnable
-liteLagLatencyCollectEnable liteLagLatencyMetricsEnable liteLagLatencyTopK litePullMessageEnable
-litePullMessageThreadPoolNums litePullThreadPoolQueueCapacity liteSubscriptionCheckInterval
-liteSubscriptionCheckTimeoutMills liteTtlCheckInterval loadBalancePollNameServerInterval
-loadBalanceProcessorThreadPoolNums loadBalanceThreadPoolQueueCapacity lockInStrictMode
-logicQueueForceSwapMapInterval logicQueueSwapMapInterval logicQueueSwapMapReserveFileNum
-logicalDiskSpaceCleanForciblyThreshold longPollingEnable mappedFileSize mappedFileSizeCommitLog
-mappedFileSizeConsumeQueue mappedFileSizeConsumeQueueExt mappedFileSizeTimerLog
-mappedFileSwapEnable mapperFileSizeBatchConsumeQueue maxAsyncPutMessageRequests
-maxBatchDeleteFilesNum maxChecksumRange maxClientEventCount maxConsumeQueueScan maxDelayTime
-maxErrorRateOfBloomFilter maxFilterMessageSize maxHaTransferByteInSecond maxHashSlotNum
-maxIndexNum maxLiteSubscriptionCount maxLmqConsumeQueueNum maxMessageFilterNumForNotification
-maxMessageSize maxMsgsNumBatch maxOffsetMapSize maxPopPollingSize maxReconnectIntervalTimeSeconds
-maxRecoveryCommitlogFiles maxRocksDBIndexQueryDays maxSlaveResendLength maxStatsIdleTimeInMinutes
-maxTopicLength maxTransferBytesOnMessageInDisk maxTransferBytesOnMessageInMemory
-maxTransferCountOnMessageInDisk maxTransferCountOnMessageInMemory memTableFlushIntervalMs
-messageDelayLevel messageIndexEnable messageIndexSafe messageStorePlugIn
-metricGrpcExporterIntervalInMills metricGrpcExporterTimeOutInMills
-metricLoggingExporterIntervalInMills metricsExportBatchMaxDataPoints metricsExporterType
-metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel
-metricsOtelCardinalityLimit metricsPromExporterHost metricsPromExporterPort
-migrateAuthFromV1Enabled minInSyncReplicas minLiteTTl msgTraceTopicName namesrvAddr
-needWaitForService notifyBrokerRoleChanged notifyConsumerIdsChangedEnable notifyMinBrokerIdChanged
-offsetCheckInSlave orderMessageEnable osPageCacheBusyTimeOutMills
-persistConsumerOffsetIncrementally popCkMaxBufferSize popCkOffsetMaxQueueSize popCkStayBufferTime
-popCkStayBufferTimeOut popConsumerFSServiceInit popConsumerKVServiceEnable
-popConsumerKVServiceInit popConsumerKVServiceLog popFromRetryProbability
-popFromRetryProbabilityForPriority popInflightMessageThreshold popLongPollingForceNotifyInterval
-popPollingMapExpireTimeSeconds popPollingMapSize popPollingSize popResponseReturnActualRetryTopic
-popReviveConcurrency popReviveMaxAttemptTimes popReviveMaxReturnSizePerRead
-popReviveSkipIfGroupAbsent preferredLeaderId printChannelGroups printChannelGroupsMinNum
-priorityOrderAsc processReadEvent processReplyMessageThreadPoolNums productEnvName
-pullBatchMaxMessageCount pullMessageThreadPoolNums pullThreadPoolQueueCapacity
-putConsumeQueueDataByFileChannel putMessageFutureThreadPoolNums putMessageTimeout
-putMsgIndexHightWater putThreadPoolQueueCapacity queryMessageThreadPoolNums
-queryThreadPoolQueueCapacity readOnlyCommitLogStorePaths readUnCommitted
-realTimeNotifyConsumerChange realTimePersistRocksDBConfig recallMessageEnable
-recheckReputOffsetFromCq recoverConcurrently recoverThreadPoolNums redeleteHangedFileInterval
-regionId registerBrokerTimeoutMills registerNameServerPeriod rejectPullConsumerEnable
-rejectTransactionMessage replicasPerDiskPartition replyThreadPoolQueueCapacity
-retrieveMessageFromPopRetryTopicV1 returnOrderTopicConfigToBroker reviveAckWaitMs reviveInterval
-reviveMaxSlow reviveQueueNum reviveScanTime rocketmqHome rocksdbCQDoubleWriteEnable
-rocksdbCompressionType rocksdbFlushWalFrequency rocksdbWalFileRollingThreshold
-sampleCountThreshold sampleSteps scanAvailableNameSrv scanInactiveMasterInterval
-scanNotActiveBrokerInterval scheduleAsyncDeliverMaxPendingLimit
-scheduleAsyncDeliverMaxResendNum2Blocked searchBcqByCacheEnable sendHeartbeatTimeoutMillis
-sendMessageThreadPoolNums sendThreadPoolQueueCapacity serverAsyncSemaphoreValue
-serverCallbackExecutorThreads serverChannelMaxIdleTimeSeconds serverLoadBalancerEnable
-serverNettyWorkerGroupEnable serverOnewaySemaphoreValue serverPooledByteBufAllocatorEnable
-serverSelectorThreads serverSocketBacklog serverSocketRcvBufSize serverSocketSndBufSize
-serverWorkerThreads sharedByteBufferNum shortPollingTimeMills shutdownWaitTimeSeconds
-skipPreOnline skipWhenCKRePutReachMaxTimes slaveReadEnable slaveTimeout socksProxyConfig
-spinLockCollisionRetreatOptimalDegree splitMetadataSize splitRegistrationSize
-startAcceptSendRequestTimeStamp statRocksDBCQIntervalSec statefulAuthenticationCacheExpiredSecond
-statefulAuthenticationCacheMaxNum statefulAuthorizationCacheExpiredSecond
-statefulAuthorizationCacheMaxNum storePathBrokerIdentity storePathCommitLog
-storePathDLedgerCommitLog storePathEpochFile storePathRootDir storeReplyMessageEnable storeType
-subscriptionExpiredTimeout supportActingMaster syncBrokerMemberGroupPeriod
-syncBrokerMetadataPeriod syncControllerMetadataPeriod syncFlushTimeout syncFromLastFile
-syncMasterFlushOffsetWhenStartup timerColdDataCheckIntervalMs timerCongestNumEachSlot
-timerEnableCheckMetrics timerEnableRetryUntilSuccess timerFlushIntervalMs timerGetMessageThreadNum
-timerInterceptDelayLevel timerMaxDelaySec timerMetricSmallThreshold timerPrecisionMs
-timerProgressLogIntervalMs timerPutMessageThreadNum timerRecallToTimeWheelEnable
-timerRecallToTimelineEnable timerReputServiceCorePoolSize timerReputServiceMaxPoolSize
-timerReputServiceQueueCapacity timerRocksDBEnable timerRocksDBPrecisionMs
-timerRocksDBRollIntervalHours timerRocksDBRollMaxTps timerRocksDBRollRangeHours
-timerRocksDBStopScan timerRocksDBTimeExpiredMaxTps timerRollWindowSlot timerSkipUnknownError
-timerStopEnqueue timerWheelEnable timerWheelSnapshotFlush timerWheelSnapshotIntervalMs
-topicQueueLockNum totalReplicas traceOn traceTopicEnable transRocksDBEnable
-transWriteOriginTransHalfEnable transactionCheckInterval transactionCheckMax
-transactionCheckRocksdbCoreThreads transactionCheckRocksdbMaxThreads
-transactionCheckRocksdbQueueCapacity transactionMetricFlushInterval transactionOpBatchInterval
-transactionOpMsgMaxSize transactionTimeOut transferMsgByHeap transientStorePoolEnable
-transientStorePoolSize travelCqFileNumWhenGetMessage unRegisterBrokerQueueCapacity
-updateNameServerAddrPeriod useABSLock useEpollNativeSelector useMessageFilterForNotification
-usePIDColdCtrStrategy useReentrantLockWhenPutMessage useSeparateRetryQueue
-useSeparateStorePathForRocksdbCQ useServerSideResetOffset useSingleRocksDBForAllConfigs
-useStaticSubscription useTLS userCacheExpiredSecond userCacheMaxNum userCacheRefreshSecond
-validateSystemTopicWhenUpdateTopic waitSecondsForService waitTimeMillsInAckQueue
-waitTimeMillsInAdminBrokerQueue waitTimeMillsInHeartbeatQueue waitTimeMillsInLitePullQueue
-waitTimeMillsInPullQueue waitTimeMillsInSendQueue waitTimeMillsInTransactionQueue
-wakeCommitWhenPutMessage wakeFlushWhenPutMessage warmMapedFileEnable writeBufferHighWaterMark
-writeBufferLowWaterMark writeWithoutMmap
-"""
-ROCKETMQ_KEYS: Final = frozenset(_NAMES.split())
+Value = int | bool | str
+
+
+class Form(NamedTuple):
+    """What a text must be."""
+
+    description: str
+    accepts: Callable[[str], bool]
+
+
+class Key(NamedTuple):
+    """One row of a table of configuration keys."""
+
+    name: str
+    """As RocketMQ spells it."""
+    attribute: str
+    """The field that has its value."""
+    default: Value
+    meaning: str
+    unit: str
+    allowed: range | tuple[str, ...] | Form | None
+    """None: any value of its type."""
+    since: str
+    """Which server has it: empty for RocketMQ 4.9 and 5, else SINCE_5 or OURS."""
+
+    @property
+    def type_name(self) -> str:
+        """Return what its values are, in a word."""
+        return {int: "integer", bool: "boolean", str: "text"}[type(self.default)]
+
+    @property
+    def allowed_text(self) -> str:
+        """Return which values are allowed, in words; empty where all of its type are."""
+        if isinstance(self.allowed, range):
+            return f"{self.allowed[0]} to {self.allowed[-1]}"
+        if isinstance(self.allowed, Form):
+            return self.allowed.description
+        if self.allowed is None:
+            return ""
+        *others, last = self.allowed
+        return f"{', '.join(others)} or {last}"
+
+    def parse(self, text: str) -> Value:
+        """Return the value that a text stands for.
+
+        :raises BadInput: when it is not of the key's type.
+        """
+        text = text.strip()
+        if isinstance(self.default, bool):
+            if text.lower() not in ("true", "false"):
+                raise BadInput(f"{self.name} {text[:_MAX_SHOWN]!r} is neither true nor false")
+            return text.lower() == "true"
+        if isinstance(self.default, int):
+            if not _INTEGER.fullmatch(text):
+                raise BadInput(f"{self.name} {text[:_MAX_SHOWN]!r} is not a whole number")
+            return int(text)
+        return text
+
+    def check(self, value: Any) -> None:
+        """Check that a value is allowed.
+
+        :raises BadInput: when it is not.
+        """
+        if isinstance(value, str) and "\0" in value:
+            raise BadInput(f"{self.name} has a zero character in it")
+        if self.allowed is None:
+            return
+        is_allowed = (
+            self.allowed.accepts(value) if isinstance(self.allowed, Form) else value in self.allowed
+        )
+        if not is_allowed and value != self.default:
+            shown = repr(value[:_MAX_SHOWN]) if isinstance(value, str) else value
+            raise BadInput(f"{self.name} {shown}: give {self.allowed_text}")
+
+
+_METADATA: Final = "configuration key"
+
+
+def key(
+    default: Value,
+    meaning: str,
+    *,
+    unit: str = "",
+    allowed: range | tuple[str, ...] | Form | None = None,
+    since: str = "",
+    name: str = "",
+) -> Any:
+    """Declare a key; the default is allowed, too."""
+    row = Key(name, "", default, meaning, unit, allowed, since)
+    return field(default=default, metadata={_METADATA: row})
+
+
+def keys_of(configuration: "type[Configuration]") -> tuple[Key, ...]:
+    """Return the table of a configuration class, in the order of its declaration."""
+    rows = ((each.name, each.metadata.get(_METADATA)) for each in fields(configuration))  # type: ignore[arg-type]
+    return tuple(
+        row._replace(name=row.name or name, attribute=name) for name, row in rows if row is not None
+    )
+
+
+class Configuration:
+    """A frozen dataclass whose fields are declared with :func:`key`."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        """Check each value.
+
+        :raises BadInput: with the key that has a value no server can run with.
+        """
+        for row in keys_of(type(self)):
+            row.check(getattr(self, row.attribute))
+        self.check_together()
+
+    def check_together(self) -> None:
+        """Check what a table cannot say, such as keys that depend on each other."""
+
+    @classmethod
+    def from_properties(cls, values: Mapping[str, str]) -> tuple[Self, dict[str, str]]:
+        """Return the configuration, and the entries that are not in this table.
+
+        :raises BadInput: when a value cannot be read, or is not allowed.
+        """
+        rows = {row.name: row for row in keys_of(cls)}
+        mine = {
+            rows[name].attribute: rows[name].parse(text)
+            for name, text in values.items()
+            if name in rows
+        }
+        return cls(**mine), {name: text for name, text in values.items() if name not in rows}
+
+    def properties(self) -> dict[str, str]:
+        """Return each key with its value as a configuration file has it."""
+        values = ((row.name, getattr(self, row.attribute)) for row in keys_of(type(self)))
+        return {
+            name: str(value).lower() if isinstance(value, bool) else str(value)
+            for name, value in values
+        }
+
+
+def markdown_rows(configuration: type[Configuration]) -> Iterator[str]:
+    """Return the table of a configuration class as lines of Markdown, head first."""
+    yield "| Key | Type | Unit | Allowed | Default | RocketMQ | Meaning |"
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    for row in keys_of(configuration):
+        default = str(row.default)
+        default = default.lower() if isinstance(row.default, bool) else default
+        cells = (
+            f"`{row.name}`",
+            row.type_name,
+            row.unit,
+            row.allowed_text,
+            f"`{default}`" if default else "",
+            {"": "4.9, 5", OURS: "no"}.get(row.since, row.since),
+            row.meaning,
+        )
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def check_unknown_keys(
-    values: Mapping[str, str], unknown: Iterable[str], known: Iterable[str], where: str
+    unknown: Mapping[str, str], known: Iterable[type[Configuration]], where: str
 ) -> tuple[str, ...]:
     """Return the keys that are to be named in a warning, sorted.
 
-    ``unknown`` are the keys of ``values`` that have no meaning here, and ``known`` those that
-    would have one.
+    ``unknown`` has what is in none of the tables of ``known``; errors name ``where`` it stands.
 
     :raises BadInput: when a key must not be passed over.
     """
+    names = {*ROCKETMQ_KEYS, *(row.name for each in known for row in keys_of(each))}
     passed_over = []
-    for key in sorted(unknown):
-        reason = _refusal(key, values[key].strip())
+    for name in sorted(unknown):
+        reason = _refusal(name, unknown[name].strip())
         if reason is not None:
-            raise BadInput(f"{where}: {key[:_MAX_SHOWN_CHARACTERS]}={values[key][:20]}: {reason}")
-        if key not in ROCKETMQ_KEYS:
-            meant = _probably_meant(key, {*known, *ROCKETMQ_KEYS})
+            raise BadInput(f"{where}: {name[:_MAX_SHOWN]}={unknown[name][:20]}: {reason}")
+        if name not in ROCKETMQ_KEYS:
+            meant = _probably_meant(name, names)
             if meant is not None:
-                shown = key[:_MAX_SHOWN_CHARACTERS]
-                raise BadInput(f"{where}: {shown} is no key of RocketMQ; did you mean {meant}?")
-        passed_over.append(key)
+                shown = name[:_MAX_SHOWN]
+                raise BadInput(f"{where}: {shown} is not a key of RocketMQ; did you mean {meant}?")
+        passed_over.append(name)
     return tuple(passed_over)
 
 
-def _refusal(key: str, value: str) -> str | None:
+def _refusal(name: str, value: str) -> str | None:
     """Return why a key may not be passed over; None when it may."""
-    if key.startswith(_TLS_PREFIX):
+    if name.startswith(_TLS_PREFIX):
         return OTHER_TLS if value else None
-    return _REFUSED_WHEN_TRUE.get(key) if value.lower() == "true" else None
+    return _REFUSED_WHEN_TRUE.get(name) if value.lower() == "true" else None
 
 
-def _probably_meant(key: str, names: Iterable[str]) -> str | None:
+def _probably_meant(name: str, names: Iterable[str]) -> str | None:
     from difflib import get_close_matches
 
-    by_lower_case = {name.lower(): name for name in names}
-    for found in get_close_matches(key.lower()[:_MAX_SHOWN_CHARACTERS], by_lower_case, 1, _SIMILAR):
+    by_lower_case = {each.lower(): each for each in names}
+    lower = name.lower()[:_MAX_SHOWN]
+    for found in get_close_matches(lower, by_lower_case, 1, _MIN_SIMILARITY):
         return by_lower_case[found]
     return None
+
+
+def is_ip_address(text: str) -> bool:
+    """Return whether a text is an IPv4 or IPv6 address."""
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+IP_ADDRESS: Final = Form("an IPv4 or IPv6 address", is_ip_address)

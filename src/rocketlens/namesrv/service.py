@@ -1,18 +1,18 @@
-"""A name server as a whole: its configuration, its start, its end.
+"""A name server as a whole: its start and its end.
 
 Several may run at once and know nothing of each other: every broker registers with all of them.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import ClassVar, Final, Self
+from collections.abc import Callable, Container
+from typing import Final
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
+from rocketlens.formats import java_properties
 from rocketlens.model.message import Host
+from rocketlens.namesrv.config import NameServerConfig
 from rocketlens.namesrv.kv import KvConfig
 from rocketlens.namesrv.processors import Processors
 from rocketlens.namesrv.routes import Reserved, RouteTable
@@ -20,78 +20,10 @@ from rocketlens.net.channel import Channel, logger
 from rocketlens.net.event_loop import end_on_signals, within
 from rocketlens.net.group import Bounds
 from rocketlens.net.server import RemotingServer
-from rocketlens.net.tls import ServerTls
 from rocketlens.store.disk import Disk
 from rocketlens.store.fs import raise_open_file_limit
 
-DEFAULT_PORT: Final = 9876
 SCAN_INTERVAL_S: Final = 5.0
-NO_TLS: Final = ServerTls()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NameServerConfig:
-    """How a name server runs; in brackets RocketMQ's keys, where it has them.
-
-    It listens on the loopback interface unless told otherwise, for it asks nobody who he is.
-    """
-
-    host: str = "127.0.0.1"
-    """[bindAddress]"""
-    port: int = DEFAULT_PORT
-    """[listenPort] 0: any that is free."""
-    kv_config_path: Path | None = None
-    """[kvConfigPath] None: values are kept in memory only."""
-    order_message_enable: bool = False
-    """[orderMessageEnable] Put the order of topics into routes."""
-    return_order_topic_config_to_broker: bool = True
-    """[returnOrderTopicConfigToBroker]"""
-    tls: ServerTls = NO_TLS
-    max_connections: int | None = None
-    """None: as many as the open files allow that a process may have."""
-
-    KEYS: ClassVar[tuple[str, ...]] = (
-        "bindAddress",
-        "listenPort",
-        "kvConfigPath",
-        "orderMessageEnable",
-        "returnOrderTopicConfigToBroker",
-    )
-    """RocketMQ's keys that have a meaning here."""
-
-    @classmethod
-    def from_properties(cls, values: Mapping[str, str]) -> tuple[Self, dict[str, str]]:
-        """Take RocketMQ's keys; give the configuration, and the entries that are not known.
-
-        :raises BadInput: when a value cannot be read.
-        """
-        left = dict(values)
-        port = left.pop("listenPort", str(DEFAULT_PORT))
-        if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 65_536):
-            raise BadInput(f"listenPort {port!r} is no port: give 0 to 65535")
-        path = left.pop("kvConfigPath", "")
-        config = cls(
-            host=left.pop("bindAddress", "127.0.0.1"),
-            port=int(port),
-            kv_config_path=Path(path) if path else None,
-            order_message_enable=_boolean(left, "orderMessageEnable", default=False),
-            return_order_topic_config_to_broker=_boolean(
-                left, "returnOrderTopicConfigToBroker", default=True
-            ),
-        )
-        return config, left
-
-    def properties(self) -> str:
-        """Write what can be told to anyone (319) as a Java properties file."""
-        lines = {
-            "bindAddress": self.host,
-            "listenPort": str(self.port),
-            "kvConfigPath": str(self.kv_config_path or ""),
-            "orderMessageEnable": str(self.order_message_enable).lower(),
-            "returnOrderTopicConfigToBroker": str(self.return_order_topic_config_to_broker).lower(),
-            "tls.server.mode": self.tls.mode.value,
-        }
-        return "".join(f"{key}={value}\n" for key, value in lines.items())
 
 
 class NameServer:
@@ -115,9 +47,9 @@ class NameServer:
             self.routes,
             self.kv,
             clock,
-            order_message_enable=config.order_message_enable,
-            return_order_topic_config_to_broker=config.return_order_topic_config_to_broker,
-            configuration=config.properties(),
+            order_message_enable=config.orderMessageEnable,
+            return_order_topic_config_to_broker=config.returnOrderTopicConfigToBroker,
+            configuration=java_properties.dumps_unescaped(config.properties_in_effect()),
         )
         most = config.max_connections
         if most is None:
@@ -136,7 +68,7 @@ class NameServer:
 
         :raises BadInput: when it cannot be bound.
         """
-        host, port = self.config.host, self.config.port
+        host, port = self.config.bindAddress, self.config.listenPort
         try:
             bound = self.server.listen(host, port)
         except OSError as error:
@@ -206,10 +138,3 @@ async def run(
         await ending.ended.wait()
     finally:
         await server.stop(ending.hurried)
-
-
-def _boolean(values: dict[str, str], key: str, *, default: bool) -> bool:
-    text = values.pop(key, str(default)).strip().lower()
-    if text not in {"true", "false"}:
-        raise BadInput(f"{key} {text!r} is neither true nor false")
-    return text == "true"

@@ -14,38 +14,22 @@ enforcing   TLS only
 RocketMQ's permissive servers make up a certificate when they have none, which its clients accept
 in their likewise default "test mode"; here a certificate must be given. What RocketMQ takes from
 system properties and a file stands in a server's configuration, under the same names:
-
-============================  ================================================================
-key                           meaning
-============================  ================================================================
-tls.config.file               a properties file with more of these keys, which counts more
-tls.server.mode               see above
-tls.server.certPath           the server's certificate and those that signed it, PEM
-tls.server.keyPath            its key, PEM
-tls.server.keyPassword        the key's password
-tls.server.need.client.auth   whether clients show certificates: none (default), optional, require
-tls.server.authClient         must be true for that: certificates that nobody checks mean nothing
-tls.server.trustCertPath      who signed the clients' certificates, PEM
-tls.enable                    a server uses TLS where it is a client, for example of name servers;
-                              enforcing servers do in any case
-tls.client.certPath           its certificate then, with keyPath and keyPassword
-tls.client.authServer         whether it checks certificates: false (default) or true
-tls.client.trustCertPath      who signed them, PEM; the system's authorities where none is given
-tls.client.checkHostname      whether they must be for the host that was dialled: true where the
-                              system's authorities are trusted, else false. Not of RocketMQ
-tls.test.mode.enable          true is refused: no certificate is made up here
-============================  ================================================================
+:class:`TlsConfig`.
 
 Source: ``TlsHelper``, ``TlsSystemConfig``, ``NettyRemotingServer.HandshakeHandler``.
 """
 
 import ssl
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from rocketlens import limits
 from rocketlens.errors import BadInput
+from rocketlens.formats import java_properties
+from rocketlens.model.config_keys import OURS, Configuration, Form, key, keys_of
 
 
 class TlsMode(StrEnum):
@@ -62,6 +46,10 @@ class ServerTls(NamedTuple):
     mode: TlsMode = TlsMode.DISABLED
     context: ssl.SSLContext | None = None
 
+    def properties(self) -> dict[str, str]:
+        """Return what of it everyone may know, as a configuration file has it."""
+        return {"tls.server.mode": self.mode.value}
+
 
 class TlsSettings(NamedTuple):
     """All TLS of a server: of its ports, and of what it calls itself."""
@@ -72,106 +60,162 @@ class TlsSettings(NamedTuple):
 
 
 CONFIG_FILE_KEY: Final = "tls.config.file"
-CHECK_HOSTNAME_KEY: Final = "tls.client.checkHostname"
-TLS_KEYS: Final = (
-    CONFIG_FILE_KEY,
-    "tls.server.mode",
-    "tls.server.certPath",
-    "tls.server.keyPath",
-    "tls.server.keyPassword",
-    "tls.server.need.client.auth",
-    "tls.server.authClient",
-    "tls.server.trustCertPath",
-    "tls.enable",
-    "tls.client.certPath",
-    "tls.client.keyPath",
-    "tls.client.keyPassword",
-    "tls.client.authServer",
-    "tls.client.trustCertPath",
-    CHECK_HOSTNAME_KEY,
-    "tls.test.mode.enable",
-)
+
+
+def _words_in_any_case(*words: str) -> Form:
+    *others, last = words
+    return Form(f"{', '.join(others)} or {last}", lambda text: text.lower() in words)
+
+
+@dataclass(frozen=True, slots=True)
+class TlsConfig(Configuration):
+    """A server's keys of TLS, each under RocketMQ's name."""
+
+    config_file: str = key(
+        "", "A properties file with more of these keys, which count more.", name=CONFIG_FILE_KEY
+    )
+    server_mode: str = key(
+        "",
+        "Which connections a server takes: plain ones, both, or TLS only. "
+        "Enforcing where there is a certificate, unless set; without one permissive is disabled.",
+        allowed=_words_in_any_case(*TlsMode),
+        name="tls.server.mode",
+    )
+    server_certificate: str = key(
+        "", "The server's certificate and those that signed it, PEM.", name="tls.server.certPath"
+    )
+    server_key: str = key("", "Its key, PEM.", name="tls.server.keyPath")
+    server_password: str = key("", "The key's password.", name="tls.server.keyPassword")
+    client_auth: str = key(
+        "none",
+        "Whether clients must show a certificate.",
+        allowed=_words_in_any_case("none", "optional", "require"),
+        name="tls.server.need.client.auth",
+    )
+    checks_clients: bool = key(
+        False,
+        "Must be true for that: certificates that are not checked mean nothing.",
+        name="tls.server.authClient",
+    )
+    server_authority: str = key(
+        "", "Who signed the clients' certificates, PEM.", name="tls.server.trustCertPath"
+    )
+    calls_with_tls: bool = key(
+        False,
+        "Whether a server uses TLS where it is a client, for example of name servers; "
+        "enforcing servers do in any case.",
+        name="tls.enable",
+    )
+    client_certificate: str = key("", "Its certificate then, PEM.", name="tls.client.certPath")
+    client_key: str = key("", "Its key, PEM.", name="tls.client.keyPath")
+    client_password: str = key("", "The key's password.", name="tls.client.keyPassword")
+    checks_servers: bool = key(
+        False, "Whether it checks the certificates of others.", name="tls.client.authServer"
+    )
+    client_authority: str = key(
+        "",
+        "Who signed them, PEM; the system's authorities unless set.",
+        name="tls.client.trustCertPath",
+    )
+    check_hostname: str = key(
+        "",
+        "Whether they must be for the host that was dialled: true where the system's authorities "
+        "are trusted, else false, unless set.",
+        allowed=_words_in_any_case("true", "false"),
+        since=OURS,
+        name="tls.client.checkHostname",
+    )
+    test_mode: bool = key(
+        False,
+        "Must not be true: a certificate is never made up here. RocketMQ: true.",
+        name="tls.test.mode.enable",
+    )
+
+    def check_together(self) -> None:
+        """Check that RocketMQ's test mode is off, and that certificates have their keys.
+
+        :raises BadInput: with the keys.
+        """
+        if self.test_mode:
+            raise BadInput(
+                "tls.test.mode.enable: no certificate is made up here; give "
+                "tls.server.certPath and tls.server.keyPath"
+            )
+        for side in ("server", "client"):
+            pair = getattr(self, f"{side}_certificate"), getattr(self, f"{side}_key")
+            if (pair[0] == "") != (pair[1] == ""):
+                raise BadInput(
+                    f"tls.{side}.certPath and tls.{side}.keyPath belong together: give both"
+                )
 
 
 def tls_of_properties(values: Mapping[str, str]) -> tuple[TlsSettings, dict[str, str]]:
-    """Take the keys above; gives what they say and the other entries. The files are read.
+    """Return what the keys of TLS say, and the other entries. Files that they name are read.
 
-    :raises BadInput: when a value cannot be, keys contradict each other, or a file cannot be used.
+    :raises BadInput: when a value is not allowed, keys contradict each other, or a file cannot be
+        used.
+    :raises OSError: when the file that ``tls.config.file`` names cannot be read.
     """
-    mine = {key: values[key].strip() for key in TLS_KEYS if values.get(key, "").strip()}
-    others = {key: value for key, value in values.items() if key not in TLS_KEYS}
-    if _flag(mine, "tls.test.mode.enable"):
-        raise BadInput(
-            "tls.test.mode.enable: no certificate is made up here; give tls.server.certPath and "
-            "tls.server.keyPath"
-        )
-    server = _server(mine)
-    if not (_flag(mine, "tls.enable") or server.mode is TlsMode.ENFORCING):
+    values = {**values, **_file_entries(values.get(CONFIG_FILE_KEY, "").strip())}
+    names = {row.name for row in keys_of(TlsConfig)}
+    # An empty value is none.
+    values = {name: text for name, text in values.items() if name not in names or text.strip()}
+    config, others = TlsConfig.from_properties(values)
+    server = _server(config)
+    if not (config.calls_with_tls or server.mode is TlsMode.ENFORCING):
         return TlsSettings(server), others
-    certificate, key = _paths(mine, "tls.client.certPath", "tls.client.keyPath")
     client = client_context(
-        ca=_path(mine, "tls.client.trustCertPath"),
-        certificate=certificate,
-        key=key,
-        password=mine.get("tls.client.keyPassword"),
-        verify=_flag(mine, "tls.client.authServer"),
-        check_hostname=_flag(mine, CHECK_HOSTNAME_KEY) if CHECK_HOSTNAME_KEY in mine else None,
+        ca=_path(config.client_authority),
+        certificate=_path(config.client_certificate),
+        key=_path(config.client_key),
+        password=config.client_password or None,
+        verify=config.checks_servers,
+        check_hostname=config.check_hostname.lower() == "true" if config.check_hostname else None,
     )
     return TlsSettings(server, client), others
 
 
-def _server(mine: Mapping[str, str]) -> ServerTls:
-    certificate, key = _paths(mine, "tls.server.certPath", "tls.server.keyPath")
+def _file_entries(file: str) -> dict[str, str]:
+    """Return the keys of TLS in the file of that name; without a name there are none."""
+    if not file:
+        return {}
+    if "\0" in file:
+        raise BadInput(f"{CONFIG_FILE_KEY} has a zero character in it")
+    with Path(file).open("rb") as opened:
+        content = opened.read(limits.MAX_SERVER_CONFIG_BYTES)
+    # Java reads such a file as Latin-1.
+    entries = java_properties.loads(content.decode("latin-1"))
+    return {name: text for name, text in entries.items() if name.startswith("tls.")}
+
+
+def _server(config: TlsConfig) -> ServerTls:
+    certificate, key_file = _path(config.server_certificate), _path(config.server_key)
     default = TlsMode.PERMISSIVE if certificate is None else TlsMode.ENFORCING
-    text = mine.get("tls.server.mode", default)
-    try:
-        mode = TlsMode(text.lower())
-    except ValueError:
-        raise BadInput(f"tls.server.mode {text[:40]!r}: give {', '.join(TlsMode)}") from None
-    wanted = mine.get("tls.server.need.client.auth", "none").lower()
-    if wanted not in ("none", "optional", "require"):
-        raise BadInput("tls.server.need.client.auth: give none, optional or require")
+    mode = TlsMode(config.server_mode.lower() or default)
     if mode is TlsMode.DISABLED:
         return ServerTls(mode)
-    if certificate is None or key is None:
+    if certificate is None or key_file is None:
         if mode is TlsMode.ENFORCING:
             raise BadInput("TLS is to be enforced, but there is no tls.server.certPath")
         return ServerTls(mode)
-    authority = _path(mine, "tls.server.trustCertPath")
-    if wanted != "none" and not (_flag(mine, "tls.server.authClient") and authority):
+    client_auth, authority = config.client_auth.lower(), _path(config.server_authority)
+    if client_auth != "none" and not (config.checks_clients and authority):
         raise BadInput(
-            f"tls.server.need.client.auth={wanted} needs tls.server.authClient=true and "
+            f"tls.server.need.client.auth={client_auth} needs tls.server.authClient=true and "
             "tls.server.trustCertPath"
         )
     context = server_context(
         certificate,
-        key,
-        password=mine.get("tls.server.keyPassword"),
-        client_ca=None if wanted == "none" else authority,
-        is_client_known=wanted == "require",
+        key_file,
+        password=config.server_password or None,
+        client_ca=None if client_auth == "none" else authority,
+        is_client_known=client_auth == "require",
     )
     return ServerTls(mode, context)
 
 
-def _path(mine: Mapping[str, str], key: str) -> Path | None:
-    text = mine.get(key)
-    if text is not None and "\0" in text:
-        raise BadInput(f"{key} has a zero character in it")
-    return None if text is None else Path(text)
-
-
-def _paths(mine: Mapping[str, str], first: str, second: str) -> tuple[Path | None, Path | None]:
-    """Give a certificate and its key, or neither."""
-    if (first in mine) != (second in mine):
-        raise BadInput(f"{first} and {second} belong together: give both")
-    return _path(mine, first), _path(mine, second)
-
-
-def _flag(mine: Mapping[str, str], key: str) -> bool:
-    text = mine.get(key, "false").lower()
-    if text not in ("true", "false"):
-        raise BadInput(f"{key} {text[:40]!r} is neither true nor false")
-    return text == "true"
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None
 
 
 def server_context(

@@ -16,8 +16,9 @@ from rocketlens.broker.config import BrokerSettings, settings_of
 from rocketlens.broker.service import BrokerService
 from rocketlens.client.sync import SyncMQAdmin, SyncProducer
 from rocketlens.errors import BadInput
-from rocketlens.model.config_keys import ROCKETMQ_KEYS
-from rocketlens.namesrv.service import NameServer, NameServerConfig
+from rocketlens.model.rocketmq_config_keys import ROCKETMQ_KEYS
+from rocketlens.namesrv.config import NameServerConfig
+from rocketlens.namesrv.service import NameServer
 from rocketlens.net.sync import LoopThread
 
 DEFAULTS: Final = {
@@ -56,7 +57,7 @@ def cluster(
     settings = settings_of(DEFAULTS | values, "cluster()")
     strange = [key for key in settings.unknown if key not in ROCKETMQ_KEYS]
     if strange:
-        raise BadInput(f"cluster(): {', '.join(strange)}: no keys of RocketMQ")
+        raise BadInput(f"cluster(): {', '.join(strange)}: not keys of RocketMQ")
     return Cluster(settings, directory, build_index=build_index)
 
 
@@ -144,7 +145,7 @@ class Cluster:
         running.thread.run(running.broker.close_abruptly())
 
     async def _start(self, thread: LoopThread, directory: Path) -> _Running:
-        name_server = NameServer(NameServerConfig(port=0))
+        name_server = NameServer(NameServerConfig(listenPort=0))
         address = str(name_server.start())
         settings = self._settings.with_broker(
             namesrvAddr=address, storePathRootDir=str(directory / "store")

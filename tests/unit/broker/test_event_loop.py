@@ -9,7 +9,8 @@ from rocketlens import limits
 from rocketlens.broker import registration
 from rocketlens.broker.tables.topics import TopicConfig
 from rocketlens.formats import batch_body
-from rocketlens.namesrv.service import NameServer, NameServerConfig
+from rocketlens.namesrv.config import NameServerConfig
+from rocketlens.namesrv.service import NameServer
 from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from rocketlens.wire.codes import RequestCode, ResponseCode
@@ -79,7 +80,7 @@ def test_the_watch_names_the_work_that_took_too_long():
 
 def test_with_many_topics_name_servers_are_told_and_tools_answered(tmp_path):
     async def test(world, watch):
-        name_server = NameServer(NameServerConfig(port=0))
+        name_server = NameServer(NameServerConfig(listenPort=0))
         address = str(name_server.start())
         try:
             core = world.core

@@ -4,6 +4,10 @@ import json
 
 import pytest
 
+from rocketlens.broker.config import BrokerConfig
+from rocketlens.formats import java_properties
+from rocketlens.model.config_keys import keys_of
+from rocketlens.store.write.config import StoreConfig
 from rocketlens.wire.codes import RequestCode
 from tests.unit.broker.broker_world import in_broker, properties_of
 
@@ -39,6 +43,22 @@ def test_the_configuration_is_told_and_never_changed_from_afar(tmp_path):
         lines = told.body.decode().splitlines()
         assert {"brokerName=broker-a", "flushDiskType=ASYNC_FLUSH", "traceOn=true"} <= set(lines)
         assert json.loads(told.ext_fields["version"])["counter"] == 0
+
+    in_broker(tmp_path, test)
+
+
+def test_the_configuration_has_each_key_with_the_value_in_effect(tmp_path):
+    async def test(world):
+        told = (await world.call(RequestCode.GET_BROKER_CONFIG)).body.decode()
+        values = java_properties.loads(told)
+        names = {row.name for table in (BrokerConfig, StoreConfig) for row in keys_of(table)}
+        assert values.keys() == names | {"tls.server.mode"}
+        assert list(values) == sorted(values)
+        root = world.core.store.layout.root
+        assert (values["storePathRootDir"], values["bindAddress"]) == (str(root), "127.0.0.1")
+        assert values["storePathCommitLog"] == str(root / "commitlog")
+        assert values["listenPort"] == str(world.core.store.store_host.port)
+        assert values["listenPort"] != "0"
 
     in_broker(tmp_path, test)
 

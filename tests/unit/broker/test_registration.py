@@ -9,7 +9,8 @@ import pytest
 
 from rocketlens.broker import registration
 from rocketlens.errors import ConnectionLost
-from rocketlens.namesrv.service import NameServer, NameServerConfig
+from rocketlens.namesrv.config import NameServerConfig
+from rocketlens.namesrv.service import NameServer
 from rocketlens.net.channel import Response
 from rocketlens.net.pool import ClientPool
 from rocketlens.net.server import RemotingServer
@@ -359,7 +360,7 @@ class Impostor:
 
 @asynccontextmanager
 async def impostor_and_world(directory, *, is_reserved=False):
-    server = NameServer(NameServerConfig(port=0))
+    server = NameServer(NameServerConfig(listenPort=0))
     address = str(server.start())
     pool = ClientPool(lambda _: True)
     try:

@@ -1,5 +1,6 @@
 """The layout table in each format's docstring says what the format's structs do."""
 
+import json
 import re
 import struct
 from importlib import import_module
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocketlens import formats
-from rocketlens.formats import body_compression, config_json
+from rocketlens.formats import body_compression, config_json, java_properties
 from rocketlens.formats import commitlog_record as records
 from rocketlens.formats.batch_body import BatchMember
 from rocketlens.formats.checkpoint import Checkpoint
@@ -54,7 +55,7 @@ LAYOUTS = {
 }
 FRAMING = {"batch_body": {"total_size", "magic", "body_crc"}}
 # A table of values instead of a layout; a test below reads it.
-VALUE_TABLES = {"body_compression", "config_json"}
+VALUE_TABLES = {"body_compression", "config_json", "java_properties"}
 
 
 def tables_of(module):
@@ -153,3 +154,9 @@ def test_the_dialect_table_reads_as_it_says():
     for row in tables_of(config_json)[0]:
         written, read_as = row["written"].strip("`"), row["read as"].strip("`")
         assert config_json.dumps(config_json.loads(written)) == read_as
+
+
+def test_the_table_of_properties_reads_as_it_says():
+    for row in tables_of(java_properties)[0]:
+        written, read_as = (row[name].strip("`") for name in ("written", "read as"))
+        assert java_properties.loads(written) == json.loads(read_as, strict=False)

@@ -13,7 +13,8 @@ import pytest
 from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.namesrv import processors
-from rocketlens.namesrv.service import NameServer, NameServerConfig, run
+from rocketlens.namesrv.config import NameServerConfig
+from rocketlens.namesrv.service import NameServer, run
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.route import ClusterInfo, TopicRouteData
@@ -64,7 +65,7 @@ class Asking:
 
 @asynccontextmanager
 async def asking(clock=None, **config):
-    server = NameServer(NameServerConfig(port=0, **config), clock=clock or Clock())
+    server = NameServer(NameServerConfig(listenPort=0, **config), clock=clock or Clock())
     address = str(server.start())
     pool = ClientPool(lambda _: True)
     try:
@@ -81,7 +82,7 @@ def on_a_name_server(**config):
         def plain(tmp_path):
             async def main():
                 given = {
-                    name: tmp_path / value if name == "kv_config_path" else value
+                    name: str(tmp_path / value) if name == "kvConfigPath" else value
                     for name, value in config.items()
                 }
                 async with asyncio.timeout(30), asking(**given) as name_server:
@@ -220,7 +221,7 @@ async def test_many_topics_are_listed_whole_and_too_many_for_an_answer_are_refus
         assert "have over 10 bytes" in refused.remark
 
 
-@on_a_name_server(kv_config_path="kv.json", order_message_enable=True)
+@on_a_name_server(kvConfigPath="kv.json", orderMessageEnable=True)
 async def test_values_are_kept_and_the_order_of_topics_reaches_brokers_and_routes(name_server):
     answer = await name_server.ask(101, namespace="ns", key="k")
     assert (answer.code, answer.remark) == (22, "No config item, Namespace: ns Key: k")
@@ -284,7 +285,7 @@ def test_two_name_servers_on_one_port_is_an_error_that_names_it():
         async with asking() as name_server:
             port = int(name_server.address.rpartition(":")[2])
             with pytest.raises(BadInput, match=f"cannot listen on 127.0.0.1:{port}"):
-                NameServer(NameServerConfig(port=port)).start()
+                NameServer(NameServerConfig(listenPort=port)).start()
 
     asyncio.run(main())
 
@@ -298,9 +299,9 @@ def test_rocketmqs_keys_are_taken_and_unknown_ones_given_back():
             "clusterTest": "false",
         }
     )
-    assert (config.port, str(config.kv_config_path)) == (9877, "/var/kv.json")
-    assert config.order_message_enable
-    assert config.host == "127.0.0.1"
+    assert (config.listenPort, str(config.kv_config_path)) == (9877, "/var/kv.json")
+    assert config.orderMessageEnable
+    assert config.bindAddress == "127.0.0.1"
     assert left == {"clusterTest": "false"}
     for wrong in ({"listenPort": "65536"}, {"listenPort": "x"}, {"orderMessageEnable": "yes"}):
         with pytest.raises(BadInput, match=next(iter(wrong))):
@@ -318,8 +319,8 @@ def test_it_runs_until_a_signal_and_frees_its_port(number):
             os.kill(os.getpid(), number)
 
         async with asyncio.timeout(30):
-            await run(NameServerConfig(port=0), ready=ready)
-        again = NameServer(NameServerConfig(port=bound[0].port))
+            await run(NameServerConfig(listenPort=0), ready=ready)
+        again = NameServer(NameServerConfig(listenPort=bound[0].port))
         again.start()
         await again.stop()
 
@@ -344,7 +345,7 @@ def test_a_topic_is_registered_off_the_loop_where_its_route_is_long_and_refused_
     monkeypatch.setattr(processors, "_route_in", parse)
 
     async def main():
-        server = NameServer(NameServerConfig(port=0))
+        server = NameServer(NameServerConfig(listenPort=0))
         address = str(server.start())
         pool = ClientPool(lambda _: True)
         try:

@@ -1,0 +1,65 @@
+r"""Java properties files, as ``java.util.Properties`` reads them; ``broker.conf`` is one.
+
+=====================  ===================  ===================================================
+written                read as              notes
+=====================  ===================  ===================================================
+``a=1``                ``{"a":"1"}``        the key ends at the first ``=``, ``:`` or blank
+``a : 1 = 2``          ``{"a":"1 = 2"}``    blanks around that separator are dropped
+``  a 1 ``             ``{"a":"1 "}``       and before the key; those behind the value stay
+``a``                  ``{"a":""}``
+``# a=1``              ``{}``               a comment, as is a line that begins with ``!``
+``k\=\ y=\t\u00e9\x``  ``{"k= y":"\téx"}``  an escape, as are ``\n \r \f``; or a lost backslash
+=====================  ===================  ===================================================
+
+A line that ends with an odd number of backslashes goes on in the next, whose first blanks are
+dropped. If a key comes twice, the last value counts.
+
+Drawback: what servers of RocketMQ answer to ``getBrokerConfig`` looks like such a file, but is
+written without escapes. Source: ``MixAll.properties2String``.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))")
+_KEY: Final = re.compile(r"((?:[^\\=: \t\f]|\\.)*)[ \t\f]*[=:]?[ \t\f]*")
+
+
+def loads(text: str) -> dict[str, str]:
+    """Read the entries of a file. O(n); every text is one."""
+    values: dict[str, str] = {}
+    pending = ""
+    for raw in text.splitlines():
+        line = pending + raw.lstrip(" \t\f")
+        pending = ""
+        if not line or (line[0] in "#!"):
+            continue
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            pending = line[:-1]
+            continue
+        _put(values, line)
+    if pending:
+        _put(values, pending)
+    return values
+
+
+def dumps_unescaped(values: Mapping[str, str]) -> str:
+    """Write a line for each entry, sorted, as RocketMQ answers with its configuration."""
+    return "".join(f"{key}={values[key]}\n" for key in sorted(values))
+
+
+def _put(values: dict[str, str], line: str) -> None:
+    match = _KEY.match(line)
+    assert match is not None  # noqa: S101 - every part of it may be empty
+    values[_unescape(match[1])] = _unescape(line[match.end() :])
+
+
+def _unescape(text: str) -> str:
+    def replaced(match: re.Match[str]) -> str:
+        if match[1]:
+            return chr(int(match[1], 16))
+        return _ESCAPES.get(match[2], match[2])
+
+    return _ESCAPE.sub(replaced, text)

@@ -1,0 +1,71 @@
+"""What a ``namesrv.conf`` says, in RocketMQ's own keys.
+
+Keys of TLS are in :mod:`rocketlens.net.tls`; what becomes of other keys is in
+:mod:`rocketlens.model.config_keys`. Source: ``NamesrvConfig``, ``NettyServerConfig``.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.formats import java_properties
+from rocketlens.model.config_keys import IP_ADDRESS, SINCE_5, Configuration, key
+from rocketlens.net.server_config import warn_if_open, warn_of_unknown
+from rocketlens.net.tls import ServerTls, tls_of_properties
+
+NO_TLS: Final = ServerTls()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameServerConfig(Configuration):
+    """The name server's keys, each under RocketMQ's name, and what the program chooses for it.
+
+    It listens on the loopback interface by default, because clients are not authenticated.
+    """
+
+    bindAddress: str = key(
+        "127.0.0.1", "Address to listen on. RocketMQ: 0.0.0.0.", allowed=IP_ADDRESS, since=SINCE_5
+    )
+    listenPort: int = key(
+        9876, "Port to listen on; 0: any that is free.", allowed=range(limits.MAX_PORT + 1)
+    )
+    kvConfigPath: str = key(
+        "",
+        "File of key-value pairs; unless set they are kept in memory only. "
+        "RocketMQ: ~/namesrv/kvConfig.json.",
+    )
+    orderMessageEnable: bool = key(False, "Put the order of topics into routes.")
+    returnOrderTopicConfigToBroker: bool = key(
+        True,
+        "Answer registrations of brokers with the order of topics.",
+        since=SINCE_5,
+    )
+    tls: ServerTls = NO_TLS
+    max_connections: int | None = None
+    """None: as many as the open files allow that a process may have."""
+
+    @property
+    def kv_config_path(self) -> Path | None:
+        """The file of key-value pairs; None: they are kept in memory only."""
+        return Path(self.kvConfigPath) if self.kvConfigPath else None
+
+    def properties_in_effect(self) -> dict[str, str]:
+        """Return each key with its value; nothing is secret."""
+        return {**self.properties(), **self.tls.properties()}
+
+
+def parse_config(text: str, port: int | None = None) -> NameServerConfig:
+    """Parse the content of a ``namesrv.conf``; ``port`` counts more than its ``listenPort``.
+
+    Warns of a name server that everybody can reach.
+
+    :raises BadInput: when a value is not allowed, or a key must not be passed over.
+    :raises OSError: when the file of TLS settings cannot be read.
+    """
+    tls, values = tls_of_properties(java_properties.loads(text))
+    config, unknown = NameServerConfig.from_properties(values)
+    warn_of_unknown(unknown, (NameServerConfig,), "namesrv.conf")
+    config = replace(config, tls=tls.server, listenPort=config.listenPort if port is None else port)
+    warn_if_open(config.bindAddress, tls)
+    return config

@@ -1,0 +1,38 @@
+"""Java's properties files."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketlens.formats import java_properties
+
+
+def test_a_broker_conf_is_read_as_java_reads_it():
+    text = (
+        "# comment\n! comment\n\nbrokerName=broker-a\n  listenPort : 10911 \ndeleteWhen 04\n"
+        "path=C:\\\\store\\ttab\\u00e9\nlong = one \\\n    two\nkey\\ with\\=odd=1=2\n"
+        "empty=\nalone"
+    )
+    assert java_properties.loads(text) == {
+        "brokerName": "broker-a",
+        "listenPort": "10911 ",
+        "deleteWhen": "04",
+        "path": "C:\\store\ttab\xe9",
+        "long": "one two",
+        "key with=odd": "1=2",
+        "empty": "",
+        "alone": "",
+    }
+
+
+@given(st.text())
+def test_every_text_has_entries(text):
+    values = java_properties.loads(text)
+    assert all(type(word) is str for pair in values.items() for word in pair)
+
+
+def test_of_a_key_that_comes_twice_the_last_value_counts():
+    assert java_properties.loads("a=1\na=2\na\\\n") == {"a": ""}
+
+
+def test_an_answer_has_a_line_for_each_key_sorted_and_without_escapes():
+    assert java_properties.dumps_unescaped({"b": "C:\\x", "a": "1=2"}) == "a=1=2\nb=C:\\x\n"
