@@ -21,10 +21,10 @@ from rocketlens.net.pool import ClientPool
 from rocketlens.net.server import RemotingServer
 from rocketlens.net.sync import LoopThread
 from rocketlens.testing import cluster
-from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.commands import COMMANDS
+from rocketlens.wire.declare import write_body
 from tests.crash.made_stores import Sent, make_store
 from tests.unit.broker.broker_world import properties_of, send_fields, text_of
 from tests.unit.conftest import record
@@ -197,11 +197,11 @@ def serving(answers):
 
 def routed(route):
     """Answers of a name server that knows one topic, by anything."""
-    body = schema.write(route)
+    body = write_body(route)
     info = ClusterInfo(broker_addr_table={each.broker_name: each for each in route.broker_datas})
     return {
         RequestCode.GET_ROUTEINFO_BY_TOPIC: lambda *_: Response(body=body),
-        RequestCode.GET_BROKER_CLUSTER_INFO: lambda *_: Response(body=schema.write(info)),
+        RequestCode.GET_BROKER_CLUSTER_INFO: lambda *_: Response(body=write_body(info)),
         RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: lambda *_: Response(
             body=b'{"topicList":["T"]}'
         ),

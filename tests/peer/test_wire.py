@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from rocketlens.wire import acl, codec, frame
-from rocketlens.wire.bodies import schema
 from rocketlens.wire.codes import LanguageCode
 from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.declare import java_name_of, read_body, write_body
 from tests.peer.rocketmq_peer import RocketMQPeer
 from tests.unit.wire.wire_samples import HEADERS, VECTORS, VERSIONS, bodies, sample, vectors_of
 
@@ -79,13 +79,11 @@ def test_rocketmq_reads_every_header_that_we_write(peer, version):
 def test_rocketmq_reads_every_body_that_we_write(peer, version):
     # 4.9.7 has no classes for the newest of them.
     known = {words[0] for words in vectors_of(version, "body")}
-    written = [body for body in bodies() if schema.java_name_of(type(body)) in known]
-    questions = [
-        ["body", schema.java_name_of(type(body)), schema.write(body).hex()] for body in written
-    ]
+    written = [body for body in bodies() if java_name_of(type(body)) in known]
+    questions = [["body", java_name_of(type(body)), write_body(body).hex()] for body in written]
     for body, answer in zip(written, ask(peer, version, questions), strict=True):
         assert answer[0] != "error", in_clear(answer)
-        again = schema.read(type(body), bytes.fromhex(answer[0]))
+        again = read_body(type(body), bytes.fromhex(answer[0]))
         if VERSIONS[version] == max(VERSIONS.values()):
             assert again == body
 
@@ -120,9 +118,7 @@ def write_vectors(peer, version):
     lines = [["codes", name] for name in ("RequestCode", "ResponseCode")]
     lines.append(["versions"])
     lines += [["fields", java_name] for java_name in HEADERS]
-    lines += [
-        ["body", schema.java_name_of(type(body)), schema.write(body).hex()] for body in bodies()
-    ]
+    lines += [["body", java_name_of(type(body)), write_body(body).hex()] for body in bodies()]
     frames = list(encode_questions(version))
     answers = ask(peer, version, [*lines, *frames])
     kept = [

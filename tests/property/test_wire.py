@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from rocketlens.errors import CommandBodyError, FieldError, ProtocolError
 from rocketlens.wire import codec, frame, header_binary, header_json
-from rocketlens.wire.bodies import schema
 from rocketlens.wire.codes import LanguageCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import COMMANDS
 from rocketlens.wire.connection import Connection, ConnectionFailed
+from rocketlens.wire.declare import declared_classes, java_name_of, read_body, write_body
 from rocketlens.wire.json_text import dumps, loads
 from tests.unit.wire.wire_samples import VERSIONS, all_vectors, bodies
 
@@ -107,7 +107,7 @@ def test_anything_for_a_header_or_body_is_read_or_a_protocol_error(content):
                     header.decode(command.ext_fields)
     for cls in {type(body) for body in bodies()}:
         with contextlib.suppress(CommandBodyError):
-            schema.read(cls, content)
+            read_body(cls, content)
 
 
 @given(st.text(alphabet='{}[]:,"0123456789ab\\ue.-+ntf', max_size=60))
@@ -177,13 +177,13 @@ def test_a_million_mutated_frames_give_events_or_a_protocol_error_in_little_memo
 @pytest.mark.parametrize("version", VERSIONS)
 def test_mutated_bodies_of_the_real_rocketmq_are_read_or_an_error(version):
     draw = random.Random(4)
-    known = {schema.java_name_of(cls): cls for cls in schema.body_classes()}
+    known = {java_name_of(cls): cls for cls in declared_classes()}
     written = [(words[0], words[1]) for each, words in all_vectors("body") if each == version]
     for _ in range(3_000):
         java_name, hexadecimal = draw.choice(written)
         content = mutated(draw, [bytes.fromhex(hexadecimal)])
         try:
-            made = schema.read(known[java_name], content)
+            made = read_body(known[java_name], content)
         except CommandBodyError:
             continue
-        assert schema.read(known[java_name], schema.write(made)) == made
+        assert read_body(known[java_name], write_body(made)) == made

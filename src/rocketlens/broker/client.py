@@ -20,7 +20,6 @@ from rocketlens.broker.tables.topics import TopicConfig
 from rocketlens.model.rocketmq import RETRY_PREFIX, UNIT_SUB_FLAG, topic_problem
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import LARGE_BODY_BYTES, Pace, in_thread
-from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.consumer import (
     ClientConnection,
     ConsumerConnection,
@@ -41,6 +40,7 @@ from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import admin as admin_commands
 from rocketlens.wire.commands import client as client_commands
+from rocketlens.wire.declare import read_body, write_body
 
 Pending = Response | Awaitable[Response | None]
 
@@ -81,7 +81,7 @@ class ClientProcessor:
         """Take in all groups of a client."""
         if len(command.body) > LARGE_BODY_BYTES:
             return self._large_heartbeat(command, channel)
-        said = schema.read(HeartbeatData, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES)
+        said = read_body(HeartbeatData, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES)
         if len(said.producer_datas) + len(said.consumer_datas) > GROUPS_AT_ONCE:
             return self._take_in(said, command, channel)
         self.core.clients.admit(said, channel)
@@ -95,7 +95,7 @@ class ClientProcessor:
 
     async def _large_heartbeat(self, command: RemotingCommand, channel: Channel) -> Response | None:
         limit = limits.MAX_CLIENT_JSON_BODY_BYTES
-        said = await in_thread(lambda: schema.read(HeartbeatData, command.body, limit))
+        said = await in_thread(lambda: read_body(HeartbeatData, command.body, limit))
         return await self._take_in(said, command, channel)
 
     async def _take_in(
@@ -157,7 +157,7 @@ class ClientProcessor:
             words = f"no consumer for this group, {asked.consumer_group[:300]}"
             return Response(ResponseCode.SYSTEM_ERROR, remark=words)
         ids = tuple(client.client_id for client in group.members.values())
-        return Response(body=schema.write(ConsumerIdList(consumer_ids=ids)))
+        return Response(body=write_body(ConsumerIdList(consumer_ids=ids)))
 
     def connections(self, command: RemotingCommand, _: Channel) -> Response:
         """Give the clients of a group, and what they want."""
@@ -173,7 +173,7 @@ class ClientProcessor:
             message_model=group.message_model,
             consume_from_where=group.consume_from_where,
         )
-        return Response(body=schema.write(connection))
+        return Response(body=write_body(connection))
 
     async def consume_stats(self, command: RemotingCommand, channel: Channel) -> Response | None:
         """Give how far a group came in each queue, of one topic or of all it has offsets in."""
@@ -195,7 +195,7 @@ class ClientProcessor:
             for config in topics:
                 table |= await self._progress_in(group, config, config.read_queue_count, pace)
             answer = ConsumeStats(offset_table=table, consume_tps=0.0)
-            return Response(body=await in_thread(lambda: schema.write(answer)))
+            return Response(body=await in_thread(lambda: write_body(answer)))
 
     async def broker_consume_stats(
         self, command: RemotingCommand, channel: Channel
@@ -248,7 +248,7 @@ class ClientProcessor:
         answer = ConsumeStatsList(
             consume_stats_list=tuple(listed), broker_addr=self.core.address, total_diff=behind
         )
-        return Response(body=await in_thread(lambda: schema.write(answer)))
+        return Response(body=await in_thread(lambda: write_body(answer)))
 
     def _row_bytes(self, topic: str) -> int:
         """Return what a queue of a topic takes in an answer about progress, at least."""
@@ -262,7 +262,7 @@ class ClientProcessor:
         if members is None:
             words = f"the producer group[{asked.producer_group[:300]}] not exist"
             return Response(ResponseCode.SYSTEM_ERROR, remark=words)
-        return Response(body=schema.write(ProducerConnection(connections=_connections(members))))
+        return Response(body=write_body(ProducerConnection(connections=_connections(members))))
 
     async def producers(self, _: RemotingCommand, channel: Channel) -> Response | None:
         """Give the clients of all producer groups."""
@@ -276,7 +276,7 @@ class ClientProcessor:
             estimate.add(len(group) + names_bytes)
             await pace.turn()
         async with self.core.large_answers.turn(channel, estimate):
-            return Response(body=await in_thread(lambda: schema.write(_producers(known, now_ms))))
+            return Response(body=await in_thread(lambda: write_body(_producers(known, now_ms))))
 
     async def _progress_in(
         self, group: str, topic: TopicConfig, queue_count: int, pace: Pace
@@ -303,7 +303,7 @@ class ClientProcessor:
         asked = admin_commands.QUERY_TOPIC_CONSUME_BY_WHO.request.decode(command.ext_fields)
         groups = dict.fromkeys(self.core.clients.groups_of(asked.topic))
         groups.update(dict.fromkeys(self.core.offsets.groups_of(asked.topic)))
-        return Response(body=schema.write(GroupList(groups=tuple(groups))))
+        return Response(body=write_body(GroupList(groups=tuple(groups))))
 
 
 def _producers(known: Mapping[str, Mapping[Channel, Client]], now_ms: int) -> ProducerTable:

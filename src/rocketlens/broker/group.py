@@ -19,12 +19,12 @@ from rocketlens.model.rocketmq import SYSTEM_GROUPS, group_problem
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import Pace, in_thread
 from rocketlens.wire import json_text
-from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.consumer import SubscriptionAnswer
 from rocketlens.wire.bodies.route import TopicList
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import admin as commands
+from rocketlens.wire.declare import write_body
 
 Pending = Response | Awaitable[Response | None]
 
@@ -115,7 +115,7 @@ class GroupProcessor:
         asked = commands.QUERY_TOPICS_BY_CONSUMER.request.decode(command.ext_fields)
         topics = tuple(self.core.offsets.topics_of(asked.group))
         return Response(
-            body=schema.write(TopicList(topic_list=topics, broker_addr=self.core.address))
+            body=write_body(TopicList(topic_list=topics, broker_addr=self.core.address))
         )
 
     def subscription(self, command: RemotingCommand, _: Channel) -> Response:
@@ -124,7 +124,7 @@ class GroupProcessor:
         group = self.core.clients.consumers.get(asked.group)
         wanted = group.subscriptions.get(asked.topic) if group else None
         answer = SubscriptionAnswer(subscription=wanted, group=asked.group, topic=asked.topic)
-        return Response(body=schema.write(answer))
+        return Response(body=write_body(answer))
 
 
 def _system_problem(group: str, words: str) -> str | None:

@@ -22,7 +22,6 @@ from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import Pace, in_thread
 from rocketlens.store.write.queue_append import QueueWriter
 from rocketlens.wire import json_text
-from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.consumer import ConsumeQueueAnswer, ConsumeQueueData
 from rocketlens.wire.bodies.route import TopicList
 from rocketlens.wire.codes import RequestCode, ResponseCode
@@ -30,6 +29,7 @@ from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import admin as commands
 from rocketlens.wire.commands import broker as broker_commands
 from rocketlens.wire.commands.broker import GetBrokerConfigResponse
+from rocketlens.wire.declare import write_body
 
 _ENTRIES_READ: Final = 500
 _TOPIC_BYTES: Final = 100
@@ -63,13 +63,13 @@ class InspectionProcessor:
         estimate.add(2 * sum(map(len, topics)))
         async with self.core.large_answers.turn(channel, estimate):
             table_of = topic_table(self.core)
-            return Response(body=await in_thread(lambda: schema.write(table_of())))
+            return Response(body=await in_thread(lambda: write_body(table_of())))
 
     def system_topics(self, _: RemotingCommand, __: Channel) -> Response:
         """Give the topics that nobody may make, change or delete."""
         config = self.core.config
         names = SYSTEM_TOPICS | {config.brokerName, config.brokerClusterName}
-        return Response(body=schema.write(TopicList(topic_list=tuple(sorted(names)))))
+        return Response(body=write_body(TopicList(topic_list=tuple(sorted(names)))))
 
     def configuration(self, _: RemotingCommand, __: Channel) -> Response:
         """Return the configuration in effect, a line for each key."""
@@ -128,7 +128,7 @@ class InspectionProcessor:
             max_offset=queue.next_offset,
             min_offset=low,
         )
-        return Response(body=await in_thread(lambda: schema.write(answer)))
+        return Response(body=await in_thread(lambda: write_body(answer)))
 
 
 async def _entries(queue: QueueWriter, offset: int, count: int) -> tuple[ConsumeQueueData, ...]:

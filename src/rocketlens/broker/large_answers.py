@@ -14,8 +14,8 @@ from typing import Any, Final
 from rocketlens import limits
 from rocketlens.errors import RocketLensError
 from rocketlens.net.channel import Channel
-from rocketlens.wire.bodies import schema
 from rocketlens.wire.codes import ResponseCode
+from rocketlens.wire.declare import write_body
 
 SMALL_ANSWER_BYTES: Final = 256 * 1024
 """Answers up to this are built as they are asked for."""
@@ -59,7 +59,7 @@ class Estimate:
 
 def row_bytes(of_one: Any, of_none: Any) -> int:
     """Return what a row takes in the body of an answer, given one with a row and one without."""
-    return len(schema.write(of_one)) - len(schema.write(of_none))
+    return len(write_body(of_one)) - len(write_body(of_none))
 
 
 class LargeAnswers:

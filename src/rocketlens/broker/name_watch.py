@@ -19,10 +19,10 @@ from typing import Final
 
 from rocketlens.broker.core import BrokerCore
 from rocketlens.errors import CommandBodyError
-from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.route import TopicRouteData
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.commands.namesrv import GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequest
+from rocketlens.wire.declare import read_body
 
 _log: Final = logging.getLogger("rocketlens.broker")
 
@@ -51,7 +51,7 @@ class NameWatch:
         """Take in a route; return whether it leads to this broker, or to none."""
         config, core = self.core.config, self.core
         try:
-            route = schema.read(TopicRouteData, body)
+            route = read_body(TopicRouteData, body)
         except CommandBodyError:
             return True
         addresses = [

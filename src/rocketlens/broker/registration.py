@@ -38,7 +38,6 @@ from rocketlens.model.rocketmq import CRC_MASK
 from rocketlens.net.channel import Channel
 from rocketlens.net.pace import in_thread
 from rocketlens.net.pool import ClientPool
-from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.topic import (
     DataVersion,
     RegisterBrokerBody,
@@ -56,6 +55,7 @@ from rocketlens.wire.commands.namesrv import (
     RegisterBrokerRequest,
     UnregisterBrokerRequest,
 )
+from rocketlens.wire.declare import write_body
 
 _log: Final = logging.getLogger("rocketlens.broker")
 
@@ -142,7 +142,7 @@ class _Round:
             if name in self._topics and is_tellable(name)
         }
         table = TopicConfigTable(data_version=version, topic_config_table=topics)
-        return schema.write(RegisterBrokerBody(topic_config_table=table))
+        return write_body(RegisterBrokerBody(topic_config_table=table))
 
 
 class Registrar:
@@ -317,7 +317,7 @@ class Registrar:
             broker_id=config.brokerId,
         )
         fields = QUERY_DATA_VERSION.request.encode(request)
-        body = schema.write(now.version)
+        body = write_body(now.version)
         try:
             answer = await self._ask(channel, RequestCode.QUERY_DATA_VERSION, fields, body)
             return QUERY_DATA_VERSION.response.decode(answer.ext_fields).changed

@@ -12,10 +12,10 @@ from rocketlens.broker.core import BrokerCore
 from rocketlens.model.rocketmq import DELAY_LEVEL_COUNT, SCHEDULE_TOPIC
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.store.write.queue_view import store_timestamp_of
-from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.key_value import KvTable
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import OUR_VERSION, RemotingCommand
+from rocketlens.wire.declare import write_body
 
 _QUEUES: Final = ("send", "pull", "litePull", "query", "ack")
 """RocketMQ has a thread pool for each; here only look-ups wait."""
@@ -55,7 +55,7 @@ class RuntimeProcessor:
             **self._delays(),
             **self._network(),
         }
-        return Response(body=schema.write(KvTable(table=dict(sorted(table.items())))))
+        return Response(body=write_body(KvTable(table=dict(sorted(table.items())))))
 
     def _service(self) -> dict[str, str]:
         figures = self.core.figures

@@ -52,7 +52,7 @@ from rocketlens.store.write.append import Appended
 from rocketlens.wire.codes import V3_4_9, RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import send as commands
-from rocketlens.wire.commands.header_table import read_i32
+from rocketlens.wire.declare import read_i32
 
 Pending = Response | Awaitable[Response | None]
 

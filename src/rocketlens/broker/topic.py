@@ -18,13 +18,13 @@ from rocketlens.broker.topic_attributes import change
 from rocketlens.model.rocketmq import is_system_topic, topic_problem
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import Pace, in_thread
-from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.stats import MessageQueue, TopicOffset, TopicStatsTable
 from rocketlens.wire.bodies.topic import TopicFilterType
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import topic as commands
 from rocketlens.wire.commands.topic import CreateTopicRequest
+from rocketlens.wire.declare import write_body
 
 Pending = Response | Awaitable[Response | None]
 
@@ -119,7 +119,7 @@ class TopicProcessor:
                 table[queue] = self._offsets(asked.topic, queue_id)
                 await pace.turn()
             answer = TopicStatsTable(offset_table=table, topic_put_tps=0.0)
-            return Response(body=await in_thread(lambda: schema.write(answer)))
+            return Response(body=await in_thread(lambda: write_body(answer)))
 
     def _offsets(self, topic: str, queue_id: int) -> TopicOffset:
         store = self.core.store
@@ -138,7 +138,7 @@ class TopicProcessor:
         if config is None:
             words = f"No topic in this broker. topic: {asked.topic[:300]}"
             return Response(ResponseCode.TOPIC_NOT_EXIST, remark=words)
-        return Response(body=schema.write(wire_topic(config)))
+        return Response(body=write_body(wire_topic(config)))
 
 
 def _problem(asked: CreateTopicRequest) -> str | None:

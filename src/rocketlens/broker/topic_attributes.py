@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from rocketlens import limits
 from rocketlens.errors import BadInput, FieldError
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands.header_table import read_i64
+from rocketlens.wire.declare import read_i64
 
 
 class _Attribute(NamedTuple):

@@ -28,8 +28,8 @@ from rocketlens.store.write.queue_append import QueueWriter
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import transaction as commands
-from rocketlens.wire.commands.header_table import read_i32
 from rocketlens.wire.commands.transaction import COMMIT, ROLLBACK, EndTransactionRequest
+from rocketlens.wire.declare import read_i32
 
 _MARK_PROPERTIES: Final = b"WAIT\x01true\x02TAGS\x01d\x02"
 

@@ -46,7 +46,6 @@ from rocketlens.net.channel import Handler
 from rocketlens.net.pace import LARGE_BODY_BYTES, in_thread
 from rocketlens.net.pool import NO_HANDLERS, ClientPool
 from rocketlens.wire.acl import UNSIGNED_FLAG, signed_fields
-from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.route import ClusterInfo, TopicRouteData
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
@@ -56,6 +55,7 @@ from rocketlens.wire.commands.namesrv import (
     GET_ROUTEINFO_BY_TOPIC,
     GetRouteInfoRequest,
 )
+from rocketlens.wire.declare import read_body
 
 logger: Final = logging.getLogger("rocketlens.client")
 
@@ -231,7 +231,7 @@ class Cluster:
                 content = answer.body
 
                 def read() -> T:
-                    return made_of(schema.read(body, content, check=check))
+                    return made_of(read_body(body, content, check=check))
 
                 if len(content) <= LARGE_BODY_BYTES:
                     return read()

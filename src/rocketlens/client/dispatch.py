@@ -12,10 +12,10 @@ from typing import Final
 from rocketlens import limits
 from rocketlens.client.cluster import Cluster
 from rocketlens.errors import BrokerError
-from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.key_value import KvTable
 from rocketlens.wire.commands.broker import GET_BROKER_RUNTIME_INFO
 from rocketlens.wire.commands.command_table import NoFields
+from rocketlens.wire.declare import read_body
 
 _LOG_END: Final = "commitLogMaxOffset"
 _BEHIND: Final = "dispatchBehindBytes"
@@ -65,6 +65,6 @@ class Dispatch:
     async def _progress(self, address: str) -> tuple[int, int]:
         """Return up to which physical offset a broker has stored, and dispatched, messages."""
         answer = await self._cluster.ask(address, GET_BROKER_RUNTIME_INFO, NoFields())
-        figures = schema.read(KvTable, answer.body).table
+        figures = read_body(KvTable, answer.body).table
         stored = int(figures[_LOG_END])
         return stored, stored - int(figures[_BEHIND])

@@ -47,7 +47,6 @@ from rocketlens.errors import (
 from rocketlens.model import properties as props
 from rocketlens.model.java import string_hash
 from rocketlens.model.rocketmq import DEFAULT_TOPIC, group_problem
-from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.heartbeat import HeartbeatData, ProducerData
 from rocketlens.wire.commands.client import (
     HEART_BEAT,
@@ -55,6 +54,7 @@ from rocketlens.wire.commands.client import (
     UnregisterClientRequest,
 )
 from rocketlens.wire.commands.command_table import NoFields
+from rocketlens.wire.declare import write_body
 
 logger: Final = logging.getLogger("rocketlens.client")
 
@@ -404,7 +404,7 @@ class Producer(ClusterClient):
         return without_namespace(self.namespace, topic)
 
     async def _beat(self) -> None:
-        body = schema.write(
+        body = write_body(
             HeartbeatData(
                 client_id=self._client_id,
                 producer_datas=(ProducerData(group_name=self.group),),

@@ -14,7 +14,6 @@ from rocketlens.namesrv.kv import KvConfig
 from rocketlens.namesrv.routes import RouteTable
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import LARGE_BODY_BYTES, Pace, in_thread
-from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.key_value import KvTable
 from rocketlens.wire.bodies.route import (
     BrokerMemberGroup,
@@ -26,6 +25,7 @@ from rocketlens.wire.bodies.topic import DataVersion, RegisterBrokerBody
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import namesrv
+from rocketlens.wire.declare import read_body, write_body
 
 SUCCESS: Final = Response()
 _END: Final = ""
@@ -137,7 +137,7 @@ class Processors:
             return None
         known = self._namespace_bodies.get(namespace)
         if known is None or known[0] is not table:
-            known = self._namespace_bodies[namespace] = table, schema.write(KvTable(table=table))
+            known = self._namespace_bodies[namespace] = table, write_body(KvTable(table=table))
         return known[1]
 
     def register_broker(
@@ -202,13 +202,13 @@ class Processors:
         """322: say whether a broker's topics changed since it registered."""
         fields = namesrv.QUERY_DATA_VERSION.request.decode(command.ext_fields)
         known = self.routes.data_version(fields.cluster_name, fields.broker_addr)
-        said = schema.read(DataVersion, command.body, LARGE_BODY_BYTES)
+        said = read_body(DataVersion, command.body, LARGE_BODY_BYTES)
         changed = known is None or known != said
         self.routes.heard_of(fields.cluster_name, fields.broker_addr, self._clock())
         made = namesrv.QueryDataVersionResponse(changed=changed)
         return Response(
             ext_fields=namesrv.QUERY_DATA_VERSION.response.encode(made),
-            body=b"" if known is None else schema.write(known),
+            body=b"" if known is None else write_body(known),
         )
 
     def broker_heartbeat(self, command: RemotingCommand, _: Channel) -> Response:
@@ -299,17 +299,17 @@ def _registration_in(
 
 def _route_in(body: bytes) -> TopicRouteData:
     """Parse the route of one topic, as a broker sends it; in any thread."""
-    return schema.read(TopicRouteData, body, limits.MAX_CLIENT_JSON_BODY_BYTES)
+    return read_body(TopicRouteData, body, limits.MAX_CLIENT_JSON_BODY_BYTES)
 
 
 def _listed(body: object) -> Response:
     """Succeed with a JSON body."""
-    return Response(body=schema.write(body))
+    return Response(body=write_body(body))
 
 
 async def _listed_aside(body: object) -> Response | None:
     """Succeed with a large JSON body, written in a thread."""
-    return Response(body=await in_thread(lambda: schema.write(body)))
+    return Response(body=await in_thread(lambda: write_body(body)))
 
 
 def _topics(names: Iterator[str | None]) -> Response | Awaitable[Response | None]:

@@ -24,7 +24,6 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.errors import CommandBodyError
-from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.topic import (
     DataVersion,
     RegisterBrokerBody,
@@ -33,7 +32,7 @@ from rocketlens.wire.bodies.topic import (
     TopicFilterType,
 )
 from rocketlens.wire.codes import version_number
-from rocketlens.wire.commands.header_table import read_i32
+from rocketlens.wire.declare import read_body, read_i32
 from rocketlens.wire.json_text import loads
 
 V3_0_11: Final = version_number("V3_0_11")
@@ -50,10 +49,10 @@ def decode(
     if not content:
         return RegisterBrokerBody()
     if version < V3_0_11:
-        return RegisterBrokerBody(topic_config_table=schema.read(TopicConfigTable, content))
+        return RegisterBrokerBody(topic_config_table=read_body(TopicConfigTable, content))
     if compressed:
         return _Parts(_inflate(content)).read()
-    return schema.read(RegisterBrokerBody, content)
+    return read_body(RegisterBrokerBody, content)
 
 
 def _inflate(content: bytes) -> bytes:
@@ -80,7 +79,7 @@ class _Parts:
         self.cursor = 0
 
     def read(self) -> RegisterBrokerBody:
-        version = schema.read(DataVersion, self._part())
+        version = read_body(DataVersion, self._part())
         topics: dict[str, TopicConfig] = {}
         for _ in range(self._number()):
             topic = _topic_of(self._part())

@@ -11,9 +11,9 @@ from rocketlens.broker.tables.topics import TopicConfig
 from rocketlens.formats import batch_body
 from rocketlens.namesrv.config import NameServerConfig
 from rocketlens.namesrv.service import NameServer
-from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from rocketlens.wire.codes import RequestCode, ResponseCode
+from rocketlens.wire.declare import write_body
 from tests.unit.broker.broker_world import properties_of, running, send_fields
 from tests.unit.broker.loop_watch import watched_loops
 
@@ -110,7 +110,7 @@ def test_with_many_groups_heartbeats_and_tools_are_answered(tmp_path):
             client_id="me", consumer_datas=tuple(consumers), producer_datas=tuple(producers)
         )
         for _ in range(2):
-            await ask(world, RequestCode.HEART_BEAT, schema.write(body))
+            await ask(world, RequestCode.HEART_BEAT, write_body(body))
         assert len(world.core.clients.consumers) == 500
         await ask(world, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         await ask(world, RequestCode.GET_ALL_PRODUCER_INFO)

@@ -9,9 +9,10 @@ from rocketlens.broker import large_answers
 from rocketlens.broker.client import ClientProcessor
 from rocketlens.broker.tables.topics import TopicConfig
 from rocketlens.net.pool import ClientPool
-from rocketlens.wire.bodies import schema
+from rocketlens.wire import declare
 from rocketlens.wire.bodies.heartbeat import HeartbeatData, ProducerData
 from rocketlens.wire.codes import RequestCode, ResponseCode
+from rocketlens.wire.declare import write_body
 from tests.unit.broker.broker_world import in_broker
 
 QUESTIONS = {
@@ -33,7 +34,7 @@ async def fill(world, queue_count=200, count=30):
         core.groups.table.put(f"group{number}")
         core.offsets.put(f"group{number}", "Wide", 0, 1)
     producers = tuple(ProducerData(group_name=f"producer{number}") for number in range(count))
-    body = schema.write(HeartbeatData(client_id="me", producer_datas=producers))
+    body = write_body(HeartbeatData(client_id="me", producer_datas=producers))
     assert (await world.call(RequestCode.HEART_BEAT, body)).code == 0
 
 
@@ -51,7 +52,7 @@ def test_an_answer_that_fits_no_frame_is_refused_before_it_is_built(tmp_path, mo
         monkeypatch.setattr(limits, "MAX_ANSWER_FRAME_BYTES", len(whole.body))
         assert (await world.call(code, **QUESTIONS[code])).body == whole.body
         monkeypatch.setattr(limits, "MAX_ANSWER_FRAME_BYTES", len(whole.body) // 3)
-        monkeypatch.setattr(schema, "write_object", not_built)
+        monkeypatch.setattr(declare, "write_object", not_built)
         monkeypatch.setattr(large_answers, "row_bytes", lambda *_: 90)
         for module in ("client", "topic"):
             monkeypatch.setattr(f"rocketlens.broker.{module}.row_bytes", lambda *_: 90)

@@ -19,10 +19,10 @@ from rocketlens.model.message import Host
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.net.channel import Response
 from rocketlens.net.server import RemotingServer
-from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.commands import COMMANDS
+from rocketlens.wire.declare import write_body
 
 LOOPBACK = "127.0.0.1"
 T0 = 1_790_000_000_000
@@ -102,14 +102,14 @@ class FakeNameServer(Fake):
         route = TopicRouteData(
             queue_datas=tuple(queues), broker_datas=tuple(map(self.broker_data, names))
         )
-        return Response(body=schema.write(route))
+        return Response(body=write_body(route))
 
     def cluster(self, *_):
         info = ClusterInfo(
             broker_addr_table={name: self.broker_data(name) for name in self.brokers},
             cluster_addr_table={"C": tuple(self.brokers)},
         )
-        return Response(body=schema.write(info))
+        return Response(body=write_body(info))
 
 
 class FakeBroker(Fake):

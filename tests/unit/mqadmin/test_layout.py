@@ -17,10 +17,10 @@ from rocketlens.mqadmin.layout import (
     track_block,
 )
 from rocketlens.mqadmin.tool import set_order
-from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.route import TopicRouteData
 from rocketlens.wire.bodies.stats import MessageQueue as QueueKey
 from rocketlens.wire.bodies.stats import TopicOffset
+from rocketlens.wire.declare import read_body
 
 VERSIONS = ("4.9.7", "5.5.0")
 TRACK = re.compile(r"MessageTrack \[consumerGroup=(\w+), trackType=(\w+), exceptionDesc=(.*)\]")
@@ -133,7 +133,7 @@ def test_print_msg_takes_queues_in_the_order_of_the_real_tool(golden, version):
 @both
 def test_a_route_is_printed_as_the_real_tool_does(golden, version):
     expected = printed(golden, version, "topicRoute")
-    route = schema.read(TopicRouteData, expected.encode())
+    route = read_body(TopicRouteData, expected.encode())
     assert route_json(form_of(version), route) == f"{expected}\n"
 
 

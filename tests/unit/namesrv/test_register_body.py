@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from rocketlens import limits
 from rocketlens.errors import CommandBodyError
 from rocketlens.namesrv import register_body
-from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.topic import (
     DataVersion,
     RegisterBrokerBody,
@@ -21,6 +20,7 @@ from rocketlens.wire.bodies.topic import (
     TopicConfigTable,
     TopicFilterType,
 )
+from rocketlens.wire.declare import write_body
 
 VERSION = {"counter": 3, "stateVersion": 0, "timestamp": 1_700_000_000_000}
 TOPICS = {
@@ -59,7 +59,7 @@ def parts(version=5):
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_a_compressed_registration_says_the_same_as_a_plain_one(version):
-    assert register_body.decode(schema.write(BODY)) == BODY
+    assert register_body.decode(write_body(BODY)) == BODY
     assert register_body.decode(zlib.compress(parts(version)), compressed=True) == BODY
 
 
@@ -68,7 +68,7 @@ def test_no_body_is_a_broker_without_topics():
 
 
 def test_a_broker_before_3_0_11_sends_its_topics_alone():
-    content = schema.write(BODY.topic_config_table)
+    content = write_body(BODY.topic_config_table)
     read = register_body.decode(content, version=0)
     assert read.topic_config_table == BODY.topic_config_table
     assert read.filter_server_list == ()

@@ -16,7 +16,6 @@ from rocketlens.namesrv import processors
 from rocketlens.namesrv.config import NameServerConfig
 from rocketlens.namesrv.service import NameServer, run
 from rocketlens.net.pool import ClientPool
-from rocketlens.wire.bodies import schema
 from rocketlens.wire.bodies.route import ClusterInfo, TopicRouteData
 from rocketlens.wire.bodies.topic import (
     DataVersion,
@@ -25,6 +24,7 @@ from rocketlens.wire.bodies.topic import (
     TopicConfigTable,
 )
 from rocketlens.wire.codes import RequestCode
+from rocketlens.wire.declare import read_body, write_body
 
 BROKER = "127.0.0.1:10911"
 TOPICS = ("TBW102", "T")
@@ -37,7 +37,7 @@ def registration(version=1):
         data_version=DataVersion(counter=version),
         topic_config_table={each: TopicConfig(topic_name=each) for each in TOPICS},
     )
-    return schema.write(RegisterBrokerBody(topic_config_table=table))
+    return write_body(RegisterBrokerBody(topic_config_table=table))
 
 
 class Clock:
@@ -101,11 +101,11 @@ async def test_a_broker_registers_and_its_topics_are_found(name_server):
     answer = await name_server.register()
     assert (answer.code, answer.remark, answer.body) == (0, None, b"")
     answer = await name_server.ask(105, topic="T")
-    route = schema.read(TopicRouteData, answer.body)
+    route = read_body(TopicRouteData, answer.body)
     assert [each.broker_addrs for each in route.broker_datas] == [{0: BROKER}]
     assert json.loads(answer.body)["brokerDatas"][0]["brokerAddrs"] == {"0": BROKER}
     answer = await name_server.ask(106)
-    assert dict(schema.read(ClusterInfo, answer.body).cluster_addr_table) == {"c": ("broker-a",)}
+    assert dict(read_body(ClusterInfo, answer.body).cluster_addr_table) == {"c": ("broker-a",)}
     assert json.loads((await name_server.ask(206)).body) == {"topicList": ["TBW102", "T"]}
     assert json.loads((await name_server.ask(224, cluster="c")).body)["topicList"] == [
         "TBW102",
@@ -163,14 +163,14 @@ async def test_unregistering_forgets_a_broker(name_server):
 
 @on_a_name_server()
 async def test_the_version_of_a_brokers_topics_is_known(name_server):
-    version = schema.write(DataVersion(counter=1))
+    version = write_body(DataVersion(counter=1))
     answer = await name_server.ask(322, version, **NAMES)
     assert (answer.ext_fields, answer.body) == ({"changed": "true"}, b"")
     await name_server.register()
     answer = await name_server.ask(322, version, **NAMES)
     assert answer.ext_fields == {"changed": "false"}
-    assert schema.read(DataVersion, answer.body) == DataVersion(counter=1)
-    answer = await name_server.ask(322, schema.write(DataVersion(counter=2)), **NAMES)
+    assert read_body(DataVersion, answer.body) == DataVersion(counter=1)
+    answer = await name_server.ask(322, write_body(DataVersion(counter=2)), **NAMES)
     assert answer.ext_fields == {"changed": "true"}
 
 
@@ -190,7 +190,7 @@ async def test_brokers_of_one_name_are_listed(name_server):
 @on_a_name_server()
 async def test_topics_are_taken_in_deleted_and_closed_for_writing_one_by_one(name_server):
     await name_server.register()
-    route = schema.write(schema.read(TopicRouteData, (await name_server.ask(105, topic="T")).body))
+    route = write_body(read_body(TopicRouteData, (await name_server.ask(105, topic="T")).body))
     assert (await name_server.ask(217, route, topic="U")).code == 0
     assert (await name_server.ask(105, topic="U")).body == route
     assert (await name_server.ask(216, topic="U", clusterName="c")).code == 0

@@ -5,7 +5,16 @@ import pytest
 from rocketlens.errors import FieldError
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.commands import COMMANDS, offset, pull, query, send, topic
-from rocketlens.wire.commands.header_table import fields_of, java_name_of, read_i32, read_i64
+from rocketlens.wire.declare import (
+    BOOLEAN,
+    I32,
+    I64,
+    TEXT,
+    fields_of,
+    java_name_of,
+    read_i32,
+    read_i64,
+)
 from tests.unit.wire.wire_samples import (
     GENERIC_FIELDS,
     HEADERS,
@@ -15,14 +24,14 @@ from tests.unit.wire.wire_samples import (
 )
 
 JAVA_TYPES = {
-    "String": "text",
-    "BoundaryType": "text",
-    "Integer": "i32",
-    "int": "i32",
-    "Long": "i64",
-    "long": "i64",
-    "Boolean": "boolean",
-    "boolean": "boolean",
+    "String": TEXT,
+    "BoundaryType": TEXT,
+    "Integer": I32,
+    "int": I32,
+    "Long": I64,
+    "long": I64,
+    "Boolean": BOOLEAN,
+    "boolean": BOOLEAN,
 }
 
 # A client puts it beside the header.
@@ -55,7 +64,7 @@ def test_every_table_has_the_fields_and_types_of_rocketmqs_class(version):
         assert set(theirs) - GENERIC_FIELDS - RENAMED <= expected, java_name
         for name, java_type in theirs.items():
             if name in rows:
-                assert rows[name].field_type == JAVA_TYPES[java_type.rstrip("!")], name
+                assert rows[name].shape == JAVA_TYPES[java_type.rstrip("!")], name
                 # We ask for no more than RocketMQ declares.
                 assert not rows[name].is_mandatory or java_type.endswith("!"), (java_name, name)
         compared += 1
@@ -125,7 +134,7 @@ def test_a_number_that_is_none_is_refused_with_rocketmqs_remark(codec):
     ext_fields = codec.encode(sample(codec.header_class, 1000))
     for field in fields_of(codec.header_class):
         wire_name = codec.wire_names[field.name]
-        if field.field_type in {"i32", "i64"}:
+        if field.shape in (I32, I64):
             for wrong in ("x", "", "1.5", " 1", "1_0", "9" * 30, "9" * 10_000, "--1", "\ud800"):
                 with pytest.raises(FieldError) as caught:
                     codec.decode(ext_fields | {wire_name: wrong})

@@ -9,8 +9,8 @@ from pathlib import Path
 from rocketlens.wire.bodies import consumer, heartbeat, key_value, route, stats, topic
 from rocketlens.wire.commands import COMMANDS
 from rocketlens.wire.commands.command_table import NoFields
-from rocketlens.wire.commands.header_table import fields_of, java_name_of
 from rocketlens.wire.commands.send import SendMessageRequest
+from rocketlens.wire.declare import BOOLEAN, I32, I64, TEXT, fields_of, java_name_of
 
 VERSIONS = {"4.9.7": 407, "5.5.0": 513}
 VECTORS = Path(__file__).parent / "vectors"
@@ -48,11 +48,11 @@ def sample(header_class, version):
             values[field.name] = 8
         else:
             values[field.name] = {
-                "text": f'{field.name} é€😀"\\\x01\x02',
-                "i32": -number,
-                "i64": 2**40 + number,
-                "boolean": True,
-            }[field.field_type]
+                TEXT: f'{field.name} é€😀"\\\x01\x02',
+                I32: -number,
+                I64: 2**40 + number,
+                BOOLEAN: True,
+            }[field.shape]
     return header_class(**values)
 
 

@@ -1,4 +1,4 @@
 """The JSON bodies of commands, typed: one file for each family.
 
-``schema.read(TopicRouteData, command.body)`` and ``schema.write(route)`` are the two ways.
+``read_body(TopicRouteData, command.body)`` and ``write_body(route)`` are the two ways.
 """

@@ -12,22 +12,22 @@ from rocketlens.wire.bodies.heartbeat import (
     MessageModel,
     SubscriptionData,
 )
-from rocketlens.wire.bodies.schema import (
+from rocketlens.wire.bodies.stats import MessageQueue
+from rocketlens.wire.codes import V5_0_0
+from rocketlens.wire.declare import (
     BOOLEAN,
     I32,
     I64,
     REAL,
     TEXT,
     array_of,
-    body,
+    declare,
     enum_of,
     map_of,
     member,
     object_key_of,
     object_of,
 )
-from rocketlens.wire.bodies.stats import MessageQueue
-from rocketlens.wire.codes import V5_0_0
 
 
 class ConsumeResult(Enum):
@@ -41,7 +41,7 @@ class ConsumeResult(Enum):
     CR_RETURN_NULL = 5
 
 
-@body("Connection")
+@declare("Connection")
 class ClientConnection:
     """A client, its address as the broker sees it, and what it runs."""
 
@@ -52,7 +52,7 @@ class ClientConnection:
     version: int = member("version", I32, default=0)
 
 
-@body("ConsumerConnection")
+@declare("ConsumerConnection")
 class ConsumerConnection:
     """The clients of a consumer group, and what they want."""
 
@@ -69,21 +69,21 @@ class ConsumerConnection:
     )
 
 
-@body("GetConsumerListByGroupResponseBody")
+@declare("GetConsumerListByGroupResponseBody")
 class ConsumerIdList:
     """The client ids of a group."""
 
     consumer_ids: tuple[str, ...] = member("consumerIdList", array_of(TEXT), default=())
 
 
-@body("GroupList")
+@declare("GroupList")
 class GroupList:
     """Names of consumer groups."""
 
     groups: tuple[str, ...] = member("groupList", array_of(TEXT), default=())
 
 
-@body("LockBatchRequestBody")
+@declare("LockBatchRequestBody")
 class LockBatchRequest:
     """Queues that a client wants for itself (41), or gives back (42)."""
 
@@ -95,7 +95,7 @@ class LockBatchRequest:
     only_this_broker: bool | None = member("onlyThisBroker", BOOLEAN, default=None, since=V5_0_0)
 
 
-@body("LockBatchResponseBody")
+@declare("LockBatchResponseBody")
 class LockBatchResponse:
     """The queues that it got."""
 
@@ -104,7 +104,7 @@ class LockBatchResponse:
     )
 
 
-@body("ConsumeStatus")
+@declare("ConsumeStatus")
 class ConsumeStatus:
     """How fast a consumer is in one topic; times in milliseconds, rates per second."""
 
@@ -116,7 +116,7 @@ class ConsumeStatus:
     consume_failed_msgs: int = member("consumeFailedMsgs", I64, default=0)
 
 
-@body("ProcessQueueInfo")
+@declare("ProcessQueueInfo")
 class ProcessQueueInfo:
     """What a consumer holds of one queue."""
 
@@ -136,7 +136,7 @@ class ProcessQueueInfo:
     last_consume_timestamp_ms: int = member("lastConsumeTimestamp", I64, default=0)
 
 
-@body("ConsumerRunningInfo")
+@declare("ConsumerRunningInfo")
 class ConsumerRunningInfo:
     """How a consumer does; ``properties`` are its settings, PROP_CONSUME_TYPE and others."""
 
@@ -158,7 +158,7 @@ class ConsumerRunningInfo:
     jstack: str | None = member("jstack", TEXT, default=None)
 
 
-@body("ConsumeMessageDirectlyResult")
+@declare("ConsumeMessageDirectlyResult")
 class ConsumeMessageDirectlyResult:
     """What a consumer made of a message it was handed directly."""
 
@@ -171,7 +171,7 @@ class ConsumeMessageDirectlyResult:
     spent_time_ms: int = member("spentTimeMills", I64, default=0)
 
 
-@body("ProducerConnection")
+@declare("ProducerConnection")
 class ProducerConnection:
     """The clients of a producer group."""
 
@@ -180,7 +180,7 @@ class ProducerConnection:
     )
 
 
-@body("ProducerInfo")
+@declare("ProducerInfo")
 class ProducerInfo:
     """A producer, its address as the broker sees it, and what it runs."""
 
@@ -191,7 +191,7 @@ class ProducerInfo:
     last_update_timestamp_ms: int = member("lastUpdateTimestamp", I64, default=0)
 
 
-@body("ProducerTableInfo")
+@declare("ProducerTableInfo")
 class ProducerTable:
     """The producers of all groups."""
 
@@ -200,7 +200,7 @@ class ProducerTable:
     )
 
 
-@body("QuerySubscriptionResponseBody")
+@declare("QuerySubscriptionResponseBody")
 class SubscriptionAnswer:
     """What a group wants of a topic, if any of its consumers is connected."""
 
@@ -211,7 +211,7 @@ class SubscriptionAnswer:
     topic: str = member("topic", TEXT)
 
 
-@body("ConsumeQueueData")
+@declare("ConsumeQueueData")
 class ConsumeQueueData:
     """An entry of a consume queue."""
 
@@ -222,7 +222,7 @@ class ConsumeQueueData:
     """Whether a filter passes it; only told of filters that we have none of."""
 
 
-@body("QueryConsumeQueueResponseBody")
+@declare("QueryConsumeQueueResponseBody")
 class ConsumeQueueAnswer:
     """Entries of a consume queue, and what a group wants of it."""
 

@@ -2,18 +2,18 @@
 
 from enum import Enum
 
-from rocketlens.wire.bodies.schema import (
+from rocketlens.wire.codes import V5_0_0
+from rocketlens.wire.declare import (
     BOOLEAN,
     I32,
     I64,
     TEXT,
     array_of,
-    body,
+    declare,
     enum_of,
     member,
     object_of,
 )
-from rocketlens.wire.codes import V5_0_0
 
 
 class ConsumeType(Enum):
@@ -42,7 +42,7 @@ class ConsumeFromWhere(Enum):
     CONSUME_FROM_TIMESTAMP = 5
 
 
-@body("SubscriptionData")
+@declare("SubscriptionData")
 class SubscriptionData:
     """Which messages of a topic a group wants. ``codes`` are the hash codes of ``tags``."""
 
@@ -55,7 +55,7 @@ class SubscriptionData:
     class_filter_mode: bool = member("classFilterMode", BOOLEAN, default=False)
 
 
-@body("ConsumerData")
+@declare("ConsumerData")
 class ConsumerData:
     """A client's part in a consumer group."""
 
@@ -71,14 +71,14 @@ class ConsumerData:
     unit_mode: bool = member("unitMode", BOOLEAN, default=False)
 
 
-@body("ProducerData")
+@declare("ProducerData")
 class ProducerData:
     """A client's part in a producer group."""
 
     group_name: str = member("groupName", TEXT)
 
 
-@body("HeartbeatData")
+@declare("HeartbeatData")
 class HeartbeatData:
     """All groups of a client."""
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from rocketlens.wire.bodies.schema import TEXT, body, map_of, member
+from rocketlens.wire.declare import TEXT, declare, map_of, member
 
 
-@body("KVTable")
+@declare("KVTable")
 class KvTable:
     """Names and values, in their order."""
 

@@ -2,21 +2,21 @@
 
 from collections.abc import Mapping
 
-from rocketlens.wire.bodies.schema import (
+from rocketlens.wire.codes import V5_0_0
+from rocketlens.wire.declare import (
     BOOLEAN,
     I32,
     INTEGER_KEY,
     TEXT,
     array_of,
-    body,
+    declare,
     map_of,
     member,
     object_of,
 )
-from rocketlens.wire.codes import V5_0_0
 
 
-@body("BrokerData")
+@declare("BrokerData")
 class BrokerData:
     """The brokers of one name: broker id (0 is the master) to address."""
 
@@ -29,7 +29,7 @@ class BrokerData:
     enable_acting_master: bool = member("enableActingMaster", BOOLEAN, default=False, since=V5_0_0)
 
 
-@body("QueueData")
+@declare("QueueData")
 class QueueData:
     """How many queues of a topic the brokers of one name have."""
 
@@ -40,7 +40,7 @@ class QueueData:
     topic_sys_flag: int = member("topicSysFlag", I32, default=0)
 
 
-@body("TopicRouteData")
+@declare("TopicRouteData")
 class TopicRouteData:
     """Where a topic is."""
 
@@ -52,7 +52,7 @@ class TopicRouteData:
     order_topic_conf: str | None = member("orderTopicConf", TEXT, default=None)
 
 
-@body("ClusterInfo")
+@declare("ClusterInfo")
 class ClusterInfo:
     """Which brokers there are, by name, and which names a cluster has."""
 
@@ -64,7 +64,7 @@ class ClusterInfo:
     )
 
 
-@body("TopicList")
+@declare("TopicList")
 class TopicList:
     """Names of topics. For 304: of clusters and brokers, and the address of one broker."""
 
@@ -72,7 +72,7 @@ class TopicList:
     broker_addr: str | None = member("brokerAddr", TEXT, default=None)
 
 
-@body("BrokerMemberGroup")
+@declare("BrokerMemberGroup")
 class BrokerMemberGroup:
     """The brokers of one name: broker id to address."""
 
@@ -83,7 +83,7 @@ class BrokerMemberGroup:
     )
 
 
-@body("GetBrokerMemberGroupResponseBody")
+@declare("GetBrokerMemberGroupResponseBody")
 class BrokerMemberGroupAnswer:
     """The body of the answer to 901."""
 

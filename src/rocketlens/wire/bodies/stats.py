@@ -2,22 +2,22 @@
 
 from collections.abc import Mapping
 
-from rocketlens.wire.bodies.schema import (
+from rocketlens.wire.codes import V5_0_0
+from rocketlens.wire.declare import (
     I32,
     I64,
     REAL,
     TEXT,
     array_of,
-    body,
+    declare,
     map_of,
     member,
     object_key_of,
     object_of,
 )
-from rocketlens.wire.codes import V5_0_0
 
 
-@body("MessageQueue")
+@declare("MessageQueue")
 class MessageQueue:
     """One queue of a topic on the brokers of one name."""
 
@@ -26,7 +26,7 @@ class MessageQueue:
     queue_id: int = member("queueId", I32)
 
 
-@body("TopicOffset")
+@declare("TopicOffset")
 class TopicOffset:
     """A queue: the first offset stored, the next one, and when the last message came."""
 
@@ -35,7 +35,7 @@ class TopicOffset:
     last_update_timestamp_ms: int = member("lastUpdateTimestamp", I64, default=0)
 
 
-@body("TopicStatsTable")
+@declare("TopicStatsTable")
 class TopicStatsTable:
     """All queues of a topic on one broker."""
 
@@ -47,7 +47,7 @@ class TopicStatsTable:
     topic_put_tps: float | None = member("topicPutTps", REAL, default=None, since=V5_0_0)
 
 
-@body("OffsetWrapper")
+@declare("OffsetWrapper")
 class OffsetWrapper:
     """How far a group came in a queue."""
 
@@ -57,7 +57,7 @@ class OffsetWrapper:
     last_timestamp_ms: int = member("lastTimestamp", I64, default=0)
 
 
-@body("ConsumeStats")
+@declare("ConsumeStats")
 class ConsumeStats:
     """How far a group came on one broker."""
 
@@ -69,7 +69,7 @@ class ConsumeStats:
     consume_tps: float = member("consumeTps", REAL, default=0.0)
 
 
-@body("ConsumeStatsList")
+@declare("ConsumeStatsList")
 class ConsumeStatsList:
     """How far each group came on one broker: a map of one group for each."""
 

@@ -3,19 +3,19 @@
 from collections.abc import Mapping
 from enum import Enum
 
-from rocketlens.wire.bodies.schema import (
+from rocketlens.wire.codes import V5_0_0
+from rocketlens.wire.declare import (
     BOOLEAN,
     I32,
     I64,
     TEXT,
     array_of,
-    body,
+    declare,
     enum_of,
     map_of,
     member,
     object_of,
 )
-from rocketlens.wire.codes import V5_0_0
 
 
 class TopicFilterType(Enum):
@@ -25,7 +25,7 @@ class TopicFilterType(Enum):
     MULTI_TAG = 1
 
 
-@body("DataVersion")
+@declare("DataVersion")
 class DataVersion:
     """Which state of a table this is; any change means another one."""
 
@@ -34,7 +34,7 @@ class DataVersion:
     timestamp_ms: int = member("timestamp", I64, default=0)
 
 
-@body("TopicConfig")
+@declare("TopicConfig")
 class TopicConfig:
     """A topic on one broker. ``perm``: 4 read, 2 write, 1 inherit."""
 
@@ -53,7 +53,7 @@ class TopicConfig:
     )
 
 
-@body("TopicConfigSerializeWrapper")
+@declare("TopicConfigSerializeWrapper")
 class TopicConfigTable:
     """All topics of a broker."""
 
@@ -63,7 +63,7 @@ class TopicConfigTable:
     )
 
 
-@body("RegisterBrokerBody")
+@declare("RegisterBrokerBody")
 class RegisterBrokerBody:
     """What a broker tells the name servers about itself."""
 

@@ -9,17 +9,17 @@ from typing import Final
 
 from rocketlens.wire.codes import V5_0_0, RequestCode
 from rocketlens.wire.commands.command_table import Command, NoFields
-from rocketlens.wire.commands.header_table import boolean, header, i32, i64, text
+from rocketlens.wire.declare import boolean, declare, i32, i64, text
 
 
-@header("GetConsumerConnectionListRequestHeader")
+@declare("GetConsumerConnectionListRequestHeader")
 class GetConsumerConnectionListRequest:
     """Ask who consumes in a group; the body of the answer is a ConsumerConnection."""
 
     consumer_group: str = text("consumerGroup")
 
 
-@header("GetConsumeStatsRequestHeader")
+@declare("GetConsumeStatsRequestHeader")
 class GetConsumeStatsRequest:
     """Ask how far a group came, in one topic or all; the answer's body is a ConsumeStats."""
 
@@ -28,35 +28,35 @@ class GetConsumeStatsRequest:
     topic_list: str | None = text("topicList", default=None, since=V5_0_0)
 
 
-@header("QueryTopicConsumeByWhoRequestHeader")
+@declare("QueryTopicConsumeByWhoRequestHeader")
 class QueryTopicConsumeByWhoRequest:
     """Ask which groups consume a topic; the body of the answer is a GroupList."""
 
     topic: str = text("topic")
 
 
-@header("GetProducerConnectionListRequestHeader")
+@declare("GetProducerConnectionListRequestHeader")
 class GetProducerConnectionListRequest:
     """Ask who produces in a group; the body of the answer is a ProducerConnection."""
 
     producer_group: str = text("producerGroup")
 
 
-@header("GetConsumeStatsInBrokerHeader")
+@declare("GetConsumeStatsInBrokerHeader")
 class GetBrokerConsumeStatsRequest:
     """Ask how far all groups came, perhaps in ordered topics only; gives a ConsumeStatsList."""
 
     is_order: bool = boolean("isOrder", default=False)
 
 
-@header("GetSubscriptionGroupConfigRequestHeader")
+@declare("GetSubscriptionGroupConfigRequestHeader")
 class GetSubscriptionGroupConfigRequest:
     """Ask for a group; the body of the answer is a SubscriptionGroupConfig."""
 
     group: str = text("group")
 
 
-@header("DeleteSubscriptionGroupRequestHeader")
+@declare("DeleteSubscriptionGroupRequestHeader")
 class DeleteSubscriptionGroupRequest:
     """Forget a group, and how far it came if that is asked; 4.9 has ``removeOffset`` for it."""
 
@@ -64,14 +64,14 @@ class DeleteSubscriptionGroupRequest:
     clean_offset: bool | None = boolean("cleanOffset", default=None, since=V5_0_0)
 
 
-@header("QueryTopicsByConsumerRequestHeader")
+@declare("QueryTopicsByConsumerRequestHeader")
 class QueryTopicsByConsumerRequest:
     """Ask in which topics a group has offsets; the body of the answer is a TopicList."""
 
     group: str = text("group")
 
 
-@header("QuerySubscriptionByConsumerRequestHeader")
+@declare("QuerySubscriptionByConsumerRequestHeader")
 class QuerySubscriptionByConsumerRequest:
     """Ask what a group wants of a topic; the answer's body is a QuerySubscriptionResponseBody."""
 
@@ -79,7 +79,7 @@ class QuerySubscriptionByConsumerRequest:
     topic: str = text("topic", default="")
 
 
-@header("QueryConsumeQueueRequestHeader")
+@declare("QueryConsumeQueueRequestHeader")
 class QueryConsumeQueueRequest:
     """Ask for entries of a queue; the body of the answer is a QueryConsumeQueueResponseBody."""
 
@@ -90,7 +90,7 @@ class QueryConsumeQueueRequest:
     consumer_group: str | None = text("consumerGroup", default=None)
 
 
-@header("ViewBrokerStatsDataRequestHeader")
+@declare("ViewBrokerStatsDataRequestHeader")
 class ViewBrokerStatsDataRequest:
     """Ask for a count of a broker's, by its name and what it is of."""
 

@@ -4,10 +4,10 @@ from typing import Final
 
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.commands.command_table import Command, NoFields
-from rocketlens.wire.commands.header_table import header, text
+from rocketlens.wire.declare import declare, text
 
 
-@header("GetBrokerConfigResponseHeader")
+@declare("GetBrokerConfigResponseHeader")
 class GetBrokerConfigResponse:
     """The version of a broker's configuration; the body is a Java properties file."""
 

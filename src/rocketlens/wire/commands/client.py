@@ -4,10 +4,10 @@ from typing import Final
 
 from rocketlens.wire.codes import V5_0_0, RequestCode
 from rocketlens.wire.commands.command_table import Command, NoFields
-from rocketlens.wire.commands.header_table import boolean, header, text
+from rocketlens.wire.declare import boolean, declare, text
 
 
-@header()
+@declare()
 class HeartbeatResponse:
     """What a 5.x broker adds to its answer; RocketMQ has no class for it."""
 
@@ -17,7 +17,7 @@ class HeartbeatResponse:
     is_sub_change: bool | None = boolean("IS_SUB_CHANGE", default=None, since=V5_0_0)
 
 
-@header("UnregisterClientRequestHeader")
+@declare("UnregisterClientRequestHeader")
 class UnregisterClientRequest:
     """A client says that a producer or consumer of it goes."""
 
@@ -26,14 +26,14 @@ class UnregisterClientRequest:
     consumer_group: str | None = text("consumerGroup", default=None)
 
 
-@header("GetConsumerListByGroupRequestHeader")
+@declare("GetConsumerListByGroupRequestHeader")
 class GetConsumerListByGroupRequest:
     """Ask for a group's client ids; the body of the answer is a ConsumerIdList."""
 
     consumer_group: str = text("consumerGroup")
 
 
-@header("NotifyConsumerIdsChangedRequestHeader")
+@declare("NotifyConsumerIdsChangedRequestHeader")
 class NotifyConsumerIdsChangedRequest:
     """Broker to client, one-way: the members of a group changed."""
 

@@ -3,13 +3,13 @@
 from typing import Any, Final, Generic, TypeVar
 
 from rocketlens.wire.codes import RequestCode
-from rocketlens.wire.commands.header_table import HeaderCodec, header
+from rocketlens.wire.declare import HeaderCodec, declare
 
 Q = TypeVar("Q")
 A = TypeVar("A")
 
 
-@header()
+@declare()
 class NoFields:
     """The header of a command that has none."""
 

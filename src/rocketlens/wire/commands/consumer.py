@@ -4,10 +4,10 @@ from typing import Final
 
 from rocketlens.wire.codes import V5_0_0, RequestCode
 from rocketlens.wire.commands.command_table import Command, NoFields
-from rocketlens.wire.commands.header_table import boolean, header, i32, text
+from rocketlens.wire.declare import boolean, declare, i32, text
 
 
-@header("GetConsumerRunningInfoRequestHeader")
+@declare("GetConsumerRunningInfoRequestHeader")
 class GetConsumerRunningInfoRequest:
     """Ask a consumer how it does; the body of the answer is a ConsumerRunningInfo."""
 
@@ -16,7 +16,7 @@ class GetConsumerRunningInfoRequest:
     jstack_enable: bool = boolean("jstackEnable", default=False)
 
 
-@header("ConsumeMessageDirectlyResultRequestHeader")
+@declare("ConsumeMessageDirectlyResultRequestHeader")
 class ConsumeMessageDirectlyRequest:
     """Have a consumer handle one message; the answer's body: ConsumeMessageDirectlyResult.
 

@@ -9,10 +9,10 @@ from typing import Final
 
 from rocketlens.wire.codes import V4_9_4, V5_0_0, RequestCode
 from rocketlens.wire.commands.command_table import Command, NoFields
-from rocketlens.wire.commands.header_table import boolean, header, i32, i64, text
+from rocketlens.wire.declare import boolean, declare, i32, i64, text
 
 
-@header("RegisterBrokerRequestHeader")
+@declare("RegisterBrokerRequestHeader")
 class RegisterBrokerRequest:
     """A broker says where it is, and in its body (RegisterBrokerBody) which topics it has."""
 
@@ -29,7 +29,7 @@ class RegisterBrokerRequest:
     """CRC-32 of the body & 0x7FFFFFFF; 0: not to be checked."""
 
 
-@header("RegisterBrokerResponseHeader")
+@declare("RegisterBrokerResponseHeader")
 class RegisterBrokerResponse:
     """For a slave: where its master is."""
 
@@ -37,7 +37,7 @@ class RegisterBrokerResponse:
     master_addr: str | None = text("masterAddr", default=None)
 
 
-@header("UnRegisterBrokerRequestHeader")
+@declare("UnRegisterBrokerRequestHeader")
 class UnregisterBrokerRequest:
     """A broker says that it goes."""
 
@@ -47,7 +47,7 @@ class UnregisterBrokerRequest:
     broker_id: int = i64("brokerId")
 
 
-@header("GetRouteInfoRequestHeader")
+@declare("GetRouteInfoRequestHeader")
 class GetRouteInfoRequest:
     """Ask where a topic is; the body of the answer is a TopicRouteData."""
 
@@ -57,14 +57,14 @@ class GetRouteInfoRequest:
     )
 
 
-@header("GetTopicsByClusterRequestHeader")
+@declare("GetTopicsByClusterRequestHeader")
 class GetTopicsByClusterRequest:
     """Ask for the topics of a cluster; the body of the answer is a TopicList."""
 
     cluster: str = text("cluster", default="")
 
 
-@header("DeleteTopicFromNamesrvRequestHeader")
+@declare("DeleteTopicFromNamesrvRequestHeader")
 class DeleteTopicFromNamesrvRequest:
     """Forget the route of a topic, in one cluster or all."""
 
@@ -72,7 +72,7 @@ class DeleteTopicFromNamesrvRequest:
     cluster_name: str | None = text("clusterName", default=None)
 
 
-@header("PutKVConfigRequestHeader")
+@declare("PutKVConfigRequestHeader")
 class PutKvConfigRequest:
     """Keep a value."""
 
@@ -81,7 +81,7 @@ class PutKvConfigRequest:
     value: str = text("value", default="")
 
 
-@header("GetKVConfigRequestHeader")
+@declare("GetKVConfigRequestHeader")
 class GetKvConfigRequest:
     """Ask for a value."""
 
@@ -89,14 +89,14 @@ class GetKvConfigRequest:
     key: str = text("key", default="null")
 
 
-@header("GetKVConfigResponseHeader")
+@declare("GetKVConfigResponseHeader")
 class GetKvConfigResponse:
     """A value."""
 
     value: str | None = text("value", default=None)
 
 
-@header("DeleteKVConfigRequestHeader")
+@declare("DeleteKVConfigRequestHeader")
 class DeleteKvConfigRequest:
     """Forget a value."""
 
@@ -104,14 +104,14 @@ class DeleteKvConfigRequest:
     key: str = text("key", default="null")
 
 
-@header("GetKVListByNamespaceRequestHeader")
+@declare("GetKVListByNamespaceRequestHeader")
 class GetKvListByNamespaceRequest:
     """Ask for all values of a namespace; the body of the answer is a KVTable."""
 
     namespace: str = text("namespace", default="null")
 
 
-@header("QueryDataVersionRequestHeader")
+@declare("QueryDataVersionRequestHeader")
 class QueryDataVersionRequest:
     """A broker asks whether its topics are known; its body is its DataVersion."""
 
@@ -121,14 +121,14 @@ class QueryDataVersionRequest:
     broker_id: int = i64("brokerId", default=0)
 
 
-@header("QueryDataVersionResponseHeader")
+@declare("QueryDataVersionResponseHeader")
 class QueryDataVersionResponse:
     """Whether they changed; the body is the DataVersion that is known, if one is."""
 
     changed: bool = boolean("changed")
 
 
-@header("BrokerHeartbeatRequestHeader")
+@declare("BrokerHeartbeatRequestHeader")
 class BrokerHeartbeatRequest:
     """A broker says that it is alive; to a controller also how far its log goes."""
 
@@ -143,7 +143,7 @@ class BrokerHeartbeatRequest:
     election_priority: int | None = i32("electionPriority", default=None)
 
 
-@header("GetBrokerMemberGroupRequestHeader")
+@declare("GetBrokerMemberGroupRequestHeader")
 class GetBrokerMemberGroupRequest:
     """Ask for all brokers of one name."""
 
@@ -151,28 +151,28 @@ class GetBrokerMemberGroupRequest:
     broker_name: str = text("brokerName")
 
 
-@header("RegisterTopicRequestHeader")
+@declare("RegisterTopicRequestHeader")
 class RegisterTopicRequest:
     """A broker says which queues one topic has; the body is a TopicRouteData."""
 
     topic: str = text("topic")
 
 
-@header("WipeWritePermOfBrokerRequestHeader")
+@declare("WipeWritePermOfBrokerRequestHeader")
 class WritePermissionRequest:
     """Take write permission from all topics of a broker, or give it back."""
 
     broker_name: str = text("brokerName")
 
 
-@header("WipeWritePermOfBrokerResponseHeader")
+@declare("WipeWritePermOfBrokerResponseHeader")
 class WipeWritePermissionResponse:
     """How many topics."""
 
     wipe_topic_count: int = i32("wipeTopicCount")
 
 
-@header("AddWritePermOfBrokerResponseHeader")
+@declare("AddWritePermOfBrokerResponseHeader")
 class AddWritePermissionResponse:
     """How many topics."""
 

@@ -4,10 +4,10 @@ from typing import Final
 
 from rocketlens.wire.codes import V5_0_0, V5_5_0, RequestCode
 from rocketlens.wire.commands.command_table import Command, NoFields
-from rocketlens.wire.commands.header_table import boolean, header, i32, i64, text
+from rocketlens.wire.declare import boolean, declare, i32, i64, text
 
 
-@header("SearchOffsetRequestHeader")
+@declare("SearchOffsetRequestHeader")
 class SearchOffsetRequest:
     """Ask which message of a queue was stored at a time."""
 
@@ -19,14 +19,14 @@ class SearchOffsetRequest:
     lite_topic: str | None = text("liteTopic", default=None, since=V5_5_0)
 
 
-@header("SearchOffsetResponseHeader")
+@declare("SearchOffsetResponseHeader")
 class SearchOffsetResponse:
     """A queue offset."""
 
     queue_offset: int = i64("offset")
 
 
-@header("GetMaxOffsetRequestHeader")
+@declare("GetMaxOffsetRequestHeader")
 class GetMaxOffsetRequest:
     """Ask for the offset that the next message of a queue will have."""
 
@@ -35,14 +35,14 @@ class GetMaxOffsetRequest:
     committed: bool | None = boolean("committed", default=None, since=V5_0_0)
 
 
-@header("GetMaxOffsetResponseHeader")
+@declare("GetMaxOffsetResponseHeader")
 class GetMaxOffsetResponse:
     """A queue offset."""
 
     queue_offset: int = i64("offset")
 
 
-@header("GetMinOffsetRequestHeader")
+@declare("GetMinOffsetRequestHeader")
 class GetMinOffsetRequest:
     """Ask for the first offset of a queue that is still stored."""
 
@@ -50,14 +50,14 @@ class GetMinOffsetRequest:
     queue_id: int = i32("queueId")
 
 
-@header("GetMinOffsetResponseHeader")
+@declare("GetMinOffsetResponseHeader")
 class GetMinOffsetResponse:
     """A queue offset."""
 
     queue_offset: int = i64("offset")
 
 
-@header("GetEarliestMsgStoretimeRequestHeader")
+@declare("GetEarliestMsgStoretimeRequestHeader")
 class GetEarliestStoreTimeRequest:
     """Ask when the first message of a queue was stored."""
 
@@ -65,14 +65,14 @@ class GetEarliestStoreTimeRequest:
     queue_id: int = i32("queueId")
 
 
-@header("GetEarliestMsgStoretimeResponseHeader")
+@declare("GetEarliestMsgStoretimeResponseHeader")
 class GetEarliestStoreTimeResponse:
     """A time; -1 where there is no message."""
 
     timestamp_ms: int = i64("timestamp")
 
 
-@header("QueryConsumerOffsetRequestHeader")
+@declare("QueryConsumerOffsetRequestHeader")
 class QueryConsumerOffsetRequest:
     """Ask how far a consumer group came in a queue."""
 
@@ -82,14 +82,14 @@ class QueryConsumerOffsetRequest:
     set_zero_if_not_found: bool | None = boolean("setZeroIfNotFound", default=None, since=V5_0_0)
 
 
-@header("QueryConsumerOffsetResponseHeader")
+@declare("QueryConsumerOffsetResponseHeader")
 class QueryConsumerOffsetResponse:
     """A queue offset."""
 
     queue_offset: int = i64("offset")
 
 
-@header("UpdateConsumerOffsetRequestHeader")
+@declare("UpdateConsumerOffsetRequestHeader")
 class UpdateConsumerOffsetRequest:
     """Say how far a consumer group came in a queue; mostly one-way."""
 

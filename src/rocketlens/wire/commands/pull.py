@@ -4,7 +4,7 @@ from typing import Final
 
 from rocketlens.wire.codes import V5_0_0, V5_5_0, RequestCode
 from rocketlens.wire.commands.command_table import Command
-from rocketlens.wire.commands.header_table import header, i32, i64, text
+from rocketlens.wire.declare import declare, i32, i64, text
 
 COMMIT_OFFSET_FLAG: Final = 1
 SUSPEND_FLAG: Final = 2
@@ -14,7 +14,7 @@ LITE_PULL_FLAG: Final = 16
 """Bits of a pull's ``sys_flag``."""
 
 
-@header("PullMessageRequestHeader")
+@declare("PullMessageRequestHeader")
 class PullMessageRequest:
     """Ask for the messages of a queue from an offset on."""
 
@@ -35,7 +35,7 @@ class PullMessageRequest:
     lite_topic: str | None = text("liteTopic", default=None, since=V5_5_0)
 
 
-@header("PullMessageResponseHeader")
+@declare("PullMessageResponseHeader")
 class PullMessageResponse:
     """Where to go on: in every answer, also where nothing was found."""
 

@@ -4,10 +4,10 @@ from typing import Final
 
 from rocketlens.wire.codes import V5_0_0, V5_5_0, RequestCode
 from rocketlens.wire.commands.command_table import Command, NoFields
-from rocketlens.wire.commands.header_table import boolean, header, i32, i64, text
+from rocketlens.wire.declare import boolean, declare, i32, i64, text
 
 
-@header("QueryMessageRequestHeader")
+@declare("QueryMessageRequestHeader")
 class QueryMessageRequest:
     """Ask for messages by key or unique key, stored between two times, both inclusive."""
 
@@ -23,7 +23,7 @@ class QueryMessageRequest:
     last_key: str | None = text("lastKey", default=None, since=V5_5_0)
 
 
-@header("QueryMessageResponseHeader")
+@declare("QueryMessageResponseHeader")
 class QueryMessageResponse:
     """How far the index has come: in every answer, also where nothing was found."""
 
@@ -31,7 +31,7 @@ class QueryMessageResponse:
     index_last_update_physical_offset: int = i64("indexLastUpdatePhyoffset")
 
 
-@header("ViewMessageRequestHeader")
+@declare("ViewMessageRequestHeader")
 class ViewMessageRequest:
     """Ask for the record at an offset of the log; the topic is not compared with it."""
 

@@ -8,10 +8,10 @@ from typing import Final
 
 from rocketlens.wire.codes import V5_0_0, V5_5_0, RequestCode
 from rocketlens.wire.commands.command_table import Command, NoFields
-from rocketlens.wire.commands.header_table import boolean, header, i32, i64, text
+from rocketlens.wire.declare import boolean, declare, i32, i64, text
 
 
-@header("SendMessageRequestHeader")
+@declare("SendMessageRequestHeader")
 class SendMessageRequest:
     """What a producer says about a message; ``properties`` are as they are stored.
 
@@ -36,7 +36,7 @@ class SendMessageRequest:
     broker_name: str | None = text("bname", short_name="n", default=None)
 
 
-@header("SendMessageResponseHeader")
+@declare("SendMessageResponseHeader")
 class SendMessageResponse:
     """Where a message was stored. ``msg_id`` is its offsetMsgId; for a batch all, with commas.
 
@@ -52,7 +52,7 @@ class SendMessageResponse:
     recall_handle: str | None = text("recallHandle", default=None, since=V5_5_0)
 
 
-@header("ConsumerSendMsgBackRequestHeader")
+@declare("ConsumerSendMsgBackRequestHeader")
 class ConsumerSendMessageBackRequest:
     """A message that a consumer could not handle, to be delivered again later."""
 

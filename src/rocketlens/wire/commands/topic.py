@@ -4,10 +4,10 @@ from typing import Final
 
 from rocketlens.wire.codes import V5_0_0, RequestCode
 from rocketlens.wire.commands.command_table import Command, NoFields
-from rocketlens.wire.commands.header_table import boolean, header, i32, text
+from rocketlens.wire.declare import boolean, declare, i32, text
 
 
-@header("CreateTopicRequestHeader")
+@declare("CreateTopicRequestHeader")
 class CreateTopicRequest:
     """Make a topic, or change it."""
 
@@ -24,21 +24,21 @@ class CreateTopicRequest:
     force: bool | None = boolean("force", default=None, since=V5_0_0)
 
 
-@header("DeleteTopicRequestHeader")
+@declare("DeleteTopicRequestHeader")
 class DeleteTopicRequest:
     """Forget a topic."""
 
     topic: str = text("topic")
 
 
-@header("GetTopicConfigRequestHeader")
+@declare("GetTopicConfigRequestHeader")
 class GetTopicConfigRequest:
     """Ask for a topic's configuration; the body of the answer is a TopicConfig."""
 
     topic: str = text("topic")
 
 
-@header("GetTopicStatsInfoRequestHeader")
+@declare("GetTopicStatsInfoRequestHeader")
 class GetTopicStatsRequest:
     """Ask for the offsets of all queues; the body of the answer is a TopicStatsTable."""
 

@@ -5,7 +5,7 @@ from typing import Final
 from rocketlens.model.rocketmq import SYS_FLAG_COMMIT, SYS_FLAG_ROLLBACK
 from rocketlens.wire.codes import V5_0_0, RequestCode
 from rocketlens.wire.commands.command_table import Command, NoFields
-from rocketlens.wire.commands.header_table import boolean, header, i32, i64, text
+from rocketlens.wire.declare import boolean, declare, i32, i64, text
 
 COMMIT: Final = SYS_FLAG_COMMIT
 ROLLBACK: Final = SYS_FLAG_ROLLBACK
@@ -13,7 +13,7 @@ UNKNOWN: Final = 0
 """Values of ``commit_or_rollback``."""
 
 
-@header("EndTransactionRequestHeader")
+@declare("EndTransactionRequestHeader")
 class EndTransactionRequest:
     """Commit or roll back a half message."""
 
@@ -28,7 +28,7 @@ class EndTransactionRequest:
     topic: str | None = text("topic", default=None, since=V5_0_0)
 
 
-@header("CheckTransactionStateRequestHeader")
+@declare("CheckTransactionStateRequestHeader")
 class CheckTransactionStateRequest:
     """Broker to producer, one-way; the body is the half message, its real topic restored."""
 

@@ -1,0 +1,443 @@
+"""How headers and bodies of commands are declared: once, as a table that client and servers share.
+
+::
+
+    @declare("QueryConsumerOffsetRequestHeader")
+    class QueryConsumerOffsetRequest:
+        consumer_group: str = text("consumerGroup", default="")
+        topic: str = text("topic")
+        queue_id: int = i32("queueId")
+        set_zero_if_not_found: bool | None = boolean("setZeroIfNotFound", default=None)
+
+    @declare("GroupList")
+    class GroupList:
+        groups: tuple[str, ...] = member("groupList", array_of(TEXT), default=())
+
+makes frozen dataclasses (keyword arguments only). Their tables are read and written in two ways:
+
+**As a header** (:class:`HeaderCodec`): text in ``extFields``, integers in decimal, booleans as
+``true`` and ``false``. One that is missing reads as its default. A request's field is mandatory
+(it has no default) if RocketMQ declares it so *and* its brokers refuse a request without it:
+several are declared so and never looked at, and clients that are not Java's leave them out.
+Source: ``CommandCustomHeader``, ``RemotingCommand``.
+
+**As a JSON body** (:func:`read_body`, :func:`write_body`), in both dialects of
+:mod:`rocketlens.wire.json_text`: nulls count as absent, and numbers and booleans may be in quotes,
+as in RocketMQ's JSON library. Members are written sorted by name. Source: ``RemotingSerializable``.
+
+Both ignore what is not in the table, and leave out what is None.
+"""
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast, dataclass_transform
+
+from rocketlens import limits
+from rocketlens.errors import CommandBodyError, FieldError
+from rocketlens.wire.json_text import dumps, loads, quote
+
+T = TypeVar("T")
+
+MANDATORY: Final = dataclasses.MISSING
+
+
+class Shape(NamedTuple):
+    """How one kind of value is read from parsed JSON, written as JSON text, and read from text.
+
+    ``read`` raises ValueError or TypeError for what it does not take; None counts as absent.
+    ``read_text`` is for headers, and None where the text is the value.
+    """
+
+    read: Callable[[Any], Any]
+    write: Callable[[Any], str]
+    read_text: Callable[[str, str], Any] | None = None
+
+
+class Field(NamedTuple):
+    """One row of a table."""
+
+    wire_name: str
+    shape: Shape
+    default: Any = MANDATORY
+    """Its value when it is missing; MANDATORY if it must not be, and has no factory."""
+    default_factory: Any = MANDATORY
+    since: int = 0
+    """The first release that has it, as a version number; 0 for all."""
+    short_name: str | None = None
+    """Its letter in SEND_MESSAGE_V2."""
+    name: str = ""
+    """Its name in Python."""
+
+    @property
+    def is_mandatory(self) -> bool:
+        """Return whether what lacks it is refused."""
+        return self.default is MANDATORY and self.default_factory is MANDATORY
+
+
+def read_i32(value: str, wire_name: str = "") -> int:
+    """Read what Java's Integer.parseInt reads.
+
+    :raises FieldError: for everything else, with RocketMQ's remark.
+    """
+    if len(value) < 10 and value.isdecimal():
+        return int(value)
+    return _read_integer(value, wire_name, 32)
+
+
+def read_i64(value: str, wire_name: str = "") -> int:
+    """Read what Java's Long.parseLong reads.
+
+    :raises FieldError: for everything else, with RocketMQ's remark.
+    """
+    if len(value) < 19 and value.isdecimal():
+        return int(value)
+    return _read_integer(value, wire_name, 64)
+
+
+def _read_integer(value: str, wire_name: str, bits: int) -> int:
+    digits = value[1:] if value[:1] in {"+", "-"} else value
+    if digits.isdecimal() and len(digits) <= limits.MAX_NUMBER_CHARACTERS:
+        number = int(value)
+        if -(1 << bits - 1) <= number < 1 << bits - 1:
+            return number
+    quoted = value[: limits.MAX_QUOTATION_CHARACTERS].encode("utf-8", "replace").decode()
+    raise FieldError(wire_name, f'java.lang.NumberFormatException: For input string: "{quoted}"')
+
+
+def _read_boolean_text(value: str, _wire_name: str = "") -> bool:
+    """Read what Java's Boolean.parseBoolean reads: nothing is an error."""
+    return value == "true" or value.lower() == "true"
+
+
+def _expected(expected: str, value: Any) -> TypeError:
+    return TypeError(f"{type(value).__name__} where {expected} belongs")
+
+
+def _read_text(value: Any) -> str:
+    if type(value) is str:
+        return value
+    if type(value) is bool:
+        return "true" if value else "false"
+    if type(value) in {int, float}:
+        return str(value)
+    raise _expected("a text", value)
+
+
+def _reader_of_integers(bits: int) -> Callable[[Any], int]:
+    allowed = range(-(2 ** (bits - 1)), 2 ** (bits - 1))
+
+    def read_integer(value: Any) -> int:
+        if type(value) is str and len(value) <= 20:
+            value = int(value)
+        if type(value) is not int:
+            raise _expected("an integer", value)
+        if value not in allowed:
+            raise ValueError(f"an integer of {value.bit_length()} bits where {bits} are allowed")
+        return value
+
+    return read_integer
+
+
+def _read_real(value: Any) -> float:
+    if type(value) is str and len(value) <= 32:
+        value = float(value)
+    if type(value) not in {int, float}:
+        raise _expected("a number", value)
+    if not abs(value) < 1e308:
+        raise ValueError("a number out of range")
+    return float(value)
+
+
+def _read_boolean(value: Any) -> bool:
+    if type(value) is bool:
+        return value
+    if type(value) is str:
+        return value.lower() == "true"
+    if type(value) is int:
+        return value == 1
+    raise _expected("true or false", value)
+
+
+TEXT: Final = Shape(_read_text, quote)
+I32: Final = Shape(_reader_of_integers(32), str, read_i32)
+I64: Final = Shape(_reader_of_integers(64), str, read_i64)
+BOOLEAN: Final = Shape(
+    _read_boolean, lambda value: "true" if value else "false", _read_boolean_text
+)
+REAL: Final = Shape(_read_real, dumps)
+INTEGER_KEY: Final = Shape(I64.read, lambda number: f'"{number:d}"')
+
+
+def member(
+    wire_name: str,
+    shape: Shape,
+    *,
+    default: Any = MANDATORY,
+    default_factory: Any = MANDATORY,
+    since: int = 0,
+) -> Any:
+    """Declare a field of any shape; those that are no text or number are for bodies only."""
+    return Field(wire_name, shape, default, default_factory, since)
+
+
+def text(
+    wire_name: str, *, default: Any = MANDATORY, since: int = 0, short_name: str | None = None
+) -> Any:
+    """Declare a field of text."""
+    return Field(wire_name, TEXT, default, since=since, short_name=short_name)
+
+
+def i32(
+    wire_name: str, *, default: Any = MANDATORY, since: int = 0, short_name: str | None = None
+) -> Any:
+    """Declare a field of a signed 32-bit integer."""
+    return Field(wire_name, I32, default, since=since, short_name=short_name)
+
+
+def i64(
+    wire_name: str, *, default: Any = MANDATORY, since: int = 0, short_name: str | None = None
+) -> Any:
+    """Declare a field of a signed 64-bit integer."""
+    return Field(wire_name, I64, default, since=since, short_name=short_name)
+
+
+def boolean(
+    wire_name: str, *, default: Any = MANDATORY, since: int = 0, short_name: str | None = None
+) -> Any:
+    """Declare a field that is ``true``, in any case of letters, or else false."""
+    return Field(wire_name, BOOLEAN, default, since=since, short_name=short_name)
+
+
+class _Table(NamedTuple):
+    java_name: str | None
+    fields: tuple[Field, ...]
+    by_wire_name: tuple[Field, ...]
+
+
+_TABLES: Final[dict[type, _Table]] = {}
+
+
+@dataclass_transform(
+    frozen_default=True, kw_only_default=True, field_specifiers=(member, text, i32, i64, boolean)
+)
+def declare(java_name: str | None = None) -> Callable[[type[T]], type[T]]:
+    """Make a header or a body of a class; ``java_name`` is RocketMQ's class, where it has one."""
+
+    def make(cls: type[T]) -> type[T]:
+        rows = [
+            row._replace(name=name) for name, row in vars(cls).items() if isinstance(row, Field)
+        ]
+        for row in rows:
+            field: Any = dataclasses.field(default=row.default, default_factory=row.default_factory)
+            setattr(cls, row.name, field)
+        made = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(cls)
+        by_wire_name = sorted(rows, key=lambda row: row.wire_name)
+        _TABLES[made] = _Table(java_name, tuple(rows), tuple(by_wire_name))
+        return made
+
+    return make
+
+
+def declared_classes() -> tuple[type, ...]:
+    """Return every header and body class that was declared so far."""
+    return tuple(_TABLES)
+
+
+def fields_of(cls: type) -> tuple[Field, ...]:
+    """Return the table of a class, in the order of its declaration."""
+    return _TABLES[cls].fields
+
+
+def java_name_of(cls: type) -> str | None:
+    """Return the name of RocketMQ's class; None where it has none."""
+    return _TABLES[cls].java_name
+
+
+class HeaderCodec(Generic[T]):
+    """Reads and writes one header class, under its long names or (``short``) its letters."""
+
+    __slots__ = ("_readers", "_writers", "header_class", "wire_names")
+
+    def __init__(self, header_class: type[T], *, short: bool = False) -> None:
+        self.header_class = header_class
+        rows = fields_of(header_class)
+        self.wire_names: Final = {
+            row.name: cast("str", row.short_name) if short else row.wire_name for row in rows
+        }
+        """Names in Python to names on the wire, for reading ``ext_fields`` without a codec."""
+        self._readers = {
+            row.name: (self.wire_names[row.name], row.shape.read_text, row.default) for row in rows
+        }
+        self._writers = [
+            (name, self.wire_names[name], row.shape is BOOLEAN)
+            for row in rows
+            for name in (row.name,)
+        ]
+
+    def decode(self, ext_fields: Mapping[str, str]) -> T:
+        """Read a header; what it does not know is ignored.
+
+        :raises FieldError: when a mandatory field is missing, or one is not of its type.
+        """
+        values: dict[str, Any] = {}
+        for name, (wire_name, read, default) in self._readers.items():
+            value = ext_fields.get(wire_name)
+            if value is None:
+                if default is MANDATORY:
+                    raise missing(wire_name)
+                values[name] = default
+            else:
+                values[name] = value if read is None else read(value, wire_name)
+        return self.header_class(**values)
+
+    def encode(self, made: T) -> dict[str, str]:
+        """Write a header; a field that is None is left out."""
+        ext_fields: dict[str, str] = {}
+        for name, wire_name, is_boolean in self._writers:
+            value = getattr(made, name)
+            if value is not None:
+                if is_boolean:
+                    value = "true" if value else "false"
+                ext_fields[wire_name] = value if type(value) is str else str(value)
+        return ext_fields
+
+    def picker(self, *names: str) -> Callable[[Mapping[str, str]], tuple[Any, ...]]:
+        """Return a function that reads these fields only, as a tuple in their order.
+
+        For the few commands that a broker takes for each message: it costs a third of ``decode``.
+        What it raises is the same, for these fields.
+        """
+        readers = [self._readers[name] for name in names]
+
+        def pick(ext_fields: Mapping[str, str]) -> tuple[Any, ...]:
+            get = ext_fields.get
+            values = []
+            for wire_name, read, default in readers:
+                value: Any = get(wire_name)
+                if value is None:
+                    if default is MANDATORY:
+                        raise missing(wire_name)
+                    value = default
+                elif read is not None:
+                    value = read(value, wire_name)
+                values.append(value)
+            return tuple(values)
+
+        return pick
+
+
+def missing(wire_name: str) -> FieldError:
+    """Return the error for a mandatory field that is not there, in RocketMQ's words.
+
+    Its brokers raise a NullPointerException of whatever they needed the field for.
+    """
+    return FieldError(
+        wire_name,
+        "org.apache.rocketmq.remoting.exception.RemotingCommandException: "
+        f"the custom field <{wire_name}> is null",
+    )
+
+
+def read_body(
+    cls: type[T],
+    content: bytes,
+    max_bytes: int = limits.MAX_JSON_BODY_BYTES,
+    *,
+    is_plain: bool = False,
+    check: Callable[[], None] | None = None,
+) -> T:
+    """Read a body; in plain JSON only if ``is_plain``, as heartbeats and lists of locks are.
+
+    ``check`` is called now and then, and ends the reading with a ValueError.
+
+    :raises CommandBodyError: when it is too large, not JSON, or not of this shape; nothing else
+        is raised, whatever the bytes.
+    """
+    if len(content) > max_bytes:
+        raise CommandBodyError(f"a body of {len(content)} bytes, {max_bytes} allowed")
+    value = loads(content, CommandBodyError, is_plain=is_plain, check=check)
+    try:
+        return _read_object(cls, value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise CommandBodyError(f"not a {java_name_of(cls)}: {str(error)[:200]}") from None
+
+
+def write_body(made: Any) -> bytes:
+    """Write a body."""
+    return write_object(made).encode()
+
+
+def _read_object(cls: type[T], value: Any) -> T:
+    if type(value) is not dict:
+        raise TypeError(f"{java_name_of(cls)} is an object")
+    values: dict[str, Any] = {}
+    for row in _TABLES[cls].by_wire_name:
+        given = value.get(row.wire_name)
+        taken = None if given is None else row.shape.read(given)
+        if taken is not None:
+            values[row.name] = taken
+        elif row.is_mandatory:
+            raise ValueError(f"{row.wire_name} is missing")
+    return cls(**values)
+
+
+def write_object(made: Any) -> str:
+    """Write a body as JSON text."""
+    members = []
+    for row in _TABLES[type(made)].by_wire_name:
+        value = getattr(made, row.name)
+        if value is not None:
+            members.append(f'"{row.wire_name}":{row.shape.write(value)}')
+    return f"{{{','.join(members)}}}"
+
+
+def object_of(cls: type) -> Shape:
+    """Declare another body in this one."""
+    return Shape(lambda value: _read_object(cls, value), write_object)
+
+
+def array_of(item: Shape) -> Shape:
+    """Declare an array; read as a tuple."""
+
+    def read_items(value: Any) -> tuple[Any, ...]:
+        if type(value) is not list:
+            raise _expected("an array", value)
+        return tuple(map(item.read, [each for each in value if each is not None]))
+
+    def write_items(values: Sequence[Any]) -> str:
+        return f"[{','.join(map(item.write, values))}]"
+
+    return Shape(read_items, write_items)
+
+
+def map_of(key: Shape, value: Shape) -> Shape:
+    """Declare an object with any names, in their order; integer names are written in quotes.
+
+    A name that an object makes (``key`` is a body's shape) is written as that object, bare: what
+    RocketMQ 4 and 5 both read. Read is that, and its JSON text in quotes.
+    """
+
+    def read_pairs(given: Any) -> Mapping[Any, Any]:
+        if type(given) is not dict:
+            raise _expected("an object", given)
+        return {
+            key.read(name): value.read(each) for name, each in given.items() if each is not None
+        }
+
+    def write_pairs(values: Mapping[Any, Any]) -> str:
+        return f"{{{','.join([f'{key.write(k)}:{value.write(v)}' for k, v in values.items()])}}}"
+
+    return Shape(read_pairs, write_pairs)
+
+
+def object_key_of(cls: type) -> Shape:
+    """Declare a body that is the name of a member."""
+    return Shape(lambda name: _read_object(cls, loads(name, CommandBodyError)), write_object)
+
+
+def enum_of(enum: type[Enum]) -> Shape:
+    """Declare a text that is a name of ``enum``; others count as absent, as in RocketMQ."""
+    names = dict(enum.__members__)
+    return Shape(lambda value: names.get(_read_text(value)), lambda value: json.dumps(value.name))
