@@ -15,7 +15,6 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import fields
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import pairwise
@@ -302,38 +301,11 @@ def table(names: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 # Configuration keys, columns, bounds.
 
 
-def broker_keys() -> str:
-    """Return the broker's keys of a ``broker.conf``."""
-    from rocketlens.broker.config import BrokerConfig
+def keys(module: str, name: str) -> str:
+    """Return the configuration keys of a class that declares them."""
+    from rocketlens.model.config_keys import markdown_rows
 
-    return _keys(BrokerConfig)
-
-
-def store_keys() -> str:
-    """Return the store's keys of a ``broker.conf``."""
-    from rocketlens.store.write.config import StoreConfig
-
-    return _keys(StoreConfig)
-
-
-def namesrv_keys() -> str:
-    """Return the keys of a ``namesrv.conf``."""
-    from rocketlens.namesrv.service import NameServerConfig
-
-    return "\n".join(f"* `{key}`" for key in NameServerConfig.KEYS)
-
-
-def _keys(config: type) -> str:
-    meanings = attribute_docs(import_module(config.__module__))
-    rows = [
-        (f"`{one.name}`", f"`{_as_written(one.default)}`", inline(meanings.get(one.name, "")))
-        for one in fields(config)
-    ]
-    return table(("Key", "Default", "Meaning"), rows)
-
-
-def _as_written(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value) or '""'
+    return "\n".join(markdown_rows(getattr(import_module(module), name)))
 
 
 def columns() -> str:
@@ -373,15 +345,13 @@ def attribute_docs(module: ModuleType) -> dict[str, str]:
 
 
 GENERATORS: Final[Mapping[str, Callable[..., str]]] = {
-    "broker_keys": broker_keys,
     "columns": columns,
     "commands": commands,
     "docstring": docstring,
     "file": root_file,
     "formats": formats,
+    "keys": keys,
     "limits": limits,
     "mqadmin": mqadmin,
-    "namesrv_keys": namesrv_keys,
     "section": section,
-    "store_keys": store_keys,
 }

@@ -18,13 +18,17 @@ import pytest
 
 import rocketlens
 from docs import generate
+from rocketlens.broker.config import BrokerConfig
 from rocketlens.cli.as_json import answer_fields, message_fields
 from rocketlens.cli.demo import unpack
 from rocketlens.errors import BadInput
 from rocketlens.main import build_parser, main
 from rocketlens.model.answer import SourceKind, SourceState
-from rocketlens.net.tls import TLS_KEYS
+from rocketlens.model.config_keys import keys_of
+from rocketlens.namesrv.config import NameServerConfig
+from rocketlens.net.tls import TlsConfig
 from rocketlens.pipeline.options import check_names
+from rocketlens.store.write.config import StoreConfig
 from rocketlens.terminal.contexts import Context
 from rocketlens.terminal.exit_code import ExitCode
 from rocketlens.testing import cluster
@@ -247,7 +251,7 @@ def test_the_contexts_in_the_guide_have_the_keys_of_the_program():
 def test_the_tls_keys_in_the_example_are_those_of_the_program():
     shown = set(re.findall(r"^(tls\.[\w.]+)=", WRITTEN["docs/operations.md"], re.MULTILINE))
     assert len(shown) > 3
-    assert shown <= set(TLS_KEYS)
+    assert shown <= {key.name for key in keys_of(TlsConfig)}
 
 
 @pytest.mark.parametrize("streams", [False, True])
@@ -283,16 +287,10 @@ def test_the_reference_of_mqadmin_has_the_help_of_each_command(capsys):
 
 
 def test_the_reference_of_the_configuration_has_every_key():
-    from rocketlens.broker.config import BrokerConfig
-    from rocketlens.namesrv.service import NameServerConfig
-    from rocketlens.store.write.config import StoreConfig
-
     page = filled_pages()["reference/configuration.md"]
-    keys = [field.name for config in (BrokerConfig, StoreConfig) for field in fields(config)]
-    # These two are named beside the certificate that they belong to.
-    beside = {"tls.client.keyPath", "tls.client.keyPassword"}
-    for key in {*keys, *NameServerConfig.KEYS, *TLS_KEYS} - beside:
-        assert re.search(rf"[| *`]{re.escape(key)}[ `]", page), key
+    for config in (BrokerConfig, StoreConfig, NameServerConfig, TlsConfig):
+        for key in keys_of(config):
+            assert f"| `{key.name}` | {key.type_name} |" in page
 
 
 def test_the_reference_of_limits_has_every_bound():

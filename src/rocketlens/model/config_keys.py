@@ -11,29 +11,17 @@
 
 Each field is a key under its own name, unless ``name`` differs; a value outside ``allowed`` is
 refused wherever the configuration is made. ``broker.conf`` is read by the tables of the broker, the
-store and TLS, ``namesrv.conf`` by those of the name server and TLS. One rule decides about a key in
-neither, in a file and in the arguments of :func:`rocketlens.testing.cluster`:
-
-==================================================  ===========================================
-a key in no table that                              is
-==================================================  ===========================================
-asks for access control, or for other TLS           refused: nobody would notice that it is off
-is not a key of RocketMQ, but looks like one        refused, with the key that was probably meant
-is RocketMQ's, or like none of its keys             named in a warning
-==================================================  ===========================================
-
-A file may have been written for another broker, whereas the arguments of a program are written for
-this one: there, a key that is like none of RocketMQ's is refused, too.
+store and TLS, ``namesrv.conf`` by those of the name server and TLS; what becomes of a key that is
+in neither is in :mod:`rocketlens.model.rocketmq_config_keys`.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, fields
 from ipaddress import ip_address
 from typing import Any, Final, NamedTuple, Self
 
 from rocketlens.errors import BadInput
-from rocketlens.model.rocketmq_config_keys import ROCKETMQ_KEYS
 
 DAY_MS: Final = 86_400_000
 SINCE_5: Final = "5"
@@ -41,22 +29,6 @@ SINCE_5: Final = "5"
 OURS: Final = "RocketLens"
 """A key that no RocketMQ has."""
 
-ACCESS_CONTROL: Final = (
-    "access control is not supported here, and whoever reaches the port could read and write "
-    "everything; remove the key, and have only those reach the port who may"
-)
-OTHER_TLS: Final = "this TLS setting is not supported here; remove the key, or use another server"
-
-_REFUSED_WHEN_TRUE: Final = {
-    "aclEnable": ACCESS_CONTROL,
-    "authenticationEnabled": ACCESS_CONTROL,
-    "authorizationEnabled": ACCESS_CONTROL,
-    "migrateAuthFromV1Enabled": ACCESS_CONTROL,
-    "useTLS": "set tls.enable=true instead",
-}
-_TLS_PREFIX: Final = "tls."
-_MIN_SIMILARITY: Final = 0.83
-"""How much alike a key and the one that was probably meant are, at least, of 1."""
 _MAX_SHOWN: Final = 100
 """Characters of a key or a value that an error shows."""
 _INTEGER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
@@ -218,47 +190,6 @@ def markdown_rows(configuration: type[Configuration]) -> Iterator[str]:
             row.meaning,
         )
         yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
-
-
-def check_unknown_keys(
-    unknown: Mapping[str, str], known: Iterable[type[Configuration]], where: str
-) -> tuple[str, ...]:
-    """Return the keys that are to be named in a warning, sorted.
-
-    ``unknown`` has what is in none of the tables of ``known``; errors name ``where`` it stands.
-
-    :raises BadInput: when a key must not be passed over.
-    """
-    names = {*ROCKETMQ_KEYS, *(row.name for each in known for row in keys_of(each))}
-    passed_over = []
-    for name in sorted(unknown):
-        reason = _refusal(name, unknown[name].strip())
-        if reason is not None:
-            raise BadInput(f"{where}: {name[:_MAX_SHOWN]}={unknown[name][:20]}: {reason}")
-        if name not in ROCKETMQ_KEYS:
-            meant = _probably_meant(name, names)
-            if meant is not None:
-                shown = name[:_MAX_SHOWN]
-                raise BadInput(f"{where}: {shown} is not a key of RocketMQ; did you mean {meant}?")
-        passed_over.append(name)
-    return tuple(passed_over)
-
-
-def _refusal(name: str, value: str) -> str | None:
-    """Return why a key may not be passed over; None when it may."""
-    if name.startswith(_TLS_PREFIX):
-        return OTHER_TLS if value else None
-    return _REFUSED_WHEN_TRUE.get(name) if value.lower() == "true" else None
-
-
-def _probably_meant(name: str, names: Iterable[str]) -> str | None:
-    from difflib import get_close_matches
-
-    by_lower_case = {each.lower(): each for each in names}
-    lower = name.lower()[:_MAX_SHOWN]
-    for found in get_close_matches(lower, by_lower_case, 1, _MIN_SIMILARITY):
-        return by_lower_case[found]
-    return None
 
 
 def is_ip_address(text: str) -> bool:

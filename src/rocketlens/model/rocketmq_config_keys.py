@@ -1,12 +1,46 @@
-"""The names of RocketMQ's configuration keys, so that one without a meaning here is not taken for
-a misspelt one.
+"""RocketMQ's configuration keys by name, and what becomes of those without a meaning here.
 
-Source: the setters of ``BrokerConfig``, ``MessageStoreConfig``, ``NettyServerConfig``,
+One rule for all that reads a configuration (``broker.conf``, ``namesrv.conf``, the arguments of
+:func:`rocketlens.testing.cluster`):
+
+==================================================  ===========================================
+a key without a meaning here that                   is
+==================================================  ===========================================
+asks for access control, or for other TLS           refused: nobody would notice that it is off
+is not a key of RocketMQ, but looks like one        refused, with the key that was probably meant
+is RocketMQ's, or like none of its keys             named in a warning
+==================================================  ===========================================
+
+A file may have been written for another broker, whereas the arguments of a program are written for
+this one: there, a key that is like none of RocketMQ's is refused, too.
+
+Sources: the setters of ``BrokerConfig``, ``MessageStoreConfig``, ``NettyServerConfig``,
 ``NettyClientConfig``, ``NamesrvConfig``, ``ControllerConfig`` and ``AuthConfig``, of RocketMQ 4.9.7
 and 5.5.0.
 """
 
+from collections.abc import Iterable, Mapping
 from typing import Final
+
+from rocketlens.errors import BadInput
+
+ACCESS_CONTROL: Final = (
+    "access control is not supported here, and whoever reaches the port could read and write "
+    "everything; remove the key, and have only those reach the port who may"
+)
+OTHER_TLS: Final = "this TLS setting is not supported here; remove the key, or use another server"
+
+_REFUSED_WHEN_TRUE: Final = {
+    "aclEnable": ACCESS_CONTROL,
+    "authenticationEnabled": ACCESS_CONTROL,
+    "authorizationEnabled": ACCESS_CONTROL,
+    "migrateAuthFromV1Enabled": ACCESS_CONTROL,
+    "useTLS": "set tls.enable=true instead",
+}
+_TLS_PREFIX: Final = "tls."
+_MIN_SIMILARITY: Final = 0.83
+"""How much alike a key and the one that was probably meant are, at least, of 1."""
+_MAX_SHOWN: Final = 100
 
 _NAMES: Final = """
 accessMessageInMemoryHotRatio accessMessageInMemoryMaxRatio accountStatsEnable
@@ -167,3 +201,44 @@ wakeCommitWhenPutMessage wakeFlushWhenPutMessage warmMapedFileEnable writeBuffer
 writeBufferLowWaterMark writeWithoutMmap
 """
 ROCKETMQ_KEYS: Final = frozenset(_NAMES.split())
+
+
+def check_unknown_keys(
+    unknown: Mapping[str, str], known: Iterable[str], where: str
+) -> tuple[str, ...]:
+    """Return the keys that are to be named in a warning, sorted.
+
+    ``unknown`` has the entries whose keys are not ``known``; errors name ``where`` they stand.
+
+    :raises BadInput: when a key must not be passed over.
+    """
+    names = {*ROCKETMQ_KEYS, *known}
+    passed_over = []
+    for name in sorted(unknown):
+        reason = _refusal(name, unknown[name].strip())
+        if reason is not None:
+            raise BadInput(f"{where}: {name[:_MAX_SHOWN]}={unknown[name][:20]}: {reason}")
+        if name not in ROCKETMQ_KEYS:
+            meant = _probably_meant(name, names)
+            if meant is not None:
+                shown = name[:_MAX_SHOWN]
+                raise BadInput(f"{where}: {shown} is not a key of RocketMQ; did you mean {meant}?")
+        passed_over.append(name)
+    return tuple(passed_over)
+
+
+def _refusal(name: str, value: str) -> str | None:
+    """Return why a key may not be passed over; None when it may."""
+    if name.startswith(_TLS_PREFIX):
+        return OTHER_TLS if value else None
+    return _REFUSED_WHEN_TRUE.get(name) if value.lower() == "true" else None
+
+
+def _probably_meant(name: str, names: Iterable[str]) -> str | None:
+    from difflib import get_close_matches
+
+    by_lower_case = {each.lower(): each for each in names}
+    lower = name.lower()[:_MAX_SHOWN]
+    for found in get_close_matches(lower, by_lower_case, 1, _MIN_SIMILARITY):
+        return by_lower_case[found]
+    return None

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from typing import Final
 
-from rocketlens.model.config_keys import Configuration, check_unknown_keys
+from rocketlens.model.config_keys import Configuration, keys_of
+from rocketlens.model.rocketmq_config_keys import check_unknown_keys
 from rocketlens.net.tls import TlsConfig, TlsMode, TlsSettings
 
 _log: Final = logging.getLogger("rocketlens.config")
@@ -19,7 +20,8 @@ def warn_of_unknown(
 
     :raises BadInput: when one must not be passed over.
     """
-    passed_over = check_unknown_keys(unknown, (*known, TlsConfig), where)
+    names = [row.name for table in (*known, TlsConfig) for row in keys_of(table)]
+    passed_over = check_unknown_keys(unknown, names, where)
     if passed_over:
         _log.warning("keys of %s without a meaning here: %s", where, ", ".join(passed_over))
     return passed_over

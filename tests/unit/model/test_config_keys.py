@@ -1,4 +1,4 @@
-"""The tables of configuration keys, and what becomes of keys in none of them."""
+"""The tables of configuration keys."""
 
 import re
 from dataclasses import dataclass, replace
@@ -11,7 +11,6 @@ from rocketlens.model.config_keys import (
     IP_ADDRESS,
     OURS,
     Configuration,
-    check_unknown_keys,
     key,
     keys_of,
     markdown_rows,
@@ -111,14 +110,3 @@ def test_each_key_has_one_row_of_seven_cells(table):
     assert len(rows) == len(keys_of(table))
     for row in rows:
         assert len(re.split(r"(?<!\\)\|", row)) == 9, row
-
-
-def test_a_key_in_no_table_is_refused_when_it_looks_like_one():
-    with pytest.raises(
-        BadInput, match=r"x\.conf: counts is not a key of RocketMQ; did you mean count"
-    ):
-        check_unknown_keys({"counts": "1"}, (Sample,), "x.conf")
-    assert check_unknown_keys({"zzz": "1", "aclEnable": "false"}, (Sample,), "x.conf") == (
-        "aclEnable",
-        "zzz",
-    )
