@@ -12,13 +12,14 @@ from dataclasses import fields
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import pytest
 
 import rocketlens
 from docs import generate
 from rocketlens.broker.config import BrokerConfig
+from rocketlens.bulk.options import Reader, known_options
 from rocketlens.cli.as_json import answer_fields, message_fields
 from rocketlens.cli.demo import unpack
 from rocketlens.errors import BadInput
@@ -27,7 +28,6 @@ from rocketlens.model.answer import SourceKind, SourceState
 from rocketlens.model.config_keys import keys_of
 from rocketlens.namesrv.config import NameServerConfig
 from rocketlens.net.tls import TlsConfig
-from rocketlens.pipeline.options import check_names
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.terminal.contexts import Context
 from rocketlens.terminal.exit_code import ExitCode
@@ -254,10 +254,10 @@ def test_the_tls_keys_in_the_example_are_those_of_the_program():
     assert shown <= {key.name for key in keys_of(TlsConfig)}
 
 
-@pytest.mark.parametrize("streams", [False, True])
-def test_every_option_of_the_spark_source_is_described(streams):
-    with pytest.raises(BadInput, match=r"options: ([\w, ]+)") as raised:
-        check_names({"none of them": ""}, streams=streams)
+@pytest.mark.parametrize("reader", get_args(Reader))
+def test_every_option_of_the_spark_source_is_described(reader):
+    with pytest.raises(BadInput) as raised:
+        known_options({"none of them": ""}, reader)
     names = re.search(r"options: ([\w, ]+)", str(raised.value))[1].split(", ")
     page = filled_pages()["reference/spark.md"]
     # What the program itself sets when it makes index entries.
@@ -364,6 +364,7 @@ def test_links_to_a_heading_find_it():
             re.sub(r"[^\w -]", "", title.lower()).strip().replace(" ", "-")
             for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
         }
+        | set(re.findall(r"^::: (.*)$", text, re.MULTILINE))
         for page, text in filled_pages().items()
     }
     for page in filled_pages():
