@@ -88,12 +88,12 @@ def test_killed_at_random_nothing_acknowledged_is_lost_and_nothing_is_there_twic
 def check_index_has_each_entry_once(path):
     """Compare the entries of all index files with those of a builder that was never killed."""
     from rocketlens.formats.index_file import ENTRY
-    from rocketlens.store.write.index_build import index_entry_hashes
+    from rocketlens.formats.index_keys import index_hashes
 
     expected = [
         (key_hash, record.physical_offset)
         for record in records_of(path)
-        for key_hash in index_entry_hashes(record, with_tags=True)
+        for key_hash in index_hashes(record, with_tags=True)
     ]
     found = []
     for file in sorted((path / "index").iterdir()):

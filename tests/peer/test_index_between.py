@@ -9,10 +9,10 @@ import pytest
 import rocketlens
 from rocketlens.broker.tables.topics import TopicConfig, TopicTable
 from rocketlens.client import Message, Producer
+from rocketlens.formats.index_keys import index_hashes
 from rocketlens.model.message import Host
 from rocketlens.store.disk import Disk
 from rocketlens.store.write.config import StoreConfig
-from rocketlens.store.write.index_build import index_entry_hashes
 from rocketlens.store.write.message_store import MessageStore, StoreOptions, system_clock
 from tests.unit.store.index_as_rocketmq import RocketMQIndex
 from tests.unit.store.written_stores import BORN_HOST, records_of
@@ -63,7 +63,7 @@ def lost_keys(path, version, entry_count):
     wanted = Counter(
         (key_hash, record.physical_offset)
         for record in records_of(path)
-        for key_hash in index_entry_hashes(record, with_tags=version == "5.5.0")
+        for key_hash in index_hashes(record, with_tags=version == "5.5.0")
     )
     found = RocketMQIndex(path / "index", 100, entry_count).lookup({key for key, _ in wanted})
     there = Counter((key, offset) for key, offsets in found.items() for offset in offsets)

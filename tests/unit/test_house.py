@@ -33,7 +33,7 @@ BOUNDS_ELSEWHERE = {
     ("formats/batch_body.py", "MIN_MEMBER_BYTES"),
     ("wire/frame.py", "MIN_LENGTH"),
     # Compiled code takes its constants from its own module.
-    ("formats/kernels_scan.py", "SMALLEST_RECORD"),
+    ("formats/kernels_scan.py", "MIN_RECORD_BYTES"),
     ("formats/kernels_scan.py", "LARGEST_RECORD"),
     # The name of a property.
     ("model/properties.py", "MAX_RECONSUME_TIMES"),

@@ -2,7 +2,6 @@
 
 import os
 import random
-import struct
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
@@ -20,8 +19,7 @@ from rocketlens.broker.tables.log_identity import LogIdentity
 from rocketlens.broker.tables.offsets import ConsumerOffsets, DelayOffsets
 from rocketlens.broker.tables.topics import GroupTable, TopicTable
 from rocketlens.errors import StoreBusy
-from rocketlens.model.message import Host
-from rocketlens.model.message_id import pack_address
+from rocketlens.formats.commitlog_record import pack_host
 from rocketlens.net.channel import Channel
 from rocketlens.net.pool import parse_address
 from rocketlens.store.disk import Disk
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
     from rocketlens.broker.index_process import IndexProcess
     from rocketlens.net.group import ChannelGroup
 
-_PORT: Final = struct.Struct(">i")
 
 ASSUMED_MEMORY_BYTES: Final = 4 * 1024**3
 
@@ -93,7 +90,7 @@ class BrokerCore:
         host = store.store_host
         self.address: Final = str(host)
         """Where clients find this broker, as ``ip:port``."""
-        self.store_host: Final = packed_host(host)
+        self.store_host: Final = pack_host(host)
         """The same as it is stored."""
         self.id_prefix: Final = self.store_host.hex().upper()
         """How the offset message id of each message begins."""
@@ -106,7 +103,7 @@ class BrokerCore:
         """Give the address of a peer as it is stored."""
         packed = self._born_hosts.get(channel)
         if packed is None:
-            packed = self._born_hosts[channel] = packed_host(parse_address(channel.address))
+            packed = self._born_hosts[channel] = pack_host(parse_address(channel.address))
         return packed
 
     def closed(self, channel: Channel) -> None:
@@ -132,11 +129,6 @@ class BrokerCore:
     def in_memory_from(self) -> int:
         """The physical offset from which on the log is taken to be in memory."""
         return self.store.end_offset - self._memory_bytes
-
-
-def packed_host(host: Host) -> bytes:
-    """Give 4 or 16 address bytes and the port as i32, as records hold them."""
-    return pack_address(host.address) + _PORT.pack(host.port)
 
 
 def _memory_bytes() -> int:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from rocketlens.broker.core import BrokerCore
+from rocketlens.formats.commitlog_record import store_timestamp_at
 from rocketlens.net.channel import Channel, Handler, Response
-from rocketlens.store.write.queue_view import store_timestamp_of
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import offset as commands
@@ -126,7 +126,7 @@ def store_time(core: BrokerCore, topic: str, queue_id: int, queue_offset: int) -
     if entry is None or entry.is_filler:
         return -1
     record = core.store.record(entry.physical_offset, entry.store_size)
-    return -1 if record is None else store_timestamp_of(record)
+    return -1 if record is None else store_timestamp_at(record)
 
 
 def _offset(queue_offset: int) -> Response:

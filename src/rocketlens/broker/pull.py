@@ -20,7 +20,6 @@ and logged, and the offset goes on behind it. Every answer comes at once. Source
 """
 
 import logging
-import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -30,16 +29,13 @@ from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.offset import may_commit
 from rocketlens.broker.tables.topics import TopicConfig
 from rocketlens.errors import BadInput, RecordError
-from rocketlens.formats import commitlog_record
+from rocketlens.formats.commitlog_record import RecordView
 from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.model.java import string_hash
 from rocketlens.model.rocketmq import (
-    CRC_MASK,
     FAQ,
     LMQ_PREFIX,
     PERM_READ,
-    SYS_FLAG_BORN_HOST_V6,
-    SYS_FLAG_STORE_HOST_V6,
     SYSTEM_GROUPS,
 )
 from rocketlens.net.channel import Channel, Handler, Response
@@ -267,10 +263,9 @@ class PullProcessor:
         content = self.core.store.record(entry.physical_offset, entry.store_size)
         if content is None:
             return None
-        if _is_sound(content, entry, queue, offset):
-            return content
         try:
-            record = commitlog_record.decode(content, physical_offset=entry.physical_offset)
+            record = RecordView(content, 0, entry.physical_offset)
+            record.check_crc()
         except RecordError as error:
             _log.error("a pull leaves out a damaged message: %s", error)
             return None
@@ -314,38 +309,8 @@ def _is_full(entry: QueueEntry, budget: Budget, count: int, total: int) -> bool:
     return total + entry.store_size > budget.disk_bytes or count >= budget.disk_count
 
 
-_BODY_LENGTH_PLACE: Final = 84
-"""With both hosts IPv4."""
-
-_V6: Final = SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6
-_PROPERTIES_LENGTH_BYTES: Final = 2
-
-
-def _is_sound(content: memoryview, entry: QueueEntry, queue: QueueWriter, offset: int) -> bool:
-    """Say whether a record is the one of its entry, and whole; what differs from ours is not."""
-    if len(content) < commitlog_record.MIN_RECORD_BYTES:
-        return False
-    size, magic, crc, queue_id, _, queue_offset, physical_offset, sys_flag, *_ = (
-        commitlog_record.HEAD.unpack_from(content)
+def _is_of(record: RecordView, queue: QueueWriter, offset: int) -> bool:
+    """Return whether a record belongs to a queue; a light queue has those of other topics."""
+    return (record.topic == queue.topic and record.queue == (queue.queue_id, offset)) or (
+        queue.topic.startswith(LMQ_PREFIX)
     )
-    found = (size, magic, queue_id, queue_offset, physical_offset)
-    wanted = (entry.store_size, queue.magic, queue.queue_id, offset, entry.physical_offset)
-    if found != wanted or sys_flag & _V6:
-        return False
-    start = _BODY_LENGTH_PLACE + 4
-    stop = start + int.from_bytes(content[_BODY_LENGTH_PLACE:start], "big", signed=True)
-    topic_end = stop + len(queue.topic_part)
-    end = topic_end + _PROPERTIES_LENGTH_BYTES
-    if (
-        not start <= stop <= end <= len(content)
-        or content[stop:topic_end] != queue.topic_part
-        or end + int.from_bytes(content[topic_end:end], "big") != len(content)
-    ):
-        return False
-    return start == stop or zlib.crc32(content[start:stop]) & CRC_MASK == crc
-
-
-def _is_of(record: commitlog_record.Record, queue: QueueWriter, offset: int) -> bool:
-    """Say whether a record has its place in a queue; a lite queue has those of other topics."""
-    place = (record.topic, record.queue_id, record.queue_offset)
-    return place == (queue.topic, queue.queue_id, offset) or queue.topic.startswith(LMQ_PREFIX)

@@ -2,10 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
+from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, ENTRY_LAYOUT
 from rocketlens.store import fs
 from rocketlens.store.write.queue_append import QueueWriter
-from rocketlens.store.write.queue_files import ENTRY_DTYPE
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,8 +14,9 @@ if TYPE_CHECKING:
 def read_entries(queue: QueueWriter, start: int, stop: int) -> "npt.NDArray[np.void]":
     """Return the entries from ``start`` to below ``stop``, which must be of one file.
 
-    The array has the columns of :data:`rocketlens.store.write.queue_files.ENTRY_DTYPE`. It is
-    shorter when the file is. :meth:`QueueWriter.read` is for the thread that appends.
+    The array has the fields of
+    :class:`rocketlens.formats.consumequeue_entry.QueueEntry` as columns. It is shorter when the
+    file is. :meth:`QueueWriter.read` is for the thread that appends.
 
     :raises OSError: when the file cannot be read.
     """
@@ -26,4 +26,4 @@ def read_entries(queue: QueueWriter, start: int, stop: int) -> "npt.NDArray[np.v
     base = begin - begin % queue.file_bytes
     with fs.MappedFile(queue.directory / f"{base:020}") as mapped:
         content = bytes(mapped.view[begin - base : stop * ENTRY_BYTES - base])
-    return np.frombuffer(content[: len(content) // ENTRY_BYTES * ENTRY_BYTES], ENTRY_DTYPE)
+    return np.frombuffer(content[: len(content) // ENTRY_BYTES * ENTRY_BYTES], ENTRY_LAYOUT.dtype)

@@ -9,9 +9,9 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
+from rocketlens.formats.commitlog_record import store_timestamp_at
 from rocketlens.model.rocketmq import DELAY_LEVEL_COUNT, SCHEDULE_TOPIC
 from rocketlens.net.channel import Channel, Handler, Response
-from rocketlens.store.write.queue_view import store_timestamp_of
 from rocketlens.wire.bodies.key_value import KvTable
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import OUR_VERSION, RemotingCommand
@@ -113,7 +113,7 @@ class RuntimeProcessor:
             "putMessageAverageSize": str(written / max(self.core.figures.put, 1)),
             "commitLogMinOffset": str(store.min_offset),
             "commitLogMaxOffset": str(store.end_offset),
-            "earliestMessageTimeStamp": str(-1 if first is None else store_timestamp_of(first)),
+            "earliestMessageTimeStamp": str(-1 if first is None else store_timestamp_at(first)),
             "commitLogDiskRatio": ratio,
             f"commitLogDiskRatio_{store.layout.commit_log}": ratio,
             "consumeQueueDiskRatio": ratio,

@@ -11,9 +11,10 @@ again; RocketMQ writes it every ``flushDelayOffsetInterval``, 10 s. Source:
 import logging
 from typing import Final
 
-from rocketlens.broker.core import BrokerCore, packed_host
+from rocketlens.broker.core import BrokerCore
 from rocketlens.errors import RecordError, StoreError
 from rocketlens.formats import commitlog_record
+from rocketlens.formats.commitlog_record import pack_host
 from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8
@@ -111,7 +112,7 @@ class Schedule:
             int(queue_id),
             record.body,
             record.properties,
-            packed_host(record.born_host),
+            pack_host(record.born_host),
             born_timestamp_ms=record.born_timestamp_ms,
             flag=record.flag,
             sys_flag=record.sys_flag,

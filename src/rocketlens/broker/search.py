@@ -33,7 +33,7 @@ from rocketlens.broker.tagged import deleted_part, tagged_newest_first
 from rocketlens.broker.turns import Bounds, Busy, Owner, Piece, Turns, Work, result_of
 from rocketlens.errors import IndexFileError, RecordError, RocketLensError
 from rocketlens.formats.commitlog_record import Reason, Record
-from rocketlens.model.java import index_hash
+from rocketlens.formats.index_keys import key_hash
 from rocketlens.query.source import StoreSource
 from rocketlens.query.verify import SureMatch, Wanted
 from rocketlens.store.read.commitlog import CommitLog, SegmentLost
@@ -356,7 +356,7 @@ class LiveSearch:
         """
         wanted = query.wanted
         text = wanted.key if wanted.key is not None else wanted.unique_key
-        hashes = {index_hash(f"{wanted.topic}#{text}")}
+        hashes = {key_hash(wanted.topic or "", text or "")}
         tail, source = self._read_some(_ALL_BYTES), self._source
         hits = source.index.find(hashes, at_once=at_once, pauses=not at_once)
         candidates = newest_first(hits, tail.find(hashes))

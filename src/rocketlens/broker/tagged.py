@@ -13,25 +13,22 @@ from typing import TYPE_CHECKING, Final
 
 from rocketlens.broker.queue_entries import read_entries
 from rocketlens.errors import RecordError
-from rocketlens.formats.commitlog_record import HEAD
-from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, FILLER_SIZE
+from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES
+from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, ENTRY_LAYOUT, FILLER_SIZE
+from rocketlens.formats.record_columns import store_timestamps
 from rocketlens.model.java import string_hash
-from rocketlens.model.rocketmq import SCHEDULE_TOPIC, SYS_FLAG_BORN_HOST_V6
+from rocketlens.model.rocketmq import SCHEDULE_TOPIC
 from rocketlens.query.verify import Wanted
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.index_files import PAUSE
 from rocketlens.store.write.message_store import MessageStore
 from rocketlens.store.write.queue_append import QueueWriter
-from rocketlens.store.write.queue_files import ENTRY_DTYPE
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
 _ENTRIES_READ: Final = 8192
-_SYS_FLAG_PLACE: Final = 36
-_V4_TIME_PLACE: Final = HEAD.size + 8
-_V6_TIME_PLACE: Final = HEAD.size + 20
 _HASH_CODES: Final = 2**31
 
 
@@ -92,7 +89,7 @@ def _candidates(
         may_be = (tags_codes == code) | (tags_codes < -_HASH_CODES) | (tags_codes >= _HASH_CODES)
         if queue.topic == SCHEDULE_TOPIC:
             may_be[:] = True
-        may_be &= (entries["size"] != FILLER_SIZE) & (offsets >= min_offset)
+        may_be &= (entries["store_size"] != FILLER_SIZE) & (offsets >= min_offset)
         for offset in _in_time(log, wanted, offsets[may_be])[::-1].tolist():
             yield offset, True
         yield int(offsets[0]), False
@@ -108,10 +105,10 @@ def _read(queue: QueueWriter, start: int, stop: int, failures: list[str]) -> "np
     except OSError as error:
         if not queue.is_removed:
             failures.append(f"queue {place} cannot be read from {start} on: {error.strerror}")
-        return np.empty(0, ENTRY_DTYPE)
-    if len(entries) < stop - start or (entries["size"] <= 0).any():
+        return np.empty(0, ENTRY_LAYOUT.dtype)
+    if len(entries) < stop - start or (entries["store_size"] <= 0).any():
         failures.append(f"queue {place} lacks entries from {start} on")
-    return entries[entries["size"] > 0]
+    return entries[entries["store_size"] > 0]
 
 
 def _in_time(
@@ -127,19 +124,15 @@ def _in_time(
         if segment is None:
             place += 1
             continue
-        here = (offsets >= segment.base_offset) & (
-            offsets < segment.end_offset - _V6_TIME_PLACE - 8
-        )
+        last = segment.end_offset - MIN_RECORD_BYTES
+        here = (offsets >= segment.base_offset) & (offsets <= last)
         here[:place] = False
         try:
             content = log.map(segment).array()
         except RecordError:
             # Whoever verifies says that it cannot be read.
             return offsets
-        places = offsets[here] - segment.base_offset
-        is_v6 = content[places + _SYS_FLAG_PLACE + 3] & SYS_FLAG_BORN_HOST_V6 != 0
-        places += np.where(is_v6, _V6_TIME_PLACE, _V4_TIME_PLACE)
-        times = np.ascontiguousarray(content[places[:, None] + np.arange(8)]).view(">i8")[:, 0]
+        times = store_timestamps(content, offsets[here] - segment.base_offset)
         is_late = times > wanted.end
         is_early = times < wanted.begin if wanted.begin > 0 else np.zeros(len(times), np.bool_)
         is_kept[here] = ~(is_late | is_early)

@@ -9,11 +9,11 @@ RMQ_SYS_TRANS_OP_HALF_TOPIC: tag ``d``, and the half's queue offset as text. Sou
 from collections.abc import Awaitable, Mapping
 from typing import Final
 
-from rocketlens.broker.core import BrokerCore, packed_host
+from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.ended import EndedHalves
 from rocketlens.errors import RecordError
 from rocketlens.formats import commitlog_record
-from rocketlens.formats.commitlog_record import Record
+from rocketlens.formats.commitlog_record import Record, pack_host
 from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8
 from rocketlens.model.rocketmq import (
@@ -104,7 +104,7 @@ class TransactionProcessor:
             queue_id,
             half.body,
             props.format_properties(props.java_order(properties)).encode(),
-            packed_host(half.born_host),
+            pack_host(half.born_host),
             born_timestamp_ms=half.born_timestamp_ms,
             flag=half.flag,
             sys_flag=half.sys_flag & ~SYS_FLAG_TRANSACTION_MASK | SYS_FLAG_COMMIT,

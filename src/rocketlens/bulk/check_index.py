@@ -9,7 +9,7 @@ from rocketlens import limits
 from rocketlens.bulk.report import Finding, Findings, Kind
 from rocketlens.errors import IndexFileError
 from rocketlens.formats import index_file
-from rocketlens.formats.index_file import ENTRY_BYTES, HEADER_BYTES, SLOT_BYTES, Geometry
+from rocketlens.formats.index_file import ENTRY_LAYOUT, HEADER_BYTES, SLOT_BYTES, Geometry
 from rocketlens.store import fs
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def check_file(task: IndexFileTask) -> IndexFileChecked:
         elif chains.used_slot_count != header.used_slot_count:
             used = f"it has {chains.used_slot_count} slots in use"
             find(Kind.INDEX_HEADER, f"{used}, its header says {header.used_slot_count}")
-        offsets = column(mapped, geometry, "offset", 1, header.last_entry + 1)
+        offsets = column(mapped, geometry, "physical_offset", 1, header.last_entry + 1)
         checked.facts = IndexFileFacts(
             task.path,
             geometry,
@@ -117,15 +117,9 @@ def column(
     """Return one field of entries ``start .. stop - 1``."""
     import numpy as np
 
-    kind, place = {"hash": (">i4", 0), "offset": (">i8", 4), "seconds": (">i4", 12)}[name]
-    view: Any = np.ndarray(
-        (stop - start,),
-        kind,
-        mapped.view,
-        geometry.entry_position(start) + place,
-        (ENTRY_BYTES,),
-    )
-    return np.asarray(view.astype(np.int64))
+    start_at = geometry.entry_position(start)
+    entries: Any = np.ndarray(stop - start, ENTRY_LAYOUT.dtype, mapped.view, start_at)
+    return np.asarray(entries[name].astype(np.int64))
 
 
 class Expected(NamedTuple):
@@ -280,7 +274,7 @@ def _compare_file(compared: IndexCompared, left: _Multiset, taken: _Taken) -> No
     import numpy as np
 
     facts, numbers = taken.facts, taken.numbers
-    offsets, hashes, seconds = (taken.column(name) for name in ("offset", "hash", "seconds"))
+    offsets, hashes, seconds = map(taken.column, ("physical_offset", "key_hash", "seconds"))
     is_expected, too_many, times = left.cross_off(offsets, hashes)
     due = _seconds(times, facts.begin_timestamp_ms)
     wrong_time = is_expected & (due != seconds)
@@ -317,7 +311,7 @@ def _entries_between(
     if facts.is_sorted:
         start = _first_at(mapped, facts, low_offset)
         return np.arange(start, _first_at(mapped, facts, high_offset))
-    offsets = column(mapped, facts.geometry, "offset", 1, facts.last_entry + 1)
+    offsets = column(mapped, facts.geometry, "physical_offset", 1, facts.last_entry + 1)
     return 1 + np.flatnonzero((offsets >= low_offset) & (offsets < high_offset))
 
 

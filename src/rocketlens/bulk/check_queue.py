@@ -3,11 +3,11 @@
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rocketlens.bulk.report import Finding, Findings, Kind
 from rocketlens.errors import RecordError
-from rocketlens.formats.consumequeue_entry import FILLER_SIZE
+from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT, FILLER_SIZE
 from rocketlens.model.rocketmq import is_topic_name
 from rocketlens.store import fs
 from rocketlens.store.read.commitlog import CommitLog
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Numbers = npt.NDArray[np.int64]
-
-ENTRY_FIELDS: Final = [("offset", ">i8"), ("size", ">i4"), ("tags", ">i8")]
 
 
 class QueueRecords(NamedTuple):
@@ -74,21 +72,21 @@ def compare(compared: QueueCompared, consumequeue: Path, records: QueueRecords, 
             continue
         with fs.MappedFile(file.path) as mapped:
             actual = _entries(mapped, file.entry_count)[place[inside]]
-        is_there = (actual["size"] > 0) & (actual["size"] != FILLER_SIZE)
+        is_there = (actual["store_size"] > 0) & (actual["store_size"] != FILLER_SIZE)
         seen[inside] |= is_there
         is_right = (
             is_there
-            & (actual["offset"] == records.offsets[inside])
-            & (actual["size"] == records.sizes[inside])
-            & _tags_agree(actual["tags"].astype(np.int64), records, inside)
+            & (actual["physical_offset"] == records.offsets[inside])
+            & (actual["store_size"] == records.sizes[inside])
+            & _tags_agree(actual["tags_code"].astype(np.int64), records, inside)
         )
         sound += int(np.count_nonzero(is_right))
         for number in np.flatnonzero(is_there & ~is_right).tolist():
             one = inside[number]
-            if _is_repetition(log, records, int(one), int(actual["offset"][number])):
+            if _is_repetition(log, records, int(one), int(actual["physical_offset"][number])):
                 repeated.append(int(records.offsets[one]))
             else:
-                detail = f"it names physical offset {int(actual['offset'][number])}"
+                detail = f"it names physical offset {int(actual['physical_offset'][number])}"
                 compared.findings.add(
                     _finding(Kind.QUEUE_WRONG, detail, records, int(one), str(file.path))
                 )
@@ -143,7 +141,7 @@ def _finding(
 def _entries(mapped: fs.MappedFile, count: int) -> Any:
     import numpy as np
 
-    return np.frombuffer(mapped.view, np.dtype(ENTRY_FIELDS), count).copy()
+    return np.frombuffer(mapped.view, ENTRY_LAYOUT.dtype, count).copy()
 
 
 class QueueTask(NamedTuple):
@@ -196,10 +194,14 @@ def _live(file: QueueFile, min_offset: int) -> Any:
 
     with fs.MappedFile(file.path) as mapped:
         entries = _entries(mapped, file.entry_count)
-    is_live = (entries["size"] > 0) & (entries["size"] != FILLER_SIZE)
-    is_live &= entries["offset"] >= min_offset
+    is_live = (entries["store_size"] > 0) & (entries["store_size"] != FILLER_SIZE)
+    is_live &= entries["physical_offset"] >= min_offset
     places = np.flatnonzero(is_live)
-    columns = (places + file.first_queue_offset, entries["offset"][places], entries["size"][places])
+    columns = (
+        places + file.first_queue_offset,
+        entries["physical_offset"][places],
+        entries["store_size"][places],
+    )
     return np.stack([column.astype(np.int64) for column in columns], axis=1)
 
 

@@ -12,7 +12,8 @@ from rocketlens.bulk.check_queue import QueueCompared, QueueRecords
 from rocketlens.bulk.extract import ENTRIES_AT_ONCE, QueueRows
 from rocketlens.bulk.ranges import Ending, LogRange, RangeReader, Walked, open_range, true_start
 from rocketlens.bulk.report import Finding, Findings, Kind
-from rocketlens.model.rocketmq import SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
+from rocketlens.formats.commitlog_record import is_indexed
+from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.former_topics import TopicEvidence
 
@@ -88,8 +89,7 @@ def _expected(rows: "Rows", entries: Any) -> tuple[Any, ...]:
     """Copy the entries of some rows, and mark those of tags: the last of each row with tags."""
     import numpy as np
 
-    is_rollback = (rows["sys_flag"] & SYS_FLAG_TRANSACTION_MASK) == SYS_FLAG_ROLLBACK
-    tagged = rows["physical_offset"][(rows["tags_length"] > 0) & ~is_rollback]
+    tagged = rows["physical_offset"][(rows["tags_length"] > 0) & is_indexed(rows["sys_flag"])]
     offsets = entries.offsets.copy()
     is_tag = np.zeros(len(offsets), np.bool_)
     is_tag[np.searchsorted(offsets, tagged, side="right") - 1] = True
@@ -112,7 +112,7 @@ def _compare_queues(
     import numpy as np
 
     grouped = queue_rows.grouped()
-    entries = grouped.entries.view(check_queue.ENTRY_FIELDS)
+    entries = grouped.entries.view(ENTRY_LAYOUT.dtype)
     log = CommitLog(store / "commitlog")
     batch_topics = store_settings.batch_topics(store)
     for topic, queue_id, own in grouped.queues:
@@ -120,7 +120,7 @@ def _compare_queues(
             continue
         compared.runs[topic, queue_id] = list(grouped.runs(own))
         ends = (evidence.known_end_of(topic), evidence.end_of(topic))
-        known, former = np.searchsorted(entries["offset"][own], ends).tolist()
+        known, former = np.searchsorted(entries["physical_offset"][own], ends).tolist()
         if former:
             compared.former[topic] += known
             compared.inferred[topic] += former - known
@@ -129,9 +129,9 @@ def _compare_queues(
             topic,
             queue_id,
             grouped.queue_offsets[own],
-            entries["offset"][own].astype(np.int64),
-            entries["size"][own].astype(np.int64),
-            entries["tags"][own].astype(np.int64),
+            entries["physical_offset"][own].astype(np.int64),
+            entries["store_size"][own].astype(np.int64),
+            entries["tags_code"][own].astype(np.int64),
             grouped.levels[own] > 0,
         )
         check_queue.compare(compared, store / "consumequeue", records, log)

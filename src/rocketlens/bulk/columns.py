@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.errors import BodyError
 from rocketlens.formats.body_compression import COMPRESSED, decompress
-from rocketlens.model.message import Host
-from rocketlens.model.message_id import address_text
+from rocketlens.formats.commitlog_record import HEADS, HOST_BYTES_V4, HOST_BYTES_V6, unpack_host
 from rocketlens.model.rocketmq import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
 if TYPE_CHECKING:
@@ -52,7 +51,8 @@ STORED_BYTES_PER_BATCH: Final = 32 << 20
 BODY_BYTES_PER_BATCH: Final = 64 << 20
 """A batch ends with the message that passes this, so one huge body has a batch of its own."""
 
-_BORN_HOST_START: Final = 48
+_BORN_HOST: Final = HEADS[0].offsets["born_host"]
+_HOST_BITS: Final = {"born": SYS_FLAG_BORN_HOST_V6, "store": SYS_FLAG_STORE_HOST_V6}
 _DIGITS: Final = b"0123456789ABCDEF"
 
 
@@ -197,17 +197,22 @@ def _properties(content: "Bytes", base_offset: int, rows: "Rows") -> Any:
 
 
 def _host_bytes(content: "Bytes", base_offset: int, rows: "Rows", which: str) -> "Bytes":
-    """Return each row's host as stored, 8 bytes for IPv4; those of IPv6 are wrong."""
+    """Return each row's host as it is stored, 8 bytes for IPv4; those of IPv6 are cut off."""
     import numpy as np
 
-    starts = rows["physical_offset"] - base_offset
-    starts = starts + (_BORN_HOST_START if which == "born" else rows["store_host_start"])
-    return content[starts[:, None] + np.arange(8)]
+    starts = _host_starts(base_offset, rows, which)
+    hosts: Bytes = content[starts[:, None] + np.arange(HOST_BYTES_V4)]
+    return hosts
+
+
+def _host_starts(base_offset: int, rows: "Rows", which: str) -> Any:
+    """Return where each row's host begins in ``content``."""
+    starts = _BORN_HOST if which == "born" else rows["store_host_start"]
+    return rows["physical_offset"] - base_offset + starts
 
 
 def _has_v6(rows: "Rows", which: str) -> bool:
-    flag = SYS_FLAG_BORN_HOST_V6 if which == "born" else SYS_FLAG_STORE_HOST_V6
-    return bool((rows["sys_flag"] & flag).any())
+    return bool((rows["sys_flag"] & _HOST_BITS[which]).any())
 
 
 def _hosts(content: "Bytes", base_offset: int, rows: "Rows", which: str) -> Any:
@@ -216,25 +221,24 @@ def _hosts(content: "Bytes", base_offset: int, rows: "Rows", which: str) -> Any:
     import pyarrow as pa
 
     if _has_v6(rows, which):
-        texts = [str(_host(packed)) for packed in _packed_hosts(content, base_offset, rows, which)]
+        texts = [
+            str(unpack_host(packed)) for packed in _packed_hosts(content, base_offset, rows, which)
+        ]
         return pa.array(texts, pa.string())
     packed = _host_bytes(content, base_offset, rows, which).view(">u8").ravel()
     distinct, number = np.unique(packed, return_inverse=True)
-    texts = [str(_host(int(host).to_bytes(8, "big"))) for host in distinct]
+    texts = [str(unpack_host(int(host).to_bytes(8, "big"))) for host in distinct]
     return pa.array(texts, pa.string()).take(pa.array(number))
 
 
-def _host(packed: bytes) -> Host:
-    return Host(address_text(packed[:-4]), int.from_bytes(packed[-4:], "big"))
-
-
 def _packed_hosts(content: "Bytes", base_offset: int, rows: "Rows", which: str) -> Iterator[bytes]:
-    """Return address and port bytes of each row, one by one."""
-    flag = SYS_FLAG_BORN_HOST_V6 if which == "born" else SYS_FLAG_STORE_HOST_V6
-    for row in rows:
-        start = int(row["physical_offset"]) - base_offset
-        start += _BORN_HOST_START if which == "born" else int(row["store_host_start"])
-        yield content[start : start + (20 if row["sys_flag"] & flag else 8)].tobytes()
+    """Yield the address and port bytes of each row."""
+    import numpy as np
+
+    is_v6 = rows["sys_flag"] & _HOST_BITS[which] != 0
+    starts = _host_starts(base_offset, rows, which).tolist()
+    for start, length in zip(starts, np.where(is_v6, HOST_BYTES_V6, HOST_BYTES_V4), strict=True):
+        yield content[start : start + length].tobytes()
 
 
 def _offset_msg_ids(content: "Bytes", base_offset: int, rows: "Rows") -> Any:

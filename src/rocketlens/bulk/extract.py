@@ -33,8 +33,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from rocketlens import limits
 from rocketlens.bulk.ranges import LogRange, RangeReader, Walked, open_range
 from rocketlens.formats import commitlog_record
-from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
-from rocketlens.model.rocketmq import SCHEDULE_TOPIC, SYS_FLAG_PREPARED
+from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, ENTRY_LAYOUT
+from rocketlens.model.rocketmq import SCHEDULE_TOPIC
 from rocketlens.store.disk import Disk
 from rocketlens.store.read.former_topics import Run, runs_of
 
@@ -166,8 +166,7 @@ class QueueRows:
 
         from rocketlens.formats import kernels
 
-        # Of the transaction states prepared (4) and rollback (12) have this bit.
-        is_queued = (rows["sys_flag"] & SYS_FLAG_PREPARED) == 0
+        is_queued = commitlog_record.has_queue_entry(rows["sys_flag"])
         if not is_queued.all():
             rows = rows[is_queued]
         groups = kernels.group_rows(self._content, self._base, rows, by_queue=True)
@@ -234,8 +233,8 @@ class QueueRows:
 
         levels[:] = np.maximum(column("levels", np.int32), 0)
         is_delayed = levels > 0
-        times = column("times", np.int64).astype(">i8").view(np.uint8).reshape(-1, 8)
-        entries.view(np.uint8).reshape(-1, ENTRY_BYTES)[is_delayed, 12:] = times[is_delayed]
+        times = column("times", np.int64)
+        entries.view(ENTRY_LAYOUT.dtype)["tags_code"][is_delayed] = times[is_delayed]
 
 
 class Grouped(NamedTuple):
@@ -279,8 +278,8 @@ class Grouped(NamedTuple):
         """Return the physical offsets of one queue's records."""
         import numpy as np
 
-        entries = self.entries[own].view(np.uint8).reshape(-1, ENTRY_BYTES)
-        return np.ascontiguousarray(entries[:, :8]).view(">i8").ravel()
+        entries = self.entries[own].view(ENTRY_LAYOUT.dtype)
+        return np.ascontiguousarray(entries["physical_offset"])
 
     def _part(self, path: Path, topic: str, queue_id: int, start: int, run: Run) -> QueuePart:
         queue_offsets = self.queue_offsets[start : start + run.record_count]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 from rocketlens import limits
 from rocketlens.bulk.extract import QueuePart
 from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES
-from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, FILLER
+from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, ENTRY_LAYOUT, FILLER
 from rocketlens.model.rocketmq import is_topic_name
 from rocketlens.store.disk import Disk
 from rocketlens.store.read.former_topics import Run, TopicEvidence, ends_of_former
@@ -319,10 +319,9 @@ def read_entries(part: QueuePart, delays_ms: Sequence[int]) -> "Entries":
         levels = np.fromfile(file, np.int32, part.row_count)
     if levels.any():
         delayed = np.flatnonzero(levels)
-        times = np.ascontiguousarray(entries[delayed, 12:]).view(">i8").ravel()
-        delays = np.array(delays_ms, np.int64)
-        due = times + delays[np.minimum(levels[delayed], len(delays) - 1)]
-        entries[delayed, 12:] = due.astype(">i8").view(np.uint8).reshape(-1, 8)
+        delays = np.array(delays_ms, np.int64)[np.minimum(levels[delayed], len(delays_ms) - 1)]
+        # Until now their tags code is their store time.
+        entries.view(ENTRY_LAYOUT.dtype)["tags_code"][delayed, 0] += delays
     return entries
 
 

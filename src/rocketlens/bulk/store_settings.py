@@ -10,6 +10,7 @@ from rocketlens.formats import index_file
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.formats.consumequeue_entry import DEFAULT_FILE_BYTES, ENTRY_BYTES
 from rocketlens.formats.index_file import DEFAULT_GEOMETRY, Geometry
+from rocketlens.formats.index_keys import tags_hash
 from rocketlens.model import java
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import ROCKSDB_HALF_TOPIC
@@ -80,7 +81,7 @@ def _entries_have_tags(mapped: fs.MappedFile, log: CommitLog, geometry: Geometry
             continue
         tags = _properties(record).get(props.TAGS)
         if tags:
-            found = java.index_hash(f"{record.topic}#T#{tags}") in hashes[offset]
+            found = tags_hash(record.topic, tags) in hashes[offset]
             if found:
                 break
     return found

@@ -16,28 +16,31 @@ offset  type   field                     notes
 Source: ``StoreCheckpoint``.
 """
 
-import struct
 from typing import Final, NamedTuple
 
 from rocketlens.errors import CheckpointError
+from rocketlens.formats.layout import Layout
+from rocketlens.model.integers import I64
 
-FIELDS: Final = struct.Struct(">qqqqqq")
 CHECKPOINT_BYTES: Final = 4096
 
 
 class Checkpoint(NamedTuple):
     """The fields in file order; times in epoch milliseconds."""
 
-    physic_msg_timestamp_ms: int = 0
-    logics_msg_timestamp_ms: int = 0
-    index_msg_timestamp_ms: int = 0
-    master_flushed_offset: int = 0
-    confirm_physical_offset: int = 0
-    logics_physical_offset: int = 0
+    physic_msg_timestamp_ms: I64 = 0
+    logics_msg_timestamp_ms: I64 = 0
+    index_msg_timestamp_ms: I64 = 0
+    master_flushed_offset: I64 = 0
+    confirm_physical_offset: I64 = 0
+    logics_physical_offset: I64 = 0
 
     def encode(self) -> bytes:
         """Write the whole file."""
         return FIELDS.pack(*self).ljust(CHECKPOINT_BYTES, b"\0")
+
+
+FIELDS: Final = Layout.of(Checkpoint).struct
 
 
 def decode(content: bytes | memoryview) -> Checkpoint:

@@ -43,40 +43,91 @@ import struct
 import zlib
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, overload
 
 from rocketlens import limits
 from rocketlens.errors import BodyError, RecordError
 from rocketlens.formats.body_compression import decompress
+from rocketlens.formats.layout import CODES, Layout, declared_types
 from rocketlens.model import properties as props
+from rocketlens.model.integers import I32, I64
 from rocketlens.model.java import decode_utf8
 from rocketlens.model.message import Host, MessageExt
 from rocketlens.model.message_id import OffsetMessageId, address_text, pack_address
-from rocketlens.model.rocketmq import CRC_MASK, SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
+from rocketlens.model.rocketmq import (
+    CRC_MASK,
+    SYS_FLAG_BORN_HOST_V6,
+    SYS_FLAG_PREPARED,
+    SYS_FLAG_ROLLBACK,
+    SYS_FLAG_STORE_HOST_V6,
+    SYS_FLAG_TRANSACTION_MASK,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Flags = npt.NDArray[np.int32]
+    Truths = npt.NDArray[np.bool_]
+
+Buffer = bytes | memoryview
 
 MAGIC_V1: Final = -626843481
 MAGIC_V2: Final = -626843477
 MAGIC_BLANK: Final = -875286124
 
+HOST_BITS: Final = SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6
+
 CRC_PROPERTY_BYTES: Final = 20
+_PROPERTY_END: Final = 2
 _CRC_NAME: Final = props.CRC32.encode() + b"\x01"
 
-HEAD: Final = struct.Struct(">iiiiiqqiq")
-"""total_size .. born_timestamp_ms: 48 bytes."""
-STORE_TIMESTAMP: Final = struct.Struct(">q")
-PORT: Final = struct.Struct(">i")
-RETRY: Final = struct.Struct(">iqi")
-"""reconsume_times, prepared_transaction_offset, body length: 16 bytes."""
 TOPIC_LENGTH_V1: Final = struct.Struct(">b")
 TOPIC_LENGTH_V2: Final = struct.Struct(">h")
 PROPERTIES_LENGTH: Final = struct.Struct(">h")
-SIZE_AND_MAGIC: Final = struct.Struct(">ii")
-
-MIN_RECORD_BYTES: Final = 91
-"""Bytes of a V1 record over IPv4 with empty body, topic and properties."""
-
+PORT: Final = struct.Struct(">i")
+HOST_BYTES_V4: Final = 4 + PORT.size
+HOST_BYTES_V6: Final = 16 + PORT.size
 MAX_TOPIC_BYTES_V1: Final = 127
 """Longest topic of a V1 record in UTF-8 bytes: its length is a signed byte."""
+
+
+def pack_host(host: Host) -> bytes:
+    """Return the 8 bytes, or 20 of IPv6, that a record has of a host: its address and its port.
+
+    :raises BadInput: when the address is neither IPv4 nor IPv6.
+    :raises struct.error: when the port does not fit an i32.
+    """
+    return pack_address(host.address) + PORT.pack(host.port)
+
+
+def unpack_host(packed: bytes) -> Host:
+    """Return the host that :func:`pack_host` packs so."""
+    return Host(address_text(packed[: -PORT.size]), PORT.unpack(packed[-PORT.size :])[0])
+
+
+@overload
+def has_queue_entry(sys_flag: int) -> bool: ...
+@overload
+def has_queue_entry(sys_flag: "Flags") -> "Truths": ...
+def has_queue_entry(sys_flag: "int | Flags") -> "bool | Truths":
+    """Return whether a record is in a consume queue: all but prepared and rolled back ones.
+
+    An array of sys_flags gives an array. Of the four transaction types those two have this bit.
+    """
+    return sys_flag & SYS_FLAG_PREPARED == 0
+
+
+@overload
+def is_indexed(sys_flag: int) -> bool: ...
+@overload
+def is_indexed(sys_flag: "Flags") -> "Truths": ...
+def is_indexed(sys_flag: "int | Flags") -> "bool | Truths":
+    """Return whether a record's keys are in the index: not those of one that was rolled back.
+
+    An array of sys_flags gives an array.
+    """
+    return sys_flag & SYS_FLAG_TRANSACTION_MASK != SYS_FLAG_ROLLBACK
 
 
 class Reason(StrEnum):
@@ -101,23 +152,23 @@ class Reason(StrEnum):
 class Record:
     """A record as stored. ``body`` may be compressed; ``properties`` are raw UTF-8 bytes."""
 
-    total_size: int
-    magic: int
-    body_crc: int
-    queue_id: int
-    flag: int
-    queue_offset: int
-    physical_offset: int
-    sys_flag: int
-    born_timestamp_ms: int
-    born_host: Host
-    store_timestamp_ms: int
-    store_host: Host
-    reconsume_times: int
-    prepared_transaction_offset: int
-    body: bytes
-    topic: str
-    properties: bytes
+    total_size: I32
+    magic: I32
+    body_crc: I32
+    queue_id: I32
+    flag: I32
+    queue_offset: I64
+    physical_offset: I64
+    sys_flag: I32
+    born_timestamp_ms: I64
+    born_host: Annotated[Host, "H+4"]
+    store_timestamp_ms: I64
+    store_host: Annotated[Host, "H+4"]
+    reconsume_times: I32
+    prepared_transaction_offset: I64
+    body: Annotated[bytes, "i32+n"]
+    topic: Annotated[str, "i8+n"]
+    properties: Annotated[bytes, "i16+n"]
 
     @property
     def offset_msg_id(self) -> str:
@@ -125,8 +176,240 @@ class Record:
         return OffsetMessageId(self.store_host, self.physical_offset).encode()
 
 
+def _head(born_bytes: int, store_bytes: int, *, with_ports: bool) -> Layout:
+    """Return the layout of the fixed fields, up to the body's length, for addresses so long.
+
+    A host is its address and its port, or without ``with_ports`` the bytes of both.
+    """
+    address_bytes = {"born_host": born_bytes, "store_host": store_bytes}
+    fields: list[tuple[str, str]] = []
+    for name, kind in declared_types(Record):
+        if kind == "i32+n":
+            fields.append((f"{name}_length", "i"))
+            break
+        if name not in address_bytes:
+            fields.append((name, CODES[kind]))
+        elif with_ports:
+            fields += (name, f"{address_bytes[name]}s"), (name.replace("host", "port"), "i")
+        else:
+            fields.append((name, f"{address_bytes[name] + PORT.size}s"))
+    return Layout(tuple(fields))
+
+
+_ADDRESS_BYTES: Final = ((4, 4), (16, 4), (4, 16), (16, 16))
+HEADS: Final = tuple(_head(*sizes, with_ports=True) for sizes in _ADDRESS_BYTES)
+"""The fixed fields, total_size .. body_length: with both hosts IPv4, with born_host IPv6, with
+store_host IPv6, with both. See :func:`head_at`."""
+
+TOTAL_SIZE: Final = HEADS[0].struct_of("total_size")
+SIZE_AND_MAGIC: Final = HEADS[0].struct_of("total_size", "magic")
+MIN_RECORD_BYTES: Final = HEADS[0].size + TOPIC_LENGTH_V1.size + PROPERTIES_LENGTH.size
+"""Bytes of a V1 record over IPv4 with empty body, topic and properties."""
+
+_HEAD_BYTES: Final = tuple(head.size for head in HEADS)
+_HOST_BITS_BYTE: Final = HEADS[0].offsets["sys_flag"] + 3
+"""Its bits 4 and 5 are SYS_FLAG_BORN_HOST_V6 and SYS_FLAG_STORE_HOST_V6: the number in HEADS."""
+_PROPERTIES_LENGTH_BYTES: Final = PROPERTIES_LENGTH.size
+_read_properties_length: Final = PROPERTIES_LENGTH.unpack_from
+_READ_VIEW: Final = tuple(
+    head.struct_of(
+        "total_size",
+        "magic",
+        "body_crc",
+        "physical_offset",
+        "born_port",
+        "store_timestamp_ms",
+        "store_port",
+        "body_length",
+    ).unpack_from
+    for head in HEADS
+)
+_READ_OFFSET: Final = HEADS[0].struct_of("physical_offset").unpack_from
+_READ_QUEUE: Final = HEADS[0].struct_of("queue_id", "queue_offset").unpack_from
+_READ_STORE_TIMESTAMP: Final = tuple(
+    head.struct_of("store_timestamp_ms").unpack_from for head in HEADS
+)
+
+
+def head_at(buffer: Buffer, position: int = 0) -> Layout:
+    """Return which of :data:`HEADS` the bytes at ``position`` have, by their sys_flag.
+
+    :raises IndexError: when fewer bytes are left than a sys_flag ends at.
+    """
+    return HEADS[buffer[position + _HOST_BITS_BYTE] >> 4 & 3]
+
+
+def store_timestamp_at(buffer: Buffer, position: int = 0) -> int:
+    """Return the store time of the record at ``position``, which must be a whole one."""
+    read = _READ_STORE_TIMESTAMP[buffer[position + _HOST_BITS_BYTE] >> 4 & 3]
+    timestamp_ms: int = read(buffer, position)[0]
+    return timestamp_ms
+
+
+def unwritten_head(born_host_bytes: int, store_host_bytes: int) -> struct.Struct:
+    """Return the struct of the fixed fields but size and magic, for which it writes zeros.
+
+    Hosts are packed as bytes, 8 for IPv4 and 20 for IPv6: the address, and the port as i32.
+    """
+    head = _head(born_host_bytes - PORT.size, store_host_bytes - PORT.size, with_ports=False)
+    return head.struct_of(*(name for name in head.offsets if name not in {"total_size", "magic"}))
+
+
+class RecordView:
+    """A record where it lies: what it says of itself, and where its parts are in the buffer.
+
+    Nothing is copied. Making one checks that the parts are inside and add up to the size, at a
+    fifth of the cost of :func:`decode`, which goes through this class.
+    """
+
+    __slots__ = (
+        "body_crc",
+        "body_start",
+        "body_stop",
+        "buffer",
+        "start",
+        "stop",
+        "store_timestamp_ms",
+        "topic_start",
+        "topic_stop",
+    )
+    body_crc: int
+    start: int
+    stop: int
+    store_timestamp_ms: int
+
+    def __init__(self, buffer: Buffer, start: int = 0, physical_offset: int | None = None) -> None:
+        """Look at the record that begins at ``start``, which must not be negative.
+
+        ``physical_offset``: what the record must claim as its own, when that is known.
+
+        :raises RecordError: with the reason, when the bytes are not one whole record. Nothing
+            behind the record's own size makes it one.
+        """
+        try:
+            number = buffer[start + _HOST_BITS_BYTE] >> 4 & 3
+            (
+                size,
+                magic,
+                self.body_crc,
+                claimed,
+                born_port,
+                self.store_timestamp_ms,
+                store_port,
+                body_length,
+            ) = _READ_VIEW[number](buffer, start)
+        except (IndexError, struct.error):
+            raise _refused(buffer, start, physical_offset) from None
+        stop = start + size
+        body_start = start + _HEAD_BYTES[number]
+        body_stop = body_start + body_length
+        if magic == MAGIC_V1:
+            topic_start = body_stop + 1
+        elif magic == MAGIC_V2:
+            topic_start = body_stop + 2
+        else:
+            raise _refused(buffer, start, physical_offset)
+        if not MIN_RECORD_BYTES <= size <= limits.MAX_RECORD_BYTES or stop > len(buffer):
+            raise _refused(buffer, start, physical_offset)
+        if physical_offset is not None and claimed != physical_offset:
+            detail = f"claims to belong at {claimed}"
+            raise RecordError(Reason.POSITION, detail, physical_offset)
+        if (born_port | store_port) >> 16:
+            detail = f"names ports {born_port} and {store_port}"
+            raise RecordError(Reason.HOST, detail, physical_offset)
+        if body_length < 0 or topic_start > stop - _PROPERTIES_LENGTH_BYTES:
+            detail = f"has a body of {body_length} bytes where {stop - body_start} are left"
+            raise RecordError(Reason.SIZE, detail, physical_offset)
+        if magic == MAGIC_V1:
+            topic_length = buffer[body_stop]
+            if topic_length > MAX_TOPIC_BYTES_V1:
+                topic_length -= 256
+        else:
+            topic_length = TOPIC_LENGTH_V2.unpack_from(buffer, body_stop)[0]
+        topic_stop = topic_start + topic_length
+        properties_start = topic_stop + _PROPERTIES_LENGTH_BYTES
+        if topic_length < 0 or properties_start > stop:
+            detail = f"has a topic of {topic_length} bytes where {stop - topic_start} are left"
+            raise RecordError(Reason.SIZE, detail, physical_offset)
+        properties_length = _read_properties_length(buffer, topic_stop)[0]
+        if properties_start + properties_length != stop:
+            end = properties_start + properties_length - start
+            detail = f"says {size} bytes, its parts add up to {end}"
+            raise RecordError(Reason.SIZE, detail, physical_offset)
+        self.buffer = buffer
+        self.start = start
+        self.stop = stop
+        self.body_start = body_start
+        self.body_stop = body_stop
+        self.topic_start = topic_start
+        self.topic_stop = topic_stop
+
+    @property
+    def total_size(self) -> int:
+        """Bytes of the whole record."""
+        return self.stop - self.start
+
+    @property
+    def physical_offset(self) -> int:
+        """The offset in the log at which it says that it is."""
+        offset: int = _READ_OFFSET(self.buffer, self.start)[0]
+        return offset
+
+    @property
+    def queue(self) -> tuple[int, int]:
+        """Its queue id, and its queue offset there."""
+        queue_id, queue_offset = _READ_QUEUE(self.buffer, self.start)
+        return queue_id, queue_offset
+
+    @property
+    def topic(self) -> str:
+        """Its topic, as Java decodes it."""
+        return decode_utf8(bytes(self.buffer[self.topic_start : self.topic_stop]))
+
+    @property
+    def properties(self) -> bytes:
+        """Its properties as they are stored."""
+        return bytes(self.buffer[self.topic_stop + _PROPERTIES_LENGTH_BYTES : self.stop])
+
+    def check_crc(self) -> None:
+        """Compare it with its checksums: that of its stored body, if it has a body, and its own.
+
+        :raises RecordError: when they differ.
+        """
+        buffer, start, stop = self.buffer, self.body_start, self.body_stop
+        if start < stop and zlib.crc32(buffer[start:stop]) & CRC_MASK != self.body_crc:
+            detail = "its body does not have its checksum"
+            raise RecordError(Reason.CRC, detail, self.physical_offset)
+        start, stop = self.stop - CRC_PROPERTY_BYTES, self.stop
+        if (
+            buffer[stop - 1] == _PROPERTY_END
+            and start >= self.topic_stop + _PROPERTIES_LENGTH_BYTES
+            and buffer[start] == _CRC_NAME[0]
+            and _is_crc_tail(bytes(buffer[start:stop]))
+            and buffer[start:stop] != _crc_tail(buffer[self.start : start])
+        ):
+            detail = "it does not have its own checksum"
+            raise RecordError(Reason.CRC, detail, self.physical_offset)
+
+    def record(self) -> Record:
+        """Return all of the record, its parts copied."""
+        head = head_at(self.buffer, self.start).struct.unpack_from(self.buffer, self.start)
+        fields: tuple[Any, ...] = (
+            *head[:9],
+            Host(address_text(head[9]), head[10]),
+            head[11],
+            Host(address_text(head[12]), head[13]),
+            head[14],
+            head[15],
+            bytes(self.buffer[self.body_start : self.body_stop]),
+            self.topic,
+            self.properties,
+        )
+        return Record(*fields)
+
+
 def decode(
-    buffer: bytes | memoryview,
+    buffer: Buffer,
     position: int = 0,
     *,
     physical_offset: int | None = None,
@@ -136,125 +419,37 @@ def decode(
 
     ``physical_offset``: what the record must claim as its own, when that is known.
 
-    :raises RecordError: with the reason, when the bytes are not one whole record. Nothing outside
-        the record's own size is ever read.
+    :raises RecordError: with the reason, when the bytes are not one whole record. Nothing behind
+        the record's own size makes it one.
     """
-    view = memoryview(buffer)
-    total_size, magic = _size_and_magic(view, position, physical_offset)
-    record = view[position : position + total_size]
-    head = HEAD.unpack_from(record)
-    sys_flag = head[7]
-    if physical_offset is not None and head[6] != physical_offset:
-        detail = f"claims to belong at {head[6]}"
-        raise RecordError(Reason.POSITION, detail, physical_offset)
-    cursor = HEAD.size
-    born_host, cursor = _host(record, cursor, sys_flag & SYS_FLAG_BORN_HOST_V6, physical_offset)
-    (store_timestamp_ms,) = STORE_TIMESTAMP.unpack_from(record, cursor)
-    cursor += STORE_TIMESTAMP.size
-    store_host, cursor = _host(record, cursor, sys_flag & SYS_FLAG_STORE_HOST_V6, physical_offset)
-    reconsume_times, prepared_offset, body_length = RETRY.unpack_from(record, cursor)
-    body, cursor = _part(record, cursor + RETRY.size, body_length, physical_offset)
-    topic_length, cursor = _length(
-        record, cursor, TOPIC_LENGTH_V2 if magic == MAGIC_V2 else TOPIC_LENGTH_V1, physical_offset
-    )
-    topic, cursor = _part(record, cursor, topic_length, physical_offset)
-    properties_length, cursor = _length(record, cursor, PROPERTIES_LENGTH, physical_offset)
-    properties, cursor = _part(record, cursor, properties_length, physical_offset)
-    if cursor != total_size:
-        detail = f"says {total_size} bytes, its parts add up to {cursor}"
-        raise RecordError(Reason.SIZE, detail, physical_offset)
+    view = RecordView(memoryview(buffer), position, physical_offset)
     if check_crc:
-        _check_crc(record, head[2], body, properties, physical_offset)
-    return Record(
-        total_size=total_size,
-        magic=magic,
-        body_crc=head[2],
-        queue_id=head[3],
-        flag=head[4],
-        queue_offset=head[5],
-        physical_offset=head[6],
-        sys_flag=sys_flag,
-        born_timestamp_ms=head[8],
-        born_host=born_host,
-        store_timestamp_ms=store_timestamp_ms,
-        store_host=store_host,
-        reconsume_times=reconsume_times,
-        prepared_transaction_offset=prepared_offset,
-        body=bytes(body),
-        topic=decode_utf8(bytes(topic)),
-        properties=bytes(properties),
-    )
+        view.check_crc()
+    return view.record()
 
 
-def _size_and_magic(
-    view: memoryview, position: int, physical_offset: int | None
-) -> tuple[int, int]:
-    left = len(view) - position
+def _refused(buffer: Buffer, position: int, physical_offset: int | None) -> RecordError:
+    """Return the error for bytes that do not begin as a record does, or end before it."""
+    left = len(buffer) - position
     if left < SIZE_AND_MAGIC.size:
-        raise RecordError(Reason.END, "the log ends here", physical_offset)
-    total_size, magic = SIZE_AND_MAGIC.unpack_from(view, position)
+        return RecordError(Reason.END, "the log ends here", physical_offset)
+    total_size, magic = SIZE_AND_MAGIC.unpack_from(buffer, position)
     if magic == MAGIC_BLANK:
-        raise RecordError(Reason.BLANK, "the segment ends here", physical_offset)
+        return RecordError(Reason.BLANK, "the segment ends here", physical_offset)
     if magic not in (MAGIC_V1, MAGIC_V2):
         if total_size == 0 and magic == 0:
-            raise RecordError(Reason.END, "nothing was written here", physical_offset)
+            return RecordError(Reason.END, "nothing was written here", physical_offset)
         detail = f"begins with magic {magic & 0xFFFFFFFF:#010x}, which is no record's"
-        raise RecordError(Reason.MAGIC, detail, physical_offset)
-    if not MIN_RECORD_BYTES <= total_size <= min(left, limits.MAX_RECORD_BYTES):
-        detail = f"says {total_size} bytes where {left} are left"
-        raise RecordError(Reason.SIZE, detail, physical_offset)
-    return total_size, magic
-
-
-def _host(
-    record: memoryview, cursor: int, is_v6: int, physical_offset: int | None
-) -> tuple[Host, int]:
-    length = 16 if is_v6 else 4
-    end = cursor + length + PORT.size
-    if end > len(record) - RETRY.size:
-        raise RecordError(Reason.SIZE, "too short for its hosts", physical_offset)
-    (port,) = PORT.unpack_from(record, cursor + length)
-    if not 0 <= port <= 0xFFFF:
-        raise RecordError(Reason.HOST, f"names port {port}", physical_offset)
-    return Host(address_text(bytes(record[cursor : cursor + length])), port), end
-
-
-def _length(
-    record: memoryview, cursor: int, field: struct.Struct, physical_offset: int | None
-) -> tuple[int, int]:
-    if cursor + field.size > len(record):
-        raise RecordError(Reason.SIZE, "ends inside its own parts", physical_offset)
-    return field.unpack_from(record, cursor)[0], cursor + field.size
-
-
-def _part(
-    record: memoryview, cursor: int, length: int, physical_offset: int | None
-) -> tuple[memoryview, int]:
-    if not 0 <= length <= len(record) - cursor:
-        detail = f"has a part of {length} bytes where {len(record) - cursor} are left"
-        raise RecordError(Reason.SIZE, detail, physical_offset)
-    return record[cursor : cursor + length], cursor + length
-
-
-def _check_crc(
-    record: memoryview,
-    body_crc: int,
-    body: memoryview,
-    properties: memoryview,
-    physical_offset: int | None,
-) -> None:
-    if len(body) and zlib.crc32(body) & CRC_MASK != body_crc:
-        raise RecordError(Reason.CRC, "its body does not have its checksum", physical_offset)
-    tail = bytes(properties[-CRC_PROPERTY_BYTES:])
-    if _is_crc_tail(tail) and tail != _crc_tail(record[:-CRC_PROPERTY_BYTES]):
-        raise RecordError(Reason.CRC, "it does not have its own checksum", physical_offset)
+        return RecordError(Reason.MAGIC, detail, physical_offset)
+    detail = f"says {total_size} bytes where {left} are left"
+    return RecordError(Reason.SIZE, detail, physical_offset)
 
 
 def _is_crc_tail(tail: bytes) -> bool:
     return len(tail) == CRC_PROPERTY_BYTES and tail.startswith(_CRC_NAME) and tail.endswith(b"\x02")
 
 
-def _crc_tail(before: bytes | memoryview) -> bytes:
+def _crc_tail(before: Buffer) -> bytes:
     digits = f"{zlib.crc32(before) & CRC_MASK:010d}"[::-1]
     return _CRC_NAME + digits.encode() + b"\x02"
 
@@ -277,34 +472,25 @@ def encode(record: Record, *, append_crc: bool = False) -> bytes:
         if not 0 <= host.port <= 0xFFFF:
             detail = f"cannot be written with port {host.port}"
             raise RecordError(Reason.HOST, detail, record.physical_offset)
-    born, store = pack_address(record.born_host.address), pack_address(record.store_host.address)
-    sys_flag = record.sys_flag & ~(SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6)
-    sys_flag |= SYS_FLAG_BORN_HOST_V6 if len(born) > 4 else 0
-    sys_flag |= SYS_FLAG_STORE_HOST_V6 if len(store) > 4 else 0
+    addresses = [pack_address(host.address) for host in (record.born_host, record.store_host)]
+    number = (len(addresses[0]) > 4) + 2 * (len(addresses[1]) > 4)
+    sys_flag = record.sys_flag & ~HOST_BITS | number << 4
     topic_length = TOPIC_LENGTH_V2 if record.magic == MAGIC_V2 else TOPIC_LENGTH_V1
     properties = record.properties
     crc_bytes = CRC_PROPERTY_BYTES if append_crc else 0
     if append_crc and _is_crc_tail(properties[-CRC_PROPERTY_BYTES:]):
         properties = properties[:-CRC_PROPERTY_BYTES]
-    if append_crc and properties and not properties.endswith(b"\x02"):
-        properties += b"\x02"
+    if append_crc and properties and not properties.endswith(b""):
+        properties += b""
     try:
         topic = record.topic.encode()
         parts = [
-            b"",
-            born + PORT.pack(record.born_host.port),
-            STORE_TIMESTAMP.pack(record.store_timestamp_ms),
-            store + PORT.pack(record.store_host.port),
-            RETRY.pack(
-                record.reconsume_times, record.prepared_transaction_offset, len(record.body)
-            ),
             record.body,
             topic_length.pack(len(topic)) + topic,
             PROPERTIES_LENGTH.pack(len(properties) + crc_bytes) + properties,
         ]
-        total_size = HEAD.size + sum(map(len, parts)) + crc_bytes
-        parts[0] = HEAD.pack(
-            total_size,
+        head = HEADS[number].struct.pack(
+            HEADS[number].size + sum(map(len, parts)) + crc_bytes,
             record.magic,
             zlib.crc32(record.body) & CRC_MASK,
             record.queue_id,
@@ -313,11 +499,19 @@ def encode(record: Record, *, append_crc: bool = False) -> bytes:
             record.physical_offset,
             sys_flag,
             record.born_timestamp_ms,
+            addresses[0],
+            record.born_host.port,
+            record.store_timestamp_ms,
+            addresses[1],
+            record.store_host.port,
+            record.reconsume_times,
+            record.prepared_transaction_offset,
+            len(record.body),
         )
     except (struct.error, UnicodeEncodeError) as error:
         detail = f"cannot be written: {error}"
         raise RecordError(Reason.SIZE, detail, record.physical_offset) from error
-    encoded = b"".join(parts)
+    encoded = b"".join((head, *parts))
     return encoded + _crc_tail(encoded) if append_crc else encoded
 
 

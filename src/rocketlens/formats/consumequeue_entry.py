@@ -18,11 +18,11 @@ Drawbacks to know: no checksum; an entry can be checked only against the record 
 Source: ``ConsumeQueue``.
 """
 
-import struct
 from typing import Final, NamedTuple
 
-ENTRY: Final = struct.Struct(">qiq")
-ENTRY_BYTES: Final = 20
+from rocketlens.formats.layout import Layout
+from rocketlens.model.integers import I32, I64
+
 FILLER_SIZE: Final = 0x7FFFFFFF
 DEFAULT_FILE_BYTES: Final = 6_000_000
 
@@ -30,25 +30,28 @@ DEFAULT_FILE_BYTES: Final = 6_000_000
 class QueueEntry(NamedTuple):
     """Where a record is, how long it is, and the hash of its tags."""
 
-    physical_offset: int
-    store_size: int
-    tags_code: int
+    physical_offset: I64
+    store_size: I32
+    tags_code: I64
 
     @property
     def is_end(self) -> bool:
-        """Say whether nothing was written here."""
+        """Whether nothing was written here."""
         return self.store_size <= 0
 
     @property
     def is_filler(self) -> bool:
-        """Say whether this stands for an entry below the queue's first one."""
+        """Whether this stands for an entry below the queue's first one."""
         return self.physical_offset == 0 and self.store_size == FILLER_SIZE
 
     def encode(self) -> bytes:
-        """Write the 20 bytes."""
+        """Return the 20 bytes."""
         return ENTRY.pack(*self)
 
 
+ENTRY_LAYOUT: Final = Layout.of(QueueEntry)
+ENTRY: Final = ENTRY_LAYOUT.struct
+ENTRY_BYTES: Final = ENTRY_LAYOUT.size
 FILLER: Final = QueueEntry(0, FILLER_SIZE, 0)
 
 

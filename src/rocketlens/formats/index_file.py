@@ -44,25 +44,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import IndexFileError
+from rocketlens.formats.layout import Layout
+from rocketlens.model.integers import I32, I64
 
 if TYPE_CHECKING:
     from mmap import mmap
 
     Searchable = bytes | bytearray | mmap
 
-HEADER: Final = struct.Struct(">qqqqii")
-ENTRY: Final = struct.Struct(">iqii")
-ENTRY_DTYPE: Final = [
-    ("key_hash", ">i4"),
-    ("physical_offset", ">i8"),
-    ("seconds", ">i4"),
-    ("previous_entry", ">i4"),
-]
-"""An entry as a row of a numpy array."""
 SLOT: Final = struct.Struct(">i")
-HEADER_BYTES: Final = 40
-SLOT_BYTES: Final = 4
-ENTRY_BYTES: Final = 20
+SLOT_BYTES: Final = SLOT.size
 DEFAULT_SLOT_COUNT: Final = 5_000_000
 DEFAULT_ENTRY_COUNT: Final = 20_000_000
 
@@ -73,15 +64,15 @@ _BLOCK_BYTES: Final = 1 << 20
 class IndexHeader(NamedTuple):
     """The header fields in file order; times in epoch milliseconds."""
 
-    begin_timestamp_ms: int
-    end_timestamp_ms: int
-    begin_offset: int
-    end_offset: int
-    used_slot_count: int
-    next_entry: int
+    begin_timestamp_ms: I64
+    end_timestamp_ms: I64
+    begin_offset: I64
+    end_offset: I64
+    used_slot_count: I32
+    next_entry: I32
 
     def encode(self) -> bytes:
-        """Write the 40 bytes."""
+        """Return the 40 bytes."""
         return HEADER.pack(*self)
 
     @property
@@ -90,17 +81,27 @@ class IndexHeader(NamedTuple):
         return max(self.next_entry, 1) - 1
 
 
+HEADER_LAYOUT: Final = Layout.of(IndexHeader)
+HEADER: Final = HEADER_LAYOUT.struct
+HEADER_BYTES: Final = HEADER_LAYOUT.size
+
+
 class IndexEntry(NamedTuple):
     """One entry, fields in file order."""
 
-    key_hash: int
-    physical_offset: int
-    seconds: int
-    previous_entry: int
+    key_hash: I32
+    physical_offset: I64
+    seconds: I32
+    previous_entry: I32
 
     def encode(self) -> bytes:
-        """Write the 20 bytes."""
+        """Return the 20 bytes."""
         return ENTRY.pack(*self)
+
+
+ENTRY_LAYOUT: Final = Layout.of(IndexEntry)
+ENTRY: Final = ENTRY_LAYOUT.struct
+ENTRY_BYTES: Final = ENTRY_LAYOUT.size
 
 
 class Geometry(NamedTuple):
@@ -237,7 +238,9 @@ def _possible_slot_counts(content: "Searchable", header: IndexHeader) -> Iterato
     that are not zero are few: the first of them behind the slots is the first entry's hash.
     """
     if header.end_offset:
-        before = HEADER_BYTES + header.last_entry * ENTRY_BYTES + 4
+        before = (
+            HEADER_BYTES + header.last_entry * ENTRY_BYTES + ENTRY_LAYOUT.offsets["physical_offset"]
+        )
         needle = header.end_offset.to_bytes(8, "big")
         for position in islice(_positions_of(content, needle, before), limits.MAX_INDEX_CANDIDATES):
             slot_count, rest = divmod(position - before, SLOT_BYTES)

@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.formats import kernels_index, kernels_scan, kernels_text
+from rocketlens.formats.index_file import ENTRY_BYTES, SLOT_BYTES
 from rocketlens.formats.kernels_device import ByteArray
 from rocketlens.formats.kernels_scan import RECORD_DTYPE, RowArray
 
@@ -483,8 +484,8 @@ def _check_entries(entries: EntryArrays) -> None:
 
 
 def _check_geometry(slots: ByteArray, entries: ByteArray, slot_count: int, last_entry: int) -> None:
-    needed = (last_entry + 1) * kernels_index.ENTRY_BYTES
-    if not 0 < slot_count <= len(slots) // kernels_index.SLOT_BYTES:
+    needed = (last_entry + 1) * ENTRY_BYTES
+    if not 0 < slot_count <= len(slots) // SLOT_BYTES:
         message = f"{len(slots)} bytes hold no {slot_count} slots"
         raise BadInput(message)
     if last_entry < 0 or last_entry > limits.MAX_INT or needed > len(entries):

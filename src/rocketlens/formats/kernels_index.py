@@ -13,6 +13,9 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
+from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT as QUEUE_ENTRY
+from rocketlens.formats.index_file import ENTRY_LAYOUT as INDEX_ENTRY
+from rocketlens.formats.index_file import SLOT_BYTES
 from rocketlens.formats.kernels_device import (
     BYTES,
     INT32S,
@@ -28,23 +31,27 @@ from rocketlens.formats.kernels_device import (
     store_i32,
     store_i64,
 )
-from rocketlens.formats.kernels_scan import READ_ONLY_ROWS, RowArray
+from rocketlens.formats.kernels_scan import READ_ONLY_ROWS, RowArray, has_queue_entry
 
-INLINED: Final = "8cdb81f98c42947a"
+INLINED: Final = "d9da89f8b0aaca00"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 
-SLOT_BYTES: Final = 4
-ENTRY_BYTES: Final = 20
-QUEUE_ENTRY_BYTES: Final = 20
+# numba compiles numbers of a module into its code, not what a dictionary holds.
+_INDEX_ENTRY_BYTES: Final = INDEX_ENTRY.size
+_KEY_HASH: Final = INDEX_ENTRY.offsets["key_hash"]
+_INDEX_OFFSET: Final = INDEX_ENTRY.offsets["physical_offset"]
+_SECONDS: Final = INDEX_ENTRY.offsets["seconds"]
+_PREVIOUS_ENTRY: Final = INDEX_ENTRY.offsets["previous_entry"]
+_QUEUE_ENTRY_BYTES: Final = QUEUE_ENTRY.size
+_QUEUE_OFFSET: Final = QUEUE_ENTRY.offsets["physical_offset"]
+_STORE_SIZE: Final = QUEUE_ENTRY.offsets["store_size"]
+_TAGS_CODE: Final = QUEUE_ENTRY.offsets["tags_code"]
 
 _INT_MAX: Final = 0x7FFFFFFF
 _BATCH: Final = 256
 """Entries whose slots are asked from memory before the first of them is used. A slot table of
 20 MB fits no cache near the core; without asking ahead each entry waits for its slot."""
-_SYS_FLAG_TRANSACTION_MASK: Final = 0xC
-_SYS_FLAG_PREPARED: Final = 0x4
-_SYS_FLAG_ROLLBACK: Final = 0xC
 
 
 @device
@@ -112,11 +119,11 @@ def build(
                 filled += 1
             # The first entry of a file counts from the end of the file before.
             since = begin_timestamp_ms if entry == 1 else begin
-            position = entry * ENTRY_BYTES
-            store_i32(entries, position, hashes[index])
-            store_i64(entries, position + 4, offsets[index])
-            store_i32(entries, position + 12, seconds_since(since, timestamps[index]))
-            store_i32(entries, position + 16, previous)
+            position = entry * _INDEX_ENTRY_BYTES
+            store_i32(entries, position + _KEY_HASH, hashes[index])
+            store_i64(entries, position + _INDEX_OFFSET, offsets[index])
+            store_i32(entries, position + _SECONDS, seconds_since(since, timestamps[index]))
+            store_i32(entries, position + _PREVIOUS_ENTRY, previous)
             store_i32(slots, place, entry)
     return filled
 
@@ -138,8 +145,8 @@ def check(
     first_bad_entry = 0
     divisor = np.uint32(slot_count)
     for entry in range(1, last_entry + 1):
-        key_hash = load_i32(entries, entry * ENTRY_BYTES)
-        previous = load_i32(entries, entry * ENTRY_BYTES + 16)
+        key_hash = load_i32(entries, entry * _INDEX_ENTRY_BYTES + _KEY_HASH)
+        previous = load_i32(entries, entry * _INDEX_ENTRY_BYTES + _PREVIOUS_ENTRY)
         slot = np.int64(np.uint32(key_hash) % divisor)
         if key_hash < 0 or previous != newest[slot]:
             bad_entries += 1
@@ -168,16 +175,15 @@ def queue_entries(
     out: ByteArray,
 ) -> int:
     """Write the entries of the chosen rows at their queue offsets; how many were written."""
-    room = len(out) // QUEUE_ENTRY_BYTES
+    room = len(out) // _QUEUE_ENTRY_BYTES
     written = 0
     for index in range(len(chosen)):
         number = chosen[index]
         if number < 0 or number >= len(rows):
             continue
         row = rows[number]
-        transaction = row.sys_flag & _SYS_FLAG_TRANSACTION_MASK
         place = row.queue_offset - first_queue_offset
-        if transaction == _SYS_FLAG_PREPARED or transaction == _SYS_FLAG_ROLLBACK:  # noqa: PLR1714, SIM109
+        if not has_queue_entry(row.sys_flag):
             continue
         if place < 0 or place >= room:
             continue
@@ -185,9 +191,9 @@ def queue_entries(
         if len(delays_ms) > 1 and row.delay_level > 0:
             level = min(np.int64(row.delay_level), len(delays_ms) - 1)
             tags_code = row.store_timestamp_ms + delays_ms[level]
-        position = place * QUEUE_ENTRY_BYTES
-        store_i64(out, position, row.physical_offset)
-        store_i32(out, position + 8, row.store_size)
-        store_i64(out, position + 12, tags_code)
+        position = place * _QUEUE_ENTRY_BYTES
+        store_i64(out, position + _QUEUE_OFFSET, row.physical_offset)
+        store_i32(out, position + _STORE_SIZE, row.store_size)
+        store_i64(out, position + _TAGS_CODE, tags_code)
         written += 1
     return written

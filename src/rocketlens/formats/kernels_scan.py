@@ -16,6 +16,15 @@ import numpy as np
 from numba import from_dtype, types
 from numpy.typing import NDArray
 
+from rocketlens.formats.commitlog_record import (
+    HEADS,
+    HOST_BYTES_V4,
+    HOST_BYTES_V6,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_BYTES,
+)
 from rocketlens.formats.kernels_device import (
     INT32S,
     INT64S,
@@ -38,9 +47,17 @@ from rocketlens.formats.kernels_device import (
     mix_bytes,
     raw,
 )
+from rocketlens.limits import MAX_RECORD_BYTES
 from rocketlens.model import java
+from rocketlens.model.rocketmq import (
+    SYS_FLAG_BORN_HOST_V6,
+    SYS_FLAG_PREPARED,
+    SYS_FLAG_ROLLBACK,
+    SYS_FLAG_STORE_HOST_V6,
+    SYS_FLAG_TRANSACTION_MASK,
+)
 
-INLINED: Final = "83ef891a66f9a875"
+INLINED: Final = "2943362b000b5f87"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 
@@ -78,26 +95,36 @@ RECORD_DTYPE: Final = np.dtype(
     align=True,
 )
 
-MAGIC_V1: Final = -626843481
-MAGIC_V2: Final = -626843477
-MAGIC_BLANK: Final = -875286124
-SMALLEST_RECORD: Final = 91
-LARGEST_RECORD: Final = 512 * 1024 * 1024
-
 STOP: Final = 0
 FULL: Final = 1
 BLANK: Final = 2
 END: Final = 3
 BAD: Final = 4
 
-_FIXED_BYTES: Final = 56
-"""Bytes of the fields before the hosts, and the store timestamp between them."""
-_AFTER_HOSTS_BYTES: Final = 16
-"""reconsume_times, prepared_transaction_offset, body length."""
-_SYS_FLAG_ROLLBACK: Final = 0xC
-_NAME_BYTE: Final = 0x01
-_PROPERTY_BYTE: Final = 0x02
-_SPACE: Final = 0x20
+# Offsets in a record with IPv4 hosts. numba compiles numbers of a module into its code.
+_HEAD: Final = HEADS[0]
+_HEAD_BYTES: Final = _HEAD.size
+_MAGIC: Final = _HEAD.offsets["magic"]
+_BODY_CRC: Final = _HEAD.offsets["body_crc"]
+_QUEUE_ID: Final = _HEAD.offsets["queue_id"]
+_FLAG: Final = _HEAD.offsets["flag"]
+_QUEUE_OFFSET: Final = _HEAD.offsets["queue_offset"]
+_PHYSICAL_OFFSET: Final = _HEAD.offsets["physical_offset"]
+_SYS_FLAG: Final = _HEAD.offsets["sys_flag"]
+_BORN_TIMESTAMP: Final = _HEAD.offsets["born_timestamp_ms"]
+_BORN_PORT: Final = _HEAD.offsets["born_port"]
+_STORE_TIMESTAMP: Final = _HEAD.offsets["store_timestamp_ms"]
+_STORE_HOST: Final = _HEAD.offsets["store_host"]
+_STORE_PORT: Final = _HEAD.offsets["store_port"]
+_RECONSUME_TIMES: Final = _HEAD.offsets["reconsume_times"]
+_PREPARED_OFFSET: Final = _HEAD.offsets["prepared_transaction_offset"]
+_BODY_LENGTH: Final = _HEAD.offsets["body_length"]
+_MORE_BYTES: Final = HOST_BYTES_V6 - HOST_BYTES_V4
+_LENGTH_BYTES: Final = 2
+"""Of the length of properties, and of a V2 topic."""
+NAME_BYTE: Final = 0x01
+PROPERTY_BYTE: Final = 0x02
+SPACE: Final = 0x20
 _HASH_SIGN: Final = 0x23
 _KEYS: Final = int.from_bytes(b"KEYS", "big")
 _TAGS: Final = int.from_bytes(b"TAGS", "big")
@@ -117,6 +144,26 @@ _NO_RECORD: Final = (0, 0, 0, 0, 0)
 
 
 @device
+def host_bytes(sys_flag: int) -> tuple[int, int]:
+    """Return how many bytes more than IPv4 the born host takes, and how many both hosts do."""
+    born = _MORE_BYTES if sys_flag & SYS_FLAG_BORN_HOST_V6 else 0
+    store = _MORE_BYTES if sys_flag & SYS_FLAG_STORE_HOST_V6 else 0
+    return born, born + store
+
+
+@device
+def is_indexed(sys_flag: int) -> bool:
+    """Do what :func:`rocketlens.formats.commitlog_record.is_indexed` does."""
+    return sys_flag & SYS_FLAG_TRANSACTION_MASK != SYS_FLAG_ROLLBACK
+
+
+@device
+def has_queue_entry(sys_flag: int) -> bool:
+    """Do what :func:`rocketlens.formats.commitlog_record.has_queue_entry` does."""
+    return sys_flag & SYS_FLAG_PREPARED == 0
+
+
+@device
 def measure_record(
     buffer: ByteArray, physical_offset: int, position: int, limit: int
 ) -> tuple[int, int, int, int, int]:
@@ -126,37 +173,35 @@ def measure_record(
     start of the topic and its length. All parts add up to the size exactly. ``limit`` must not be
     above the length of the buffer.
     """
-    if limit - position < SMALLEST_RECORD:
+    if limit - position < MIN_RECORD_BYTES:
         return _NO_RECORD
     size = load_i32(buffer, position)
-    magic = load_i32(buffer, position + 4)
+    magic = load_i32(buffer, position + _MAGIC)
     if magic != MAGIC_V1 and magic != MAGIC_V2:  # noqa: PLR1714 - a tuple is slower
         return _NO_RECORD
-    if size < SMALLEST_RECORD or size > limit - position or size > LARGEST_RECORD:
+    if size < MIN_RECORD_BYTES or size > limit - position or size > MAX_RECORD_BYTES:
         return _NO_RECORD
-    if load_i64(buffer, position + 28) != physical_offset:
+    if load_i64(buffer, position + _PHYSICAL_OFFSET) != physical_offset:
         return _NO_RECORD
-    sys_flag = load_i32(buffer, position + 36)
-    store_host = 64 + 12 * (sys_flag >> 4 & 1)
-    hosts_end = store_host + 8 + 12 * (sys_flag >> 5 & 1)
-    wide = 1 if magic == MAGIC_V1 else 2
-    # The body's length, the topic's and the properties' end the fixed parts.
-    parts = size - (hosts_end + _AFTER_HOSTS_BYTES + wide + 2)
+    born_more, more = host_bytes(load_i32(buffer, position + _SYS_FLAG))
+    body_start = _HEAD_BYTES + more
+    wide = 1 if magic == MAGIC_V1 else _LENGTH_BYTES
+    # What is left for the body, the topic and the properties behind their lengths.
+    parts = size - (body_start + wide + _LENGTH_BYTES)
     if parts < 0:
         return _NO_RECORD
-    born_port = load_i32(buffer, position + store_host - 12)
-    store_port = load_i32(buffer, position + hosts_end - 4)
+    born_port = load_i32(buffer, position + _BORN_PORT + born_more)
+    store_port = load_i32(buffer, position + _STORE_PORT + more)
     if (born_port | store_port) >> 16 != 0:
         return _NO_RECORD
-    body_start = hosts_end + _AFTER_HOSTS_BYTES
-    body_length = load_i32(buffer, position + body_start - 4)
+    body_length = load_i32(buffer, position + _BODY_LENGTH + more)
     if body_length < 0 or body_length > parts:
         return _NO_RECORD
     topic_start = body_start + body_length + wide
     if wide == 1:
         topic_length = load_i8(buffer, position + topic_start - 1)
     else:
-        topic_length = load_i16(buffer, position + topic_start - 2)
+        topic_length = load_i16(buffer, position + topic_start - _LENGTH_BYTES)
     if topic_length < 0 or topic_length > parts - body_length:
         return _NO_RECORD
     properties_length = load_i16(buffer, position + topic_start + topic_length)
@@ -171,7 +216,7 @@ def reason_without_record(buffer: ByteArray, position: int, limit: int) -> int:
     if limit - position < 8:
         return END
     size = load_i32(buffer, position)
-    magic = load_i32(buffer, position + 4)
+    magic = load_i32(buffer, position + _MAGIC)
     if magic == MAGIC_BLANK:
         return BLANK
     if magic == 0 and size == 0:
@@ -225,8 +270,8 @@ def find_properties(buffer: ByteArray, record: int, row: Row, start: int, stop: 
             origin = block
             at = min(block, stop - MASK_BYTES)
             shift = np.uint64(block - at)
-            names = byte_mask(buffer, at, _NAME_BYTE) >> shift
-            marks = names | byte_mask(buffer, at, _PROPERTY_BYTE) >> shift
+            names = byte_mask(buffer, at, NAME_BYTE) >> shift
+            marks = names | byte_mask(buffer, at, PROPERTY_BYTE) >> shift
             block += MASK_BYTES
         at = stop
         if marks == ZERO:
@@ -255,19 +300,19 @@ def read_row(
 ) -> int:
     """Fill ``row`` from the measured record at ``position``."""
     size, body_start, body_length, topic_start, topic_length = measured
-    store_host = 64 + 12 * (load_i32(buffer, position + 36) >> 4 & 1)
+    born_more, more = host_bytes(load_i32(buffer, position + _SYS_FLAG))
     row.store_size = size
-    row.body_crc = load_i32(buffer, position + 8)
-    row.queue_id = load_i32(buffer, position + 12)
-    row.flag = load_i32(buffer, position + 16)
-    row.queue_offset = load_i64(buffer, position + 20)
-    row.physical_offset = load_i64(buffer, position + 28)
-    row.sys_flag = load_i32(buffer, position + 36)
-    row.born_timestamp_ms = load_i64(buffer, position + 40)
-    row.store_timestamp_ms = load_i64(buffer, position + store_host - 8)
-    row.store_host_start = store_host
-    row.reconsume_times = load_i32(buffer, position + body_start - 16)
-    row.prepared_transaction_offset = load_i64(buffer, position + body_start - 12)
+    row.body_crc = load_i32(buffer, position + _BODY_CRC)
+    row.queue_id = load_i32(buffer, position + _QUEUE_ID)
+    row.flag = load_i32(buffer, position + _FLAG)
+    row.queue_offset = load_i64(buffer, position + _QUEUE_OFFSET)
+    row.physical_offset = load_i64(buffer, position + _PHYSICAL_OFFSET)
+    row.sys_flag = load_i32(buffer, position + _SYS_FLAG)
+    row.born_timestamp_ms = load_i64(buffer, position + _BORN_TIMESTAMP)
+    row.store_timestamp_ms = load_i64(buffer, position + _STORE_TIMESTAMP + born_more)
+    row.store_host_start = _STORE_HOST + born_more
+    row.reconsume_times = load_i32(buffer, position + _RECONSUME_TIMES + more)
+    row.prepared_transaction_offset = load_i64(buffer, position + _PREPARED_OFFSET + more)
     row.body_start = body_start
     row.body_length = body_length
     row.topic_start = topic_start
@@ -276,7 +321,7 @@ def read_row(
     row.topic_hash = mix_bytes(buffer, topic, topic + topic_length)
     seed = hash_text(buffer, topic, topic + topic_length, 0)
     row.key_seed = (seed * 31 + _HASH_SIGN) & 0xFFFFFFFF
-    properties_start = topic_start + topic_length + 2
+    properties_start = topic_start + topic_length + _LENGTH_BYTES
     row.properties_start = properties_start
     row.properties_length = size - properties_start
     row.unique_key_start = 0
@@ -325,7 +370,7 @@ def put_entries(
     Returns the number of the next entry; those beyond the arrays are counted, not written. The
     row's slices must lie in the buffer at 64 or more.
     """
-    if row.sys_flag & _SYS_FLAG_ROLLBACK == _SYS_FLAG_ROLLBACK:
+    if not is_indexed(row.sys_flag):
         return number
     seed = np.int64(row.key_seed)
     if row.unique_key_length > 0:
@@ -364,7 +409,7 @@ def put_keys(
         while marks == ZERO and block < stop:
             origin = block
             at = min(block, stop - MASK_BYTES)
-            marks = byte_mask(buffer, at, _SPACE) >> np.uint64(block - at)
+            marks = byte_mask(buffer, at, SPACE) >> np.uint64(block - at)
             block += MASK_BYTES
         at = stop
         if marks == ZERO:
@@ -439,7 +484,7 @@ def row_position(limit: int, base_offset: int, row: Row) -> int:
     """
     position = row.physical_offset - base_offset
     size = np.int64(row.store_size)
-    if position < 0 or size < SMALLEST_RECORD or position > limit - size:
+    if position < 0 or size < MIN_RECORD_BYTES or position > limit - size:
         return -1
     if not is_inside(row.topic_start, row.topic_length, size):
         return -1
@@ -495,11 +540,13 @@ def find_start(buffer: ByteArray, base_offset: int, start: int, stop: int) -> in
     limit = len(buffer)
     memory = raw(buffer)
     # The magic's first two bytes stand at 4 and 5 of a record; a record has at least 91 bytes.
-    last = min(stop, limit - SMALLEST_RECORD + 1)
+    last = min(stop, limit - MIN_RECORD_BYTES + 1)
     block = start
     while block < last:
         # 69 bytes from ``block`` are read: inside, as block + 91 <= limit.
-        marks = byte_mask(memory, block + 4, 0xDA) & byte_mask(memory, block + 5, 0xA3)
+        marks = byte_mask(memory, block + _MAGIC, 0xDA) & byte_mask(
+            memory, block + _MAGIC + 1, 0xA3
+        )
         while marks != ZERO:
             position = block + lowest_bit(marks)
             marks &= marks - ONE

@@ -13,6 +13,7 @@ import numpy as np
 from numba import types
 from numpy.typing import NDArray
 
+from rocketlens.formats.commitlog_record import CRC_PROPERTY_BYTES
 from rocketlens.formats.kernels_device import (
     BOOLEANS,
     BYTES,
@@ -34,10 +35,18 @@ from rocketlens.formats.kernels_device import (
     raw,
     same_bytes,
 )
-from rocketlens.formats.kernels_scan import READ_ONLY_ROWS, RowArray, row_position
+from rocketlens.formats.kernels_scan import (
+    NAME_BYTE,
+    PROPERTY_BYTE,
+    READ_ONLY_ROWS,
+    SPACE,
+    RowArray,
+    row_position,
+)
 from rocketlens.model import java
+from rocketlens.model.rocketmq import CRC_MASK
 
-INLINED: Final = "55d5f79f035a2a07"
+INLINED: Final = "8cd912d16000f58e"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 
@@ -45,9 +54,6 @@ NAME_SLOTS: Final = 32768
 """Size of the table of names of one record: properties have at most 32767 bytes, a property at
 least 4 with its separators, so it is never more than a quarter full."""
 
-_NAME_BYTE: Final = 0x01
-_PROPERTY_BYTE: Final = 0x02
-_SPACE: Final = 0x20
 _REPLACEMENT: Final = java.REPLACEMENT
 _REPLACEMENT_BYTES: Final = 3
 
@@ -179,7 +185,7 @@ def key_slices(
             token = record + row.keys_start
             stop = token + row.keys_length
             for position in range(token, stop + 1):
-                if position == stop or memory[position] == _SPACE:
+                if position == stop or memory[position] == SPACE:
                     if position > token:
                         if count < len(starts):
                             starts[count] = token
@@ -290,9 +296,9 @@ def property_slices(
         for position in range(segment, stop + 1):
             if position < stop:
                 byte = memory[position]
-                if byte == _NAME_BYTE and between < 0:
+                if byte == NAME_BYTE and between < 0:
                     between = position
-                if byte != _PROPERTY_BYTE:
+                if byte != PROPERTY_BYTE:
                     continue
             if segment < between < position - 1:
                 place = name_place(memory, segment, between, first, names, places)
@@ -373,10 +379,8 @@ def _crc_tables() -> NDArray[np.uint64]:
 _CRC_TABLES: Final = _crc_tables()
 _BYTE: Final = np.uint64(0xFF)
 _START_CRC: Final = np.uint64(0xFFFFFFFF)
-_CRC_MASK: Final = np.uint64(0x7FFFFFFF)
+_CRC_MASK: Final = np.uint64(CRC_MASK)
 _EIGHT: Final = np.uint64(8)
-CRC_TAIL_BYTES: Final = 20
-"""``__CRC32#``, 0x01, ten digits and 0x02 at the end of a record: the CRC-32 of what is before."""
 _CRC_NAME: Final = np.uint64(int.from_bytes(b"__CRC32#", "little"))
 _ZERO_DIGIT: Final = 0x30
 
@@ -404,8 +408,8 @@ def has_crc_tail(buffer: ByteArray, start: int) -> bool:
     """Return whether the last bytes of a record are the checksum of those before ``start``."""
     return (
         load_word(buffer, start) == _CRC_NAME
-        and buffer[start + 8] == _NAME_BYTE
-        and buffer[start + CRC_TAIL_BYTES - 1] == _PROPERTY_BYTE
+        and buffer[start + 8] == NAME_BYTE
+        and buffer[start + CRC_PROPERTY_BYTES - 1] == PROPERTY_BYTE
     )
 
 
@@ -440,8 +444,8 @@ def check_records(
             start = record + row.body_start
             crc = crc32(memory, start, start + row.body_length)
             is_good = np.int64(crc & _CRC_MASK) == np.int64(row.body_crc)
-        if is_good and row.properties_length >= CRC_TAIL_BYTES:
-            tail = record + row.properties_start + row.properties_length - CRC_TAIL_BYTES
+        if is_good and row.properties_length >= CRC_PROPERTY_BYTES:
+            tail = record + row.properties_start + row.properties_length - CRC_PROPERTY_BYTES
             if has_crc_tail(memory, tail):
                 is_good = crc_tail_agrees(memory, record, tail)
         out[index] = is_good

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator
 from rocketlens import limits
 from rocketlens.errors import BadInput, IndexFileError, RecordError
 from rocketlens.formats.commitlog_record import Reason, Record, message_of
+from rocketlens.formats.index_keys import key_hash
 from rocketlens.model.answer import Answer
 from rocketlens.model.arguments import check_int
-from rocketlens.model.java import index_hash
 from rocketlens.model.message import MessageExt
 from rocketlens.query.held import held_bytes
 from rocketlens.query.source import StoreSource
@@ -71,7 +71,7 @@ def query_by_key(
     while True:
         topics = {wanted.topic} if wanted.topic is not None else wanted.topics
         named = source.topics.known() if topics is None else topics
-        hashes = {index_hash(f"{topic}#{text}") for topic in named}
+        hashes = {key_hash(topic, text or "") for topic in named}
         search = _Search(source, wanted, max_num, log_end_offset, oldest=oldest)
         try:
             answer = search.answer(query, hashes)

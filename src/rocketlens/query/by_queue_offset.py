@@ -11,13 +11,13 @@ from rocketlens.errors import (
     MessageNotFound,
     RecordError,
 )
-from rocketlens.formats.commitlog_record import Record, message_of
+from rocketlens.formats.commitlog_record import Record, has_queue_entry, message_of
 from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.java import decode_utf8
 from rocketlens.model.message import MessageExt
-from rocketlens.model.rocketmq import LMQ_PREFIX, SYS_FLAG_PREPARED, is_topic_name
+from rocketlens.model.rocketmq import LMQ_PREFIX, is_topic_name
 from rocketlens.query.by_time import QueuePlace, Scan
 from rocketlens.query.source import CONSUME_QUEUE, StoreSource
 from rocketlens.query.verify import Wanted
@@ -205,7 +205,7 @@ def _read_log(
 
 def _of_queue(scan: Scan) -> list[MessageExt]:
     """Return the messages of a scan that a consume queue has entries for."""
-    return [message for message in scan if not message.sys_flag & SYS_FLAG_PREPARED]
+    return [message for message in scan if has_queue_entry(message.sys_flag)]
 
 
 def _begin_of_queue(source: StoreSource, topic: str, queue_id: int) -> int:

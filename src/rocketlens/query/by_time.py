@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from rocketlens.errors import RecordError
-from rocketlens.formats.commitlog_record import Record, message_of
+from rocketlens.formats.commitlog_record import Record, has_queue_entry, message_of
 from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.message import MessageExt
-from rocketlens.model.rocketmq import SYS_FLAG_PREPARED
 from rocketlens.query.source import StoreSource, torn_coverage, unfinished
 from rocketlens.query.verify import Wanted
 from rocketlens.store.read.scan import Chunk, LogWalk, interpreted_bytes
@@ -157,7 +156,7 @@ class Scan:
             else:
                 continue
             for sys_flag, queue_id, queue_offset, physical_offset in found:
-                if not sys_flag & SYS_FLAG_PREPARED:
+                if has_queue_entry(sys_flag):
                     yield QueuePlace(queue_id, queue_offset), physical_offset
 
     def _pieces(self) -> Iterator[Record | Chunk]:

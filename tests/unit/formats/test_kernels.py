@@ -9,8 +9,9 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, RecordError
-from rocketlens.formats import commitlog_record, kernels, kernels_scan, kernels_text
+from rocketlens.formats import commitlog_record, kernels, kernels_scan
 from rocketlens.formats.kernels import ScanReason
+from rocketlens.formats.kernels_device import device
 from rocketlens.model import java, properties
 from tests.unit.formats import kernel_logs as logs
 
@@ -497,10 +498,20 @@ def test_checksums_of_a_changed_record_are_judged_as_by_its_decoder(append_crc, 
     assert verdicts == ({True, False} if has_checksum else {True})
 
 
-def test_the_kernels_know_the_numbers_of_the_format():
-    assert kernels_text.CRC_TAIL_BYTES == commitlog_record.CRC_PROPERTY_BYTES
-    assert kernels_scan.MAGIC_V1 == commitlog_record.MAGIC_V1
-    assert kernels_scan.MAGIC_V2 == commitlog_record.MAGIC_V2
-    assert kernels_scan.MAGIC_BLANK == commitlog_record.MAGIC_BLANK
-    assert kernels_scan.SMALLEST_RECORD == commitlog_record.MIN_RECORD_BYTES
-    assert kernels_scan.LARGEST_RECORD == limits.MAX_RECORD_BYTES
+@device
+def compiled_rules(sys_flag):
+    return kernels_scan.is_indexed(sys_flag), kernels_scan.has_queue_entry(sys_flag)
+
+
+def test_compiled_code_decides_as_the_format_which_records_are_indexed_and_queued():
+    sys_flags = np.array([*range(0x800), -1, -(2**31)], np.int32)
+    for sys_flag, indexed, queued in zip(
+        sys_flags.tolist(),
+        commitlog_record.is_indexed(sys_flags).tolist(),
+        commitlog_record.has_queue_entry(sys_flags).tolist(),
+        strict=True,
+    ):
+        transaction = sys_flag & 0xC
+        assert commitlog_record.is_indexed(sys_flag) is indexed is (transaction != 0xC)
+        assert commitlog_record.has_queue_entry(sys_flag) is queued is (transaction in {0, 8})
+        assert compiled_rules(sys_flag) == (indexed, queued)

@@ -6,21 +6,32 @@ import struct
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rocketlens import formats
-from rocketlens.formats import body_compression, config_json, java_properties
+from rocketlens.formats import (
+    body_compression,
+    config_json,
+    consumequeue_entry,
+    index_file,
+    java_properties,
+    kernels_index,
+    kernels_scan,
+)
 from rocketlens.formats import commitlog_record as records
 from rocketlens.formats.batch_body import BatchMember
 from rocketlens.formats.checkpoint import Checkpoint
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.formats.index_file import IndexEntry, IndexHeader
+from rocketlens.formats.layout import declared_types
 
+NOT_FORMATS = {"__init__", "index_keys", "layout", "record_columns"}
 MODULES = sorted(
     path.stem
     for path in Path(formats.__file__).parent.glob("*.py")
-    if path.stem != "__init__" and not path.stem.startswith("kernels")
+    if path.stem not in NOT_FORMATS and not path.stem.startswith("kernels")
 )
 
 # What one type of a table is: parts of a struct; H for a host's address, n for counted bytes.
@@ -36,22 +47,18 @@ TYPES = {
 }
 SIZES = {**{code: struct.calcsize(f">{code}") for code in "bhiq"}, "H": 4, "n": 0}
 
-# The structs of a module in the order in which its decoder reads them, and the class they fill.
-# A name of one letter is a part that no struct reads. Fields that only frame others are not kept.
+# The classes that declare the layouts of a module, in the order of its tables.
+DECLARED = {
+    "checkpoint": [Checkpoint],
+    "commitlog_record": [Record],
+    "consumequeue_entry": [QueueEntry],
+    "index_file": [IndexHeader, IndexEntry],
+}
+# Where the structs are written out: in the order in which the decoder reads them, and the class
+# they fill. A name of one letter is a part that no struct reads. Fields that only frame others are
+# not kept.
 LAYOUTS = {
     "batch_body": [(["HEAD", "n", "PROPERTIES_LENGTH", "n"], BatchMember)],
-    "checkpoint": [(["FIELDS"], Checkpoint)],
-    "commitlog_record": [
-        (
-            [
-                *["HEAD", "H", "PORT", "STORE_TIMESTAMP", "H", "PORT", "RETRY", "n"],
-                *["TOPIC_LENGTH_V1", "n", "PROPERTIES_LENGTH", "n"],
-            ],
-            Record,
-        )
-    ],
-    "consumequeue_entry": [(["ENTRY"], QueueEntry)],
-    "index_file": [(["HEADER"], IndexHeader), (["ENTRY"], IndexEntry)],
 }
 FRAMING = {"batch_body": {"total_size", "magic", "body_crc"}}
 # A table of values instead of a layout; a test below reads it.
@@ -88,8 +95,41 @@ def field_names(kind):
 @pytest.mark.parametrize("name", MODULES)
 def test_every_format_has_a_table_that_is_checked(name):
     assert tables_of(module_of(name))
-    assert (name in LAYOUTS) != (name in VALUE_TABLES)
-    assert name in VALUE_TABLES or len(tables_of(module_of(name))) == len(LAYOUTS[name])
+    assert (name in LAYOUTS) + (name in DECLARED) + (name in VALUE_TABLES) == 1
+    described = {**LAYOUTS, **DECLARED}.get(name)
+    assert described is None or len(tables_of(module_of(name))) == len(described)
+
+
+@pytest.mark.parametrize("name", sorted(DECLARED))
+def test_a_layout_table_has_the_fields_and_types_that_the_class_declares(name):
+    for table, kind in zip(tables_of(module_of(name)), DECLARED[name], strict=True):
+        assert [(row["field"], row["type"]) for row in table] == declared_types(kind)
+        assert [row["field"] for row in table] == field_names(kind)
+
+
+@pytest.mark.parametrize(
+    ("layout", "kind"),
+    [
+        (index_file.HEADER_LAYOUT, IndexHeader),
+        (index_file.ENTRY_LAYOUT, IndexEntry),
+        (consumequeue_entry.ENTRY_LAYOUT, QueueEntry),
+    ],
+)
+def test_structs_dtypes_and_offsets_are_those_that_the_table_lists(layout, kind):
+    module = import_module(kind.__module__)
+    tables = tables_of(module)
+    table = next(t for t in tables if [row["field"] for row in t] == field_names(kind))
+    values = [100 + number for number in range(len(table))]
+    packed = layout.struct.pack(*values)
+    assert layout.size == len(packed) == sum(SIZES[TYPES[row["type"]]] for row in table)
+    assert [str(layout.offsets[row["field"]]) for row in table] == [row["offset"] for row in table]
+    row_of_array = np.frombuffer(packed, layout.dtype)[0]
+    assert list(row_of_array.dtype.names) == field_names(kind)
+    assert row_of_array.tolist() == tuple(values)
+    for name, value in zip(field_names(kind), values, strict=True):
+        assert layout.struct_of(name).unpack_from(packed) == (value,)
+        begin = packed[: layout.struct_of(name).size]
+        assert np.frombuffer(begin, layout.dtype_of(name))[name] == value
 
 
 @pytest.mark.parametrize("name", sorted(LAYOUTS))
@@ -102,7 +142,76 @@ def test_types_in_a_layout_table_are_those_of_the_structs(name):
         assert "".join(TYPES[row["type"]] for row in table) == "".join(coded)
 
 
-@pytest.mark.parametrize("name", sorted(LAYOUTS))
+@pytest.mark.parametrize("number", range(4))
+def test_the_fixed_fields_of_a_record_are_the_table_s_for_hosts_of_both_kinds(number):
+    host_bytes = {"born_host": 16 if number & 1 else 4, "store_host": 16 if number & 2 else 4}
+    head, table = records.HEADS[number], tables_of(records)[0]
+    fixed = table[: 1 + [row["field"] for row in table].index("body")]
+    offset = 0
+    for row in fixed:
+        name = "body_length" if row["field"] == "body" else row["field"]
+        assert head.offsets[name] == offset
+        if number == 0:
+            assert head.offsets[name] == int(row["offset"])
+        codes = TYPES[row["type"]].removesuffix("n").removeprefix("H")
+        offset += host_bytes.get(row["field"], 0) + struct.calcsize(f">{codes}")
+    assert head.size == offset
+    names = {name.replace("port", "host").replace("body_length", "body") for name in head.offsets}
+    assert names == {row["field"] for row in fixed}
+
+
+@pytest.mark.parametrize(
+    ("module", "layout", "offsets"),
+    [
+        (
+            kernels_scan,
+            records.HEADS[0],
+            {
+                "_MAGIC": "magic",
+                "_BODY_CRC": "body_crc",
+                "_QUEUE_ID": "queue_id",
+                "_FLAG": "flag",
+                "_QUEUE_OFFSET": "queue_offset",
+                "_PHYSICAL_OFFSET": "physical_offset",
+                "_SYS_FLAG": "sys_flag",
+                "_BORN_TIMESTAMP": "born_timestamp_ms",
+                "_BORN_PORT": "born_port",
+                "_STORE_TIMESTAMP": "store_timestamp_ms",
+                "_STORE_HOST": "store_host",
+                "_STORE_PORT": "store_port",
+                "_RECONSUME_TIMES": "reconsume_times",
+                "_PREPARED_OFFSET": "prepared_transaction_offset",
+                "_BODY_LENGTH": "body_length",
+            },
+        ),
+        (
+            kernels_index,
+            index_file.ENTRY_LAYOUT,
+            {
+                "_KEY_HASH": "key_hash",
+                "_INDEX_OFFSET": "physical_offset",
+                "_SECONDS": "seconds",
+                "_PREVIOUS_ENTRY": "previous_entry",
+            },
+        ),
+        (
+            kernels_index,
+            consumequeue_entry.ENTRY_LAYOUT,
+            {
+                "_QUEUE_OFFSET": "physical_offset",
+                "_STORE_SIZE": "store_size",
+                "_TAGS_CODE": "tags_code",
+            },
+        ),
+    ],
+)
+def test_kernels_read_and_write_fields_where_the_layout_has_them(module, layout, offsets):
+    assert {name: getattr(module, name) for name in offsets} == {
+        name: layout.offsets[field] for name, field in offsets.items()
+    }
+
+
+@pytest.mark.parametrize("name", sorted({**LAYOUTS, **DECLARED}))
 def test_offsets_in_a_layout_table_are_sums_of_the_types_before(name):
     for table in tables_of(module_of(name)):
         offset = 0
@@ -121,10 +230,10 @@ def test_fields_in_a_layout_table_are_those_of_the_class_in_order(name):
 def test_sizes_named_beside_the_structs_are_theirs():
     for name, constant, size in [
         ("checkpoint", "CHECKPOINT_BYTES", 4096),
-        ("consumequeue_entry", "ENTRY_BYTES", module_of("consumequeue_entry").ENTRY.size),
-        ("index_file", "HEADER_BYTES", module_of("index_file").HEADER.size),
-        ("index_file", "ENTRY_BYTES", module_of("index_file").ENTRY.size),
-        ("index_file", "SLOT_BYTES", module_of("index_file").SLOT.size),
+        ("consumequeue_entry", "ENTRY_BYTES", 20),
+        ("index_file", "HEADER_BYTES", 40),
+        ("index_file", "ENTRY_BYTES", 20),
+        ("index_file", "SLOT_BYTES", 4),
         ("commitlog_record", "CRC_PROPERTY_BYTES", len("__CRC32#") + 12),
     ]:
         assert getattr(module_of(name), constant) == size

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from rocketlens import limits
-from rocketlens.formats.commitlog_record import HEAD, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
+from rocketlens.formats.commitlog_record import HEADS, MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES
 from rocketlens.store import fs
 from rocketlens.store.read.commitlog import SEGMENT_NAME_DIGITS
 
 _MAX_BYTES: Final = 4096
 """Of the first record of a segment."""
+_HEAD: Final = HEADS[0].struct_of("total_size", "magic", "physical_offset")
 _PAIR: Final = re.compile(r"(\d{1,19}):(\d{1,10})", re.ASCII)
 
 SegmentChecksums = Mapping[int, int]
@@ -77,7 +78,7 @@ def _checksum(content: bytes, base_offset: int) -> int | None:
     """Return the checksum of the record at the begin of a segment; None when there is none."""
     if len(content) < MIN_RECORD_BYTES:
         return None
-    size, magic, _, _, _, _, physical_offset, *_ = HEAD.unpack_from(content)
+    size, magic, physical_offset = _HEAD.unpack_from(content)
     if size < MIN_RECORD_BYTES or magic not in (MAGIC_V1, MAGIC_V2):
         return None
     return None if physical_offset != base_offset else zlib.crc32(content[:size])

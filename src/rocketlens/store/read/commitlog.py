@@ -1,6 +1,5 @@
 """The commit log: segment files that together are one long sequence of records."""
 
-import struct
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rocketlens import limits
 from rocketlens.errors import NotAStore, RecordError
 from rocketlens.formats import commitlog_record
-from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES, Reason, Record
+from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES, TOTAL_SIZE, Reason, Record
 from rocketlens.store import fs
 from rocketlens.store.read.mapped import MappedFiles
 
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from os import DirEntry
 
 SEGMENT_NAME_DIGITS: Final = 20
-SIZE_WORD: Final = struct.Struct(">i")
 
 
 class Segment(NamedTuple):
@@ -306,9 +304,9 @@ def _last_bytes(view: memoryview, place: int) -> bytes:
 
     They are the end of the properties, or of the topic and the length of no properties.
     """
-    if place + SIZE_WORD.size > len(view):
+    if place + TOTAL_SIZE.size > len(view):
         return b""
-    (size,) = SIZE_WORD.unpack_from(view, place)
+    (size,) = TOTAL_SIZE.unpack_from(view, place)
     end = place + size
     return bytes(view[end - 3 : end]) if MIN_RECORD_BYTES <= size <= len(view) - place else b""
 

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rocketlens.errors import IndexFileError, RecordError
-from rocketlens.formats.commitlog_record import Record
 from rocketlens.formats.index_file import (
     HEADER_BYTES,
+    HEADER_LAYOUT,
     SLOT,
     Geometry,
     IndexEntry,
@@ -33,9 +33,7 @@ from rocketlens.formats.index_file import (
     decode_header,
     find_geometry,
 )
-from rocketlens.model import properties as props
-from rocketlens.model.java import decode_utf8, index_hash
-from rocketlens.model.rocketmq import SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
+from rocketlens.formats.index_keys import index_hashes
 from rocketlens.store import fs
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.index_check import check_slots, entry_columns, log_explains
@@ -44,7 +42,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-_NEXT_ENTRY_POSITION: Final = 36
+_NEXT_ENTRY_POSITION: Final = HEADER_LAYOUT.offsets["next_entry"]
 _COPY_BYTES: Final = 1 << 20
 """Files up to this size are read, not mapped: a broker that makes small ones makes thousands."""
 
@@ -59,19 +57,6 @@ _LONG_CHAIN: Final = 20_000
 
 _STALE_BYTES_SEARCHED: Final = 32 * 1024 * 1024
 """Where a file that says it is empty is looked at for entries: all default slots, and more."""
-
-
-def index_hashes(record: Record) -> set[int]:
-    """Give the hashes of all index entries that any RocketMQ version makes for a record."""
-    if record.sys_flag & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_ROLLBACK:
-        return set()
-    properties = props.parse(decode_utf8(record.properties))
-    texts = [*props.split_keys(properties.get(props.KEYS))]
-    if unique_key := properties.get(props.UNIQUE_KEY):
-        texts.append(unique_key)
-    if tags := properties.get(props.TAGS):
-        texts.append(f"T#{tags}")
-    return {index_hash(f"{record.topic}#{text}") for text in texts}
 
 
 def is_near(key_hash: int, wanted: int) -> bool:
@@ -316,7 +301,7 @@ class IndexFile:
             record = log.record_at(entry.physical_offset, check_crc=False)
         except RecordError:
             return False
-        if entry.key_hash not in index_hashes(record):
+        if entry.key_hash not in index_hashes(record, with_tags=True):
             message = (
                 f"{self.path.name}: entry {number} is not for the record at {entry.physical_offset}"
             )

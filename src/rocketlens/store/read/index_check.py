@@ -12,9 +12,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import IndexFileError, RecordError
-from rocketlens.formats.commitlog_record import MAGIC_V1, MAGIC_V2, MIN_RECORD_BYTES, Reason
-from rocketlens.formats.index_file import ENTRY_DTYPE, HEADER_BYTES
-from rocketlens.model.rocketmq import SYS_FLAG_BORN_HOST_V6
+from rocketlens.formats.commitlog_record import (
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD_BYTES,
+    Reason,
+)
+from rocketlens.formats.index_file import ENTRY_LAYOUT, HEADER_BYTES
+from rocketlens.formats.record_columns import column, store_timestamps
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.scan import LogWalk, exhaust
 
@@ -33,17 +38,6 @@ _SAMPLES: Final = 256
 _HASH_SAMPLES: Final = 8
 """Entries of a small file whose hash is compared with their record's."""
 
-_HEAD_BYTES: Final = 76
-"""As much of a record as holds its store time, with an IPv6 born host before it."""
-_HEADS_AT_ONCE: Final = 16_384
-
-_HEAD_DTYPE: Final = {
-    "names": ["size", "magic", "offset", "sys_flag", "time_v4", "time_v6"],
-    "formats": [">i4", ">i4", ">i8", ">i4", ">i8", ">i8"],
-    "offsets": [0, 4, 28, 36, 56, 68],
-    "itemsize": _HEAD_BYTES,
-}
-
 
 class Extent(NamedTuple):
     """What a file answers for: the records from ``first`` to ``last``, both included, and what
@@ -60,9 +54,9 @@ def entry_columns(file: "IndexFile") -> "npt.NDArray[np.void]":
     import numpy as np
 
     if file.geometry is None:
-        return np.empty(0, dtype=ENTRY_DTYPE)
+        return np.empty(0, dtype=ENTRY_LAYOUT.dtype)
     start, stop = file.geometry.entry_position(0), file.geometry.entry_position(file.last_entry + 1)
-    return file.array()[start:stop].view(ENTRY_DTYPE)
+    return file.array()[start:stop].view(ENTRY_LAYOUT.dtype)
 
 
 def check_slots(file: "IndexFile") -> None:
@@ -177,20 +171,18 @@ def _heads(log: CommitLog, offsets: "Offsets") -> "tuple[Offsets, Offsets]":
             content = log.map(segment).array()
         except RecordError:
             continue
-        for start in range(first, last, _HEADS_AT_ONCE):
-            part = slice(start, min(start + _HEADS_AT_ONCE, last))
-            places = offsets[part] - segment.base_offset
-            windows = content[places[:, None] + np.arange(_HEAD_BYTES)]
-            heads = windows.view(_HEAD_DTYPE)[:, 0]
-            has_record = (
-                ((heads["magic"] == MAGIC_V1) | (heads["magic"] == MAGIC_V2))
-                & (heads["offset"] == offsets[part])
-                & (heads["size"] >= MIN_RECORD_BYTES)
-                & (heads["size"] <= segment.size - places)
-            )
-            is_v6 = heads["sys_flag"] & SYS_FLAG_BORN_HOST_V6 != 0
-            sizes[part] = np.where(has_record, heads["size"], 0)
-            times[part] = np.where(is_v6, heads["time_v6"], heads["time_v4"])
+        part = slice(first, last)
+        positions = offsets[part] - segment.base_offset
+        magics = column(content, positions, "magic")
+        found = column(content, positions, "total_size")
+        has_record = (
+            ((magics == MAGIC_V1) | (magics == MAGIC_V2))
+            & (column(content, positions, "physical_offset") == offsets[part])
+            & (found >= MIN_RECORD_BYTES)
+            & (found <= segment.size - positions)
+        )
+        sizes[part] = np.where(has_record, found, 0)
+        times[part] = store_timestamps(content, positions)
     return sizes, times
 
 

@@ -10,11 +10,12 @@ from rocketlens import limits
 from rocketlens.errors import IndexFileError
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.formats.index_file import Geometry
+from rocketlens.formats.index_keys import index_hashes
 from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.entry_runs import merge_descending
-from rocketlens.store.read.index import IndexFile, TakesLong, index_hashes
+from rocketlens.store.read.index import IndexFile, TakesLong
 from rocketlens.store.read.index_check import (
     Extent,
     check_links,
@@ -230,11 +231,11 @@ class IndexFiles:
             if file.header.begin_offset <= offset <= file.header.end_offset:
                 number = file.number_before(offset)
                 if number and file.entry(number).physical_offset == offset:
-                    return file.entry(number).key_hash in index_hashes(record)
+                    return file.entry(number).key_hash in index_hashes(record, with_tags=True)
         is_open = any(
             start <= offset and (stop is None or offset < stop) for start, stop in self.uncovered()
         )
-        return None if is_open or not index_hashes(record) else False
+        return None if is_open or not index_hashes(record, with_tags=True) else False
 
     def uncovered(self) -> list[tuple[int, int | None]]:
         """Give the ranges of physical offsets that no sound file answers for, ascending.

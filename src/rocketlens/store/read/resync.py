@@ -19,30 +19,28 @@ from typing import TYPE_CHECKING, Final
 from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import (
-    HEAD,
+    HEADS,
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
     MIN_RECORD_BYTES,
-    PORT,
     PROPERTIES_LENGTH,
-    RETRY,
     SIZE_AND_MAGIC,
-    STORE_TIMESTAMP,
     TOPIC_LENGTH_V1,
     TOPIC_LENGTH_V2,
     Reason,
     Record,
+    head_at,
 )
-from rocketlens.model.rocketmq import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 from rocketlens.store import fs
 from rocketlens.store.read.commitlog import CommitLog, Segment, SegmentLost
 
 if TYPE_CHECKING:
     from struct import Struct
 
-_MAGIC_START: Final = b"\xda\xa3\x20"
-_MAGIC_POSITION: Final = 4
+_MAGIC_START: Final = MAGIC_V1.to_bytes(4, "big", signed=True)[:3]
+"""Both versions have these bytes in common."""
+_MAGIC_POSITION: Final = HEADS[0].offsets["magic"]
 _STEP_BYTES: Final = 1 << 20
 _ZEROS: Final = bytes(_STEP_BYTES)
 
@@ -212,13 +210,11 @@ def _implied_sizes(view: memoryview, place: int, magic: int) -> list[int]:
     """Add up the parts of the record at ``place``, whose magic and size may be wrong."""
     if len(view) - place < MIN_RECORD_BYTES:
         return []
-    sys_flag: int = HEAD.unpack_from(view, place)[7]
-    born = 16 if sys_flag & SYS_FLAG_BORN_HOST_V6 else 4
-    store = 16 if sys_flag & SYS_FLAG_STORE_HOST_V6 else 4
-    retry = place + HEAD.size + born + PORT.size + STORE_TIMESTAMP.size + store + PORT.size
-    if retry + RETRY.size > len(view):
+    head = head_at(view, place)
+    if len(view) - place < head.size:
         return []
-    cursor = retry + RETRY.size + RETRY.unpack_from(view, retry)[2]
+    (body_length,) = head.struct_of("body_length").unpack_from(view, place)
+    cursor = place + head.size + body_length
     sizes: list[int] = []
     for version, field in ((MAGIC_V1, TOPIC_LENGTH_V1), (MAGIC_V2, TOPIC_LENGTH_V2)):
         if magic == {MAGIC_V1: MAGIC_V2, MAGIC_V2: MAGIC_V1}[version]:

@@ -14,10 +14,10 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from rocketlens import limits
-from rocketlens.formats.commitlog_record import HEAD, SIZE_AND_MAGIC, Record
+from rocketlens.formats.commitlog_record import HEADS, SIZE_AND_MAGIC, Record
+from rocketlens.formats.index_keys import index_hashes
 from rocketlens.store.read.commitlog import CommitLog, SegmentLost
 from rocketlens.store.read.entry_runs import EntryRuns, merge_descending
-from rocketlens.store.read.index import index_hashes
 from rocketlens.store.read.resync import Confirm, last_written
 from rocketlens.store.read.scan import Chunk, Damage, LogWalk, interpreted_bytes
 
@@ -152,7 +152,7 @@ class Tail:
             self._torn_pieces = pieces if walk.torn_at == start else None
             self._is_at_end = True
             if self._last_read >= start:
-                self._last = self._last_read, self._log.bytes_at(self._last_read, HEAD.size)
+                self._last = self._last_read, self._log.bytes_at(self._last_read, HEADS[0].size)
             if walk.unfinished_at is not None:
                 return
 
@@ -307,7 +307,7 @@ class Tail:
         self._unread += [damage for damage in walk.damage if damage.is_unread]
 
     def _add_record(self, record: Record) -> None:
-        for key_hash in index_hashes(record):
+        for key_hash in set(index_hashes(record, with_tags=True)):
             self._few[key_hash].append(record.physical_offset)
         self._topics.add(record.topic)
         self._last_read = record.physical_offset

@@ -1,16 +1,15 @@
 """The write path: records into the commit log, and with each its consume queue entry.
 
-A record is put into the mapped segment behind its first eight bytes, its queue entry is written,
-and its size and magic come last: whoever walks the log meets either the whole record or nothing,
-even if this process is killed in between. What the disk holds after a power cut is the business of
-:mod:`rocketlens.store.write.recovery`.
+A record is put into the mapped segment with zeros for its size and magic, its queue entry is
+written, and size and magic come last: a reader that walks the log meets either the whole record or
+nothing, even if this process is killed in between. What the disk holds after a power cut is the
+business of :mod:`rocketlens.store.write.recovery`.
 
 Room is reserved before anything is written, so a full disk refuses a message and changes nothing.
 Segments are made sparse, and reserved in steps of 16 MiB.
 """
 
 import errno
-import struct
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,11 +19,19 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from rocketlens import limits
 from rocketlens.errors import MessageIllegal, StoreBusy, StoreError, StoreFull
 from rocketlens.formats.commitlog_record import (
+    HOST_BITS,
+    HOST_BYTES_V4,
+    HOST_BYTES_V6,
     MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
     MAX_TOPIC_BYTES_V1,
+    PROPERTIES_LENGTH,
     SIZE_AND_MAGIC,
+    TOPIC_LENGTH_V1,
+    TOPIC_LENGTH_V2,
+    has_queue_entry,
+    unwritten_head,
 )
 from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES
 from rocketlens.model import properties as props
@@ -34,6 +41,7 @@ from rocketlens.model.rocketmq import (
     SCHEDULE_TOPIC,
     SYS_FLAG_BORN_HOST_V6,
     SYS_FLAG_STORE_HOST_V6,
+    SYS_FLAG_TRANSACTION_MASK,
     is_topic_name,
 )
 from rocketlens.store import fs
@@ -58,22 +66,8 @@ none.
 BLANK_BYTES: Final = SIZE_AND_MAGIC.size
 """Every record leaves at least this much of its segment for the filler."""
 
-_HOST_V4_BYTES: Final = 8
-_HOST_V6_BYTES: Final = 20
-_HEAD: Final = {
-    (born, store): struct.Struct(f">iiiqqiq{born}sq{store}siqi")
-    for born in (_HOST_V4_BYTES, _HOST_V6_BYTES)
-    for store in (_HOST_V4_BYTES, _HOST_V6_BYTES)
-}
-"""body_crc .. body length, by the bytes of born and store host."""
-_PROPERTIES_LENGTH: Final = struct.Struct(">h")
-_TOPIC_V1: Final = struct.Struct(">b")
-_TOPIC_V2: Final = struct.Struct(">h")
-_TRANSACTION_MASK: Final = 0xC
-_NO_HOST_BITS: Final = ~(SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6)
-_QUEUED_TYPES: Final = (0, 0x8)
+_NO_HOST_BITS: Final = ~HOST_BITS
 _NAME_DIGITS: Final = 20
-_UNWRITTEN: Final = bytes(SIZE_AND_MAGIC.size)
 
 DISK_FULL: Final = (
     "service not available now. It may be caused by one of the following reasons: "
@@ -153,12 +147,12 @@ class Appender:
         self._delays_ms = delays_ms
         self._open_queues = OpenQueues(disk, queue_file_bytes, open_queues)
         self._heads = {
-            born: _HEAD[born, len(store_host)] for born in (_HOST_V4_BYTES, _HOST_V6_BYTES)
+            born: unwritten_head(born, len(store_host)) for born in (HOST_BYTES_V4, HOST_BYTES_V6)
         }
         self._flag_bits = {
-            born: (SYS_FLAG_BORN_HOST_V6 if born == _HOST_V6_BYTES else 0)
-            | (SYS_FLAG_STORE_HOST_V6 if len(store_host) == _HOST_V6_BYTES else 0)
-            for born in (_HOST_V4_BYTES, _HOST_V6_BYTES)
+            born: (SYS_FLAG_BORN_HOST_V6 if born == HOST_BYTES_V6 else 0)
+            | (SYS_FLAG_STORE_HOST_V6 if len(store_host) == HOST_BYTES_V6 else 0)
+            for born in (HOST_BYTES_V4, HOST_BYTES_V6)
         }
         self._tags = TagsCodes()
         self.segment_bytes = segment_bytes
@@ -272,13 +266,14 @@ class Appender:
             name = topic.encode()
             is_long = len(name) > MAX_TOPIC_BYTES_V1
             queue.magic = MAGIC_V2 if is_long else MAGIC_V1
-            queue.topic_part = (_TOPIC_V2 if is_long else _TOPIC_V1).pack(len(name)) + name
+            queue.topic_part = (TOPIC_LENGTH_V2 if is_long else TOPIC_LENGTH_V1).pack(
+                len(name)
+            ) + name
             queue.head_bytes = (
-                BLANK_BYTES
-                + self._heads[_HOST_V4_BYTES].size
-                - _HOST_V4_BYTES
+                self._heads[HOST_BYTES_V4].size
+                - HOST_BYTES_V4
                 + len(queue.topic_part)
-                + _PROPERTIES_LENGTH.size
+                + PROPERTIES_LENGTH.size
             )
             queue.is_schedule = topic == SCHEDULE_TOPIC
             self.queues[topic, queue_id] = queue
@@ -337,12 +332,12 @@ class Appender:
         size = queue.head_bytes + body_bytes + property_bytes + born_bytes
         if body_bytes > self._most or property_bytes > limits.MAX_PROPERTIES_BYTES or self.refusal:
             raise self.refusal or _too_large(self._most)
-        place, is_queued = self._place, sys_flag & _TRANSACTION_MASK in _QUEUED_TYPES
+        place, is_queued = self._place, has_queue_entry(sys_flag)
         if place + size > self._limit or queue.place >= queue.limit:
             place = self._make_room(size, queue, 1)
         physical_offset, timestamp_ms = self._base + place, self._clock()
         queue_offset = queue.next_offset if is_queued else 0
-        self._content[place + BLANK_BYTES : place + size] = b"".join(
+        self._content[place : place + size] = b"".join(
             (
                 self._heads[born_bytes].pack(
                     zlib.crc32(body) & CRC_MASK,
@@ -361,7 +356,7 @@ class Appender:
                 ),
                 body,
                 queue.topic_part,
-                _PROPERTIES_LENGTH.pack(property_bytes),
+                PROPERTIES_LENGTH.pack(property_bytes),
                 properties,
             )
         )
@@ -402,7 +397,7 @@ class Appender:
         if self.refusal is not None:
             raise self.refusal
         queue = self.queues.get((topic, queue_id)) or self.queue(topic, queue_id)
-        if not members or sys_flag & _TRANSACTION_MASK or queue.is_schedule:
+        if not members or sys_flag & SYS_FLAG_TRANSACTION_MASK or queue.is_schedule:
             raise MessageIllegal("a batch has members, no transaction and no delay")
         fixed = queue.head_bytes + len(born_host)
         total = self._batch_bytes(members, fixed)
@@ -418,7 +413,6 @@ class Appender:
         for flag, body, properties in members:
             size = fixed + len(body) + len(properties)
             parts += (
-                _UNWRITTEN,
                 head.pack(
                     zlib.crc32(body) & CRC_MASK,
                     queue_id,
@@ -436,7 +430,7 @@ class Appender:
                 ),
                 body,
                 queue.topic_part,
-                _PROPERTIES_LENGTH.pack(len(properties)),
+                PROPERTIES_LENGTH.pack(len(properties)),
                 properties,
             )
             entries.append(ENTRY.pack(physical_offset, size, self._tags.of(properties)))

@@ -1,30 +1,12 @@
 """The broker's own builder of index files: reads what was synced to the log, as RocketMQ would."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rocketlens.formats.commitlog_record import Record
-from rocketlens.model import properties as props
-from rocketlens.model.java import decode_utf8, index_hash
-from rocketlens.model.rocketmq import SYS_FLAG_ROLLBACK, SYS_FLAG_TRANSACTION_MASK
+from rocketlens.formats.index_keys import index_hashes
 from rocketlens.store.read.index_state import IndexPlace
 from rocketlens.store.read.scan import LogWalk, interpreted_bytes
 from rocketlens.store.write.index_writer import IndexWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-def index_entry_hashes(record: Record, *, with_tags: bool) -> "Iterator[int]":
-    """Return the hashes of a record's index entries in RocketMQ's order."""
-    if record.sys_flag & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_ROLLBACK:
-        return
-    properties = props.parse(decode_utf8(record.properties))
-    if unique_key := properties.get(props.UNIQUE_KEY):
-        yield index_hash(f"{record.topic}#{unique_key}")
-    for key in props.split_keys(properties.get(props.KEYS)):
-        yield index_hash(f"{record.topic}#{key}")
-    if with_tags and (tags := properties.get(props.TAGS)):
-        yield index_hash(f"{record.topic}#T#{tags}")
 
 
 class IndexBuilder(IndexWriter):
@@ -67,7 +49,7 @@ class IndexBuilder(IndexWriter):
         return self.place.physical_offset >= up_to or walk.torn_at is not None
 
     def _put_record(self, record: Record) -> None:
-        hashes = list(index_entry_hashes(record, with_tags=self._with_tags))
+        hashes = index_hashes(record, with_tags=self._with_tags)
         for key_hash in hashes[self.place.entries_in :]:
             if not self._room():
                 self._roll()

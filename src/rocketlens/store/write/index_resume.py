@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens.errors import IndexFileError, RecordError
 from rocketlens.formats.index_file import (
-    ENTRY,
-    ENTRY_DTYPE,
+    ENTRY_LAYOUT,
     HEADER_BYTES,
     Geometry,
     IndexHeader,
+    decode_entry,
     decode_header,
 )
 from rocketlens.store import fs
@@ -313,8 +313,8 @@ class _Resume:
             number = header.last_entry
             with fs.MappedFile(directory / name) as mapped:
                 while number > 0:
-                    position = self._geometry.entry_position(number)
-                    if ENTRY.unpack_from(mapped.view, position)[1] != end_offset:
+                    entry = decode_entry(mapped.view, self._geometry, number)
+                    if entry.physical_offset != end_offset:
                         break
                     count += 1
                     number -= 1
@@ -333,7 +333,7 @@ def _fill(
     start, stop = geometry.entry_position(0), geometry.entry_position(header.next_entry)
     content, found = file.array(), source.array()
     content[start:stop] = found[start:stop]
-    hashes = found[start:stop].view(ENTRY_DTYPE)["key_hash"][1:].astype(np.int64)
+    hashes = found[start:stop].view(ENTRY_LAYOUT.dtype)["key_hash"][1:].astype(np.int64)
     slots = np.zeros(geometry.slot_count, np.int32)
     # Of several entries of one slot the last assignment stays: the newest entry.
     slots[hashes % geometry.slot_count] = np.arange(1, header.next_entry, dtype=np.int32)

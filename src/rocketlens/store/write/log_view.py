@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketlens.errors import NotAStore
+from rocketlens.formats.commitlog_record import TOTAL_SIZE
 from rocketlens.store.read.commitlog import CommitLog, Segment
 from rocketlens.store.write.append import Appender
 
@@ -54,8 +55,8 @@ class LogView:
             return None
         view = self._log.map(segment).view
         start = physical_offset - segment.base_offset
-        if not size:
-            size = int.from_bytes(view[start : start + 4], "big")
+        if not size and start + TOTAL_SIZE.size <= len(view):
+            (size,) = TOTAL_SIZE.unpack_from(view, start)
         stop = start + size
         if size <= 0 or stop > len(view) or physical_offset + size > self.end_offset:
             return None

@@ -58,8 +58,8 @@ from pathlib import Path
 from typing import Final, Self
 
 from rocketlens.errors import StoreFailed
+from rocketlens.formats.commitlog_record import pack_host
 from rocketlens.model.message import Host
-from rocketlens.model.message_id import pack_address
 from rocketlens.model.rocketmq import parse_delay_levels
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
@@ -188,7 +188,7 @@ class MessageStore:
             self.layout,
             self._disk,
             clock=self._clock,
-            store_host=pack_address(host.address) + host.port.to_bytes(4, "big"),
+            store_host=pack_host(host),
             bounds=Limits(config.maxMessageSize, config.autoMessageVersionOnTopicLen),
             delays_ms=parse_delay_levels(config.messageDelayLevel),
             segment_bytes=config.mappedFileSizeCommitLog,

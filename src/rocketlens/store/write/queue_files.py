@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens.errors import BadInput
-from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES, FILLER_SIZE
+from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES, ENTRY_LAYOUT, FILLER_SIZE
 from rocketlens.store import fs
 from rocketlens.store.read.consumequeue import ConsumeQueues
 
@@ -24,7 +24,6 @@ _NAME_DIGITS: Final = 20
 _FIRST_ENTRIES: Final = 200
 """Entries of a queue that are looked at without numpy: most queues have no more."""
 _MORE_BYTES: Final = 50_000 * ENTRY_BYTES
-ENTRY_DTYPE: Final = [("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")]
 
 
 class StoredQueueFile(NamedTuple):
@@ -183,13 +182,13 @@ def _good_rows(content: bytes, log_end: int, below: int) -> tuple[int, int, bool
     import numpy as np
 
     whole = len(content) // ENTRY_BYTES * ENTRY_BYTES
-    rows: npt.NDArray[np.void] = np.frombuffer(content[:whole], dtype=ENTRY_DTYPE)
+    rows: npt.NDArray[np.void] = np.frombuffer(content[:whole], dtype=ENTRY_LAYOUT.dtype)
     if not len(rows):
         return 0, log_end, False
     offsets = rows["physical_offset"].astype(np.int64)
-    is_filler = (offsets == 0) & (rows["size"] == FILLER_SIZE)
-    good = (rows["size"] > 0) & (offsets < below)
-    ends = offsets + rows["size"]
+    is_filler = (offsets == 0) & (rows["store_size"] == FILLER_SIZE)
+    good = (rows["store_size"] > 0) & (offsets < below)
+    ends = offsets + rows["store_size"]
     good[1:] &= (offsets[1:] >= ends[:-1]) | is_filler[1:] | is_filler[:-1]
     good[0] &= bool(offsets[0] >= log_end or is_filler[0])
     count = len(good) if good.all() else int(np.argmin(good))

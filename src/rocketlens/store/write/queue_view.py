@@ -1,8 +1,7 @@
 """The consume queues of a store that is appended to: where they begin and end, and find by time."""
 
-from rocketlens.formats.commitlog_record import HEAD, STORE_TIMESTAMP
+from rocketlens.formats.commitlog_record import store_timestamp_at
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
-from rocketlens.model.rocketmq import SYS_FLAG_BORN_HOST_V6
 from rocketlens.store.write.append import Appender
 from rocketlens.store.write.log_view import LogView
 from rocketlens.store.write.queue_append import QueueWriter
@@ -84,12 +83,4 @@ class QueueView:
         if entry is None or entry.is_filler:
             return 0
         record = self._log.record(entry.physical_offset, entry.store_size)
-        return 0 if record is None else store_timestamp_of(record)
-
-
-def store_timestamp_of(record: memoryview) -> int:
-    """Read the store timestamp of a record's bytes."""
-    is_v6 = record[39] & SYS_FLAG_BORN_HOST_V6
-    start = HEAD.size + (20 if is_v6 else 8)
-    timestamp_ms: int = STORE_TIMESTAMP.unpack_from(record, start)[0]
-    return timestamp_ms
+        return 0 if record is None else store_timestamp_at(record)

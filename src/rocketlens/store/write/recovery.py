@@ -35,11 +35,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
-from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES, Record
+from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES, Record, has_queue_entry
 from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES, FILLER_SIZE
 from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8, string_hash
-from rocketlens.model.rocketmq import SCHEDULE_TOPIC, SYS_FLAG_TRANSACTION_MASK, is_topic_name
+from rocketlens.model.rocketmq import SCHEDULE_TOPIC, is_topic_name
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
@@ -56,7 +56,6 @@ from rocketlens.store.write.torn import lacks_a_sector
 if TYPE_CHECKING:
     import numpy as np
 
-_QUEUED_TYPES: Final = (0, 0x8)
 _INTERPRETED_BYTES: Final = 4 * 1024 * 1024
 """Log up to this long is read without the kernels: it takes 0.3 s, and loading them up to 1 s."""
 
@@ -274,7 +273,7 @@ class Recovery:
 
     def _put(self, row: Row) -> None:
         """Write the queue entry of a record, unless it has none or it is there."""
-        if row.sys_flag & SYS_FLAG_TRANSACTION_MASK not in _QUEUED_TYPES:
+        if not has_queue_entry(row.sys_flag):
             return
         if not is_topic_name(row.topic) or not 0 <= row.queue_id < 1 << 31 or row.queue_offset < 0:
             self._report(Damage(row.physical_offset, row.physical_offset + row.size, "no queue"))

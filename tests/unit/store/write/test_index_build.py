@@ -9,11 +9,12 @@ import pytest
 import rocketlens
 from rocketlens.errors import StoreLocked
 from rocketlens.formats.index_file import ENTRY, decode_header
+from rocketlens.formats.index_keys import index_hashes
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.layout import index_file_name as file_name
-from rocketlens.store.write.index_build import IndexBuilder, index_entry_hashes
+from rocketlens.store.write.index_build import IndexBuilder
 from tests.unit.store.written_stores import (
     QUIET,
     SMALL,
@@ -56,7 +57,7 @@ def expected_entries(path):
     return [
         (key_hash, record.physical_offset)
         for record in records_of(path)
-        for key_hash in index_entry_hashes(record, with_tags=True)
+        for key_hash in index_hashes(record, with_tags=True)
     ]
 
 

@@ -12,13 +12,14 @@ import pytest
 
 import rocketlens
 from rocketlens.formats.index_file import DEFAULT_GEOMETRY, decode_header
+from rocketlens.formats.index_keys import index_hashes
 from rocketlens.formats.kernels import EntryArrays
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.index_state import read_index_state
 from rocketlens.store.write.config import StoreConfig
-from rocketlens.store.write.index_build import IndexBuilder, index_entry_hashes
+from rocketlens.store.write.index_build import IndexBuilder
 from rocketlens.store.write.index_writer import IndexWriter
 from rocketlens.store.write.message_store import MessageStore, StoreOptions
 from tests.unit.store.index_as_rocketmq import RocketMQIndex
@@ -73,7 +74,7 @@ def check_all_found(path, geometry=GEOMETRY):
     expected, sent = {}, []
     for record in records_of(path):
         sent.append(record.physical_offset)
-        for key_hash in index_entry_hashes(record, with_tags=True):
+        for key_hash in index_hashes(record, with_tags=True):
             expected.setdefault(key_hash, []).append(record.physical_offset)
     for key_hash, offsets in index.lookup(expected).items():
         assert Counter(offsets) == Counter(expected[key_hash])
@@ -105,7 +106,7 @@ def put_as_rocketmq(path, first, last, geometry=GEOMETRY, *, is_killed=False):
     pairs = [
         (record, key_hash)
         for record in records_of(path)[first:last]
-        for key_hash in index_entry_hashes(record, with_tags=True)
+        for key_hash in index_hashes(record, with_tags=True)
     ]
     for place, (record, key_hash) in enumerate(pairs):
         index.put(
@@ -136,7 +137,7 @@ def test_an_entry_that_was_put_in_and_not_counted_cuts_no_chain(log_only):
     last = rocketmq_index(path).files()[-1]
     header = last.read_bytes()[:40]
     record = records_of(path)[60]
-    _, key_hash, *_ = index_entry_hashes(record, with_tags=True)
+    _, key_hash, *_ = index_hashes(record, with_tags=True)
     rocketmq_index(path).put(key_hash, offsets[60], 1_700_000_000_000, counted=False)
     assert last.read_bytes()[:40] == header
     build(path, log_end)
@@ -318,7 +319,7 @@ def test_wherever_a_rebuild_is_killed_the_old_files_or_the_new_ones_lead_to_all(
     put_as_rocketmq(path, 30, 60, TINY)
     whole, copy = {}, path.parent / "copy"
     for record in records_of(path):
-        for key_hash in index_entry_hashes(record, with_tags=True):
+        for key_hash in index_hashes(record, with_tags=True):
             whole.setdefault(key_hash, set()).add(record.physical_offset)
     at = 0
     while True:
@@ -367,7 +368,7 @@ def test_old_index_files_stay_until_new_ones_cover_the_log(golden, tmp_path):
     index = RocketMQIndex(path / "index", *GOLDEN.geometry)
     wanted = {}
     for record in records_of(path):
-        for key_hash in index_entry_hashes(record, with_tags=True):
+        for key_hash in index_hashes(record, with_tags=True):
             wanted.setdefault(key_hash, []).append(record.physical_offset)
     assert {name: sorted(found) for name, found in index.lookup(wanted).items()} == wanted
 
