@@ -5,12 +5,14 @@ A message has the columns of :data:`COLUMNS`, which are the fields of
 U+FFFD.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.errors import BodyError
 from rocketlens.formats.body_compression import COMPRESSED, decompress
 from rocketlens.formats.commitlog_record import HEADS, HOST_BYTES_V4, HOST_BYTES_V6, unpack_host
+from rocketlens.model.integers import I32, I64
+from rocketlens.model.message import MESSAGE_FIELDS, Host
 from rocketlens.model.rocketmq import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
 if TYPE_CHECKING:
@@ -19,30 +21,17 @@ if TYPE_CHECKING:
 
     from rocketlens.bulk.ranges import Bytes, Rows
 
-COLUMNS: Final = {
-    "topic": "string",
-    "tags": "string",
-    "keys": "array<string>",
-    "unique_key": "string",
-    "msg_id": "string",
-    "offset_msg_id": "string",
-    "queue_id": "int",
-    "queue_offset": "bigint",
-    "physical_offset": "bigint",
-    "store_size": "int",
-    "sys_flag": "int",
-    "flag": "int",
-    "body_crc": "int",
-    "born_timestamp_ms": "bigint",
-    "born_host": "string",
-    "store_timestamp_ms": "bigint",
-    "store_host": "string",
-    "reconsume_times": "int",
-    "prepared_transaction_offset": "bigint",
-    "properties": "map<string,string>",
-    "body": "binary",
-    "body_error": "string",
+_SPARK_TYPES: Final = {
+    str: "string",
+    str | None: "string",
+    tuple[str, ...]: "array<string>",
+    Mapping[str, str]: "map<string,string>",
+    I32: "int",
+    I64: "bigint",
+    Host: "string",
+    bytes: "binary",
 }
+COLUMNS: Final = {field.name: _SPARK_TYPES[field.kind] for field in MESSAGE_FIELDS}
 """Name and Spark type of each column. ``tags`` and ``unique_key`` are null where a message has
 none, ``body`` where it isn't wanted. ``body_error`` says why a body is as it is stored, and is null
 where it is as its producer had it."""

@@ -3,15 +3,27 @@
 import json
 import sys
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.escape import safe_json
-from rocketlens.model.message import MessageExt
+from rocketlens.model.message import MESSAGE_FIELDS, Host, MessageExt
 
 _BODY_STEP: Final = 3 << 18
 """Bytes of a body written at once; a multiple of 3, so that pieces of base64 can be joined."""
+
+
+_TO_JSON: Final[dict[Any, Callable[[Any], Any]]] = {
+    Host: str,
+    tuple[str, ...]: list,
+    Mapping[str, str]: dict,
+}
+_FIELDS: Final = {
+    field.name: _TO_JSON.get(field.kind, lambda value: value)
+    for field in MESSAGE_FIELDS
+    if field.name != "body"
+}
 
 
 def message_fields(message: MessageExt) -> dict[str, Any]:
@@ -37,29 +49,7 @@ def write_message(message: MessageExt, end: str = "") -> None:
 
 def _other_fields(message: MessageExt) -> dict[str, Any]:
     """Return all of a message except its body."""
-    return {
-        "topic": message.topic,
-        "tags": message.tags,
-        "keys": list(message.keys),
-        "unique_key": message.unique_key,
-        "msg_id": message.msg_id,
-        "offset_msg_id": message.offset_msg_id,
-        "queue_id": message.queue_id,
-        "queue_offset": message.queue_offset,
-        "physical_offset": message.physical_offset,
-        "store_size": message.store_size,
-        "sys_flag": message.sys_flag,
-        "flag": message.flag,
-        "body_crc": message.body_crc,
-        "born_timestamp_ms": message.born_timestamp_ms,
-        "born_host": str(message.born_host),
-        "store_timestamp_ms": message.store_timestamp_ms,
-        "store_host": str(message.store_host),
-        "reconsume_times": message.reconsume_times,
-        "prepared_transaction_offset": message.prepared_transaction_offset,
-        "properties": dict(message.properties),
-        "body_error": message.body_error,
-    }
+    return {name: to_json(getattr(message, name)) for name, to_json in _FIELDS.items()}
 
 
 def coverage_fields(coverage: Coverage) -> dict[str, Any]:
