@@ -79,8 +79,8 @@ MAGIC_BLANK: Final = -875286124
 HOST_BITS: Final = SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6
 
 CRC_PROPERTY_BYTES: Final = 20
-_PROPERTY_END: Final = 2
 _CRC_NAME: Final = props.CRC32.encode() + b"\x01"
+_CRC_NAME_START: Final = _CRC_NAME[0]
 
 TOPIC_LENGTH_V1: Final = struct.Struct(">b")
 TOPIC_LENGTH_V2: Final = struct.Struct(">h")
@@ -382,9 +382,8 @@ class RecordView:
             raise RecordError(Reason.CRC, detail, self.physical_offset)
         start, stop = self.stop - CRC_PROPERTY_BYTES, self.stop
         if (
-            buffer[stop - 1] == _PROPERTY_END
-            and start >= self.topic_stop + _PROPERTIES_LENGTH_BYTES
-            and buffer[start] == _CRC_NAME[0]
+            start >= self.topic_stop + _PROPERTIES_LENGTH_BYTES
+            and buffer[start] == _CRC_NAME_START
             and _is_crc_tail(bytes(buffer[start:stop]))
             and buffer[start:stop] != _crc_tail(buffer[self.start : start])
         ):

@@ -9,6 +9,9 @@ from rocketlens.formats.commitlog_record import PROPERTIES_LENGTH, Record, Recor
 from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8
 
+_PROPERTIES_LENGTH_BYTES: Final = PROPERTIES_LENGTH.size
+_PROPERTY_END: Final = 2
+
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -65,16 +68,16 @@ class SureMatch:
     left to :func:`rocketlens.formats.commitlog_record.decode`.
     """
 
-    _LIST_NAME: Final = props.KEYS.encode() + b"\x01"
-
     def __init__(self, wanted: Wanted) -> None:
         """Prepare for one look-up; one without a topic and a key recognizes nothing."""
         self._begin = wanted.begin if wanted.begin > 0 else -limits.MAX_TIMESTAMP_MS - 1
         self._end = wanted.end
         self._topic = (wanted.topic or "").encode("utf-8", "replace")
-        named = ((props.KEYS, wanted.key), (props.UNIQUE_KEY, wanted.unique_key))
+        named = ((props.KEYS, wanted.key, True), (props.UNIQUE_KEY, wanted.unique_key, False))
         self._keys = [
-            (name.encode() + b"\x01", key.encode()) for name, key in named if key and key.isascii()
+            (name.encode() + b"\x01", key.encode(), is_list)
+            for name, key, is_list in named
+            if key and key.isascii()
         ]
         if not self._topic or wanted.tags is not None:
             self._keys = []
@@ -85,26 +88,33 @@ class SureMatch:
             return 0
         try:
             record = RecordView(view, position, physical_offset)
+            topic, topic_start = self._topic, record.topic_start
             if (
-                not self._begin <= record.store_timestamp_ms <= self._end
-                or record.topic_stop - record.topic_start != len(self._topic)
-                or not self._is_wanted(bytes(view[record.topic_start : record.stop]))
+                record.topic_stop - topic_start != len(topic)
+                or not self._begin <= record.store_timestamp_ms <= self._end
             ):
+                return 0
+            tail = bytes(view[topic_start : record.stop])
+            properties_start = len(topic) + _PROPERTIES_LENGTH_BYTES
+            if not tail.startswith(topic) or not self._has_key(tail, properties_start):
                 return 0
             record.check_crc()
         except RecordError:
             return 0
         return record.total_size
 
-    def _is_wanted(self, topic_and_properties: bytes) -> bool:
-        if not topic_and_properties.startswith(self._topic):
-            return False
-        properties = topic_and_properties[len(self._topic) + PROPERTIES_LENGTH.size :]
-        for name, key in self._keys:
-            at = properties.find(name)
-            if at < 0 or properties.find(name, at + 1) >= 0 or (at and properties[at - 1] != 2):
+    def _has_key(self, tail: bytes, properties_start: int) -> bool:
+        for name, key, is_list in self._keys:
+            at = tail.find(name, properties_start)
+            if (
+                at < 0
+                or (at > properties_start and tail[at - 1] != _PROPERTY_END)
+                or tail.find(name, at + 1) >= 0
+            ):
                 continue
-            value = properties[at + len(name) :].partition(b"\x02")[0]
-            if key in (value.split(b" ") if name == self._LIST_NAME else (value,)):
+            at += len(name)
+            stop = tail.find(_PROPERTY_END, at)
+            value = tail[at:] if stop < 0 else tail[at:stop]
+            if key in value.split(b" ") if is_list else key == value:
                 return True
         return False
