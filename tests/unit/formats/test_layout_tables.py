@@ -64,6 +64,16 @@ FRAMING = {"batch_body": {"total_size", "magic", "body_crc"}}
 # A table of values instead of a layout; a test below reads it.
 VALUE_TABLES = {"body_compression", "config_json", "java_properties"}
 
+# Rooms that declare formats, and the modules elsewhere that have one of their own.
+ROOMS_OF_FORMATS = {"formats", "wire"}
+OWN_STRUCTS = {
+    "client/unique_key.py": "netlink",
+    "model/message_id.py": "ids in hex",
+    "namesrv/register_body.py": "counted parts of a request",
+    "store/lock.py": "flock",
+    "store/read/state.py": "the store's own note of what is synced",
+}
+
 
 def tables_of(module):
     """Every table of the docstring: a list of rows, each a dictionary by column name."""
@@ -98,6 +108,17 @@ def test_every_format_has_a_table_that_is_checked(name):
     assert (name in LAYOUTS) + (name in DECLARED) + (name in VALUE_TABLES) == 1
     described = {**LAYOUTS, **DECLARED}.get(name)
     assert described is None or len(tables_of(module_of(name))) == len(described)
+
+
+def test_no_module_outside_formats_parses_a_record_or_an_entry_with_a_struct_of_its_own():
+    source = Path(formats.__file__).parents[1]
+    found = {
+        path.relative_to(source).as_posix()
+        for path in source.rglob("*.py")
+        if "Struct(" in path.read_text(encoding="utf-8")
+    }
+    elsewhere = {name for name in found if name.split("/")[0] not in ROOMS_OF_FORMATS}
+    assert elsewhere == set(OWN_STRUCTS)
 
 
 @pytest.mark.parametrize("name", sorted(DECLARED))
