@@ -21,7 +21,7 @@ from itertools import pairwise
 from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from rocketlens.main import build_parser, main
 
@@ -315,6 +315,19 @@ def columns() -> str:
     return table(("Column", "Type"), [(f"`{name}`", f"`{kind}`") for name, kind in COLUMNS.items()])
 
 
+def source_options() -> str:
+    """Return the options of the Spark data source, and which readers have them."""
+    from rocketlens.bulk.options import OPTIONS, Reader
+
+    readers = get_args(Reader)
+    rows = []
+    for option in OPTIONS:
+        has = "all" if option.readers == readers else ", ".join(option.readers)
+        default = f"`{option.default}`" if option.default else ""
+        rows.append((f"`{option.name}`", default, has, inline(option.meaning)))
+    return table(("Option", "Default", "For", "Meaning"), rows)
+
+
 def limits() -> str:
     """Return every bound: its value, and what its docstring says."""
     from rocketlens import limits as module
@@ -354,4 +367,5 @@ GENERATORS: Final[Mapping[str, Callable[..., str]]] = {
     "limits": limits,
     "mqadmin": mqadmin,
     "section": section,
+    "source_options": source_options,
 }

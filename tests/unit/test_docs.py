@@ -12,17 +12,17 @@ from dataclasses import fields
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 import pytest
 
 import rocketlens
 from docs import generate
 from rocketlens.broker.config import BrokerConfig
-from rocketlens.bulk.options import Reader, known_options
+from rocketlens.bulk.columns import COLUMNS
+from rocketlens.bulk.options import OPTIONS
 from rocketlens.cli.as_json import answer_fields, message_fields
 from rocketlens.cli.demo import unpack
-from rocketlens.errors import BadInput
 from rocketlens.main import build_parser, main
 from rocketlens.model.answer import SourceKind, SourceState
 from rocketlens.model.config_keys import keys_of
@@ -254,16 +254,6 @@ def test_the_tls_keys_in_the_example_are_those_of_the_program():
     assert shown <= {key.name for key in keys_of(TlsConfig)}
 
 
-@pytest.mark.parametrize("reader", get_args(Reader))
-def test_every_option_of_the_spark_source_is_described(reader):
-    with pytest.raises(BadInput) as raised:
-        known_options({"none of them": ""}, reader)
-    names = re.search(r"options: ([\w, ]+)", str(raised.value))[1].split(", ")
-    page = filled_pages()["reference/spark.md"]
-    # What the program itself sets when it makes index entries.
-    assert {name for name in names if f"\n| {name} |" not in page} <= {"tagIndex"}
-
-
 # What is generated.
 
 
@@ -291,6 +281,13 @@ def test_the_reference_of_the_configuration_has_every_key():
     for config in (BrokerConfig, StoreConfig, NameServerConfig, TlsConfig):
         for key in keys_of(config):
             assert f"| `{key.name}` | {key.type_name} |" in page
+
+
+def test_the_reference_of_spark_has_every_option_and_column():
+    page = filled_pages()["reference/spark.md"] + filled_pages()["reference/answers.md"]
+    for option in OPTIONS:
+        assert f"| `{option.name}` | {f'`{option.default}`' if option.default else ''} |" in page
+    assert {name for name in COLUMNS if f"`{name}`" not in page} == set()
 
 
 def test_the_reference_of_limits_has_every_bound():

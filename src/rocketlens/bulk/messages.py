@@ -1,8 +1,8 @@
 """Messages of a store, or what is damaged in its log, as Arrow record batches.
 
 :class:`BatchScan` plans the ranges to read and reads one; the data source ``rocketmq`` hands them
-to Spark's tasks, and :func:`read_batches` reads them one after another. The options are those of
-:mod:`rocketlens.pipeline.source`, which says what they mean.
+to Spark's tasks, and :func:`read_batches` reads them one after another. The options are in
+:data:`rocketlens.bulk.options.OPTIONS`.
 """
 
 import logging

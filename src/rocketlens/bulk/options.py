@@ -8,7 +8,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 from rocketlens.errors import BadInput
 from rocketlens.model.rocketmq import is_system_topic
@@ -23,26 +23,80 @@ _INT64: Final = (-(2**63), 2**63 - 1)
 Reader = Literal["batch reads", "streams", "read_batches"]
 """What reads a store: ``spark.read``, ``spark.readStream``, and the function without Spark."""
 
-COMMON: Final = (
-    "store",
-    "topic",
-    "allowUnknownTopic",
-    "startingTimestamp",
-    "endingTimestamp",
-    "startingOffset",
-    "endingOffset",
-    "minPartitions",
-    "maxPartitionBytes",
-    "body",
-    "checkCrc",
-    "failOnDataLoss",
-    "table",
+
+class Option(NamedTuple):
+    """An option: its default as text, its meaning, and which readers have it with that meaning."""
+
+    name: str
+    default: str
+    meaning: str
+    readers: tuple[Reader, ...] = get_args(Reader)
+
+
+STREAMS: Final[tuple[Reader, ...]] = ("streams",)
+_BATCHES: Final[tuple[Reader, ...]] = ("batch reads", "read_batches")
+
+OPTIONS: Final = (
+    Option(
+        "store", "", "The store directory, which all executors must see. load(DIR) sets it, too."
+    ),
+    Option("topic", "", "Only these topics, separated by commas; * and ? match any characters."),
+    Option(
+        "allowUnknownTopic",
+        "false",
+        "Whether a topic may be one that the store does not have: messages of a deleted topic may "
+        "still be in the log.",
+    ),
+    Option("startingTimestamp", "", "Only messages stored at or after this time, epoch ms."),
+    Option("endingTimestamp", "", "Only messages stored at or before this time, epoch ms."),
+    Option("startingOffset", "", "Only messages at or after this physical offset.", _BATCHES),
+    Option(
+        "startingOffset",
+        "earliest",
+        "Begin with the first record at or after this physical offset; earliest or latest.",
+        STREAMS,
+    ),
+    Option("endingOffset", "", "Only messages before this physical offset."),
+    Option("minPartitions", "1", "At least so many partitions, if the log is large enough."),
+    Option("maxPartitionBytes", "134217728", "Bytes of log in a partition, at most."),
+    Option("maxBytesPerTrigger", "268435456", "Bytes of log in one micro-batch, at most.", STREAMS),
+    Option("body", "true", "false: the columns body and body_error are null."),
+    Option("checkCrc", "true", "Whether records are compared with their checksums."),
+    Option(
+        "failOnDataLoss",
+        "false",
+        "Whether the job fails when a broker deletes a segment that is still to be read.",
+        _BATCHES,
+    ),
+    Option(
+        "failOnDataLoss",
+        "true",
+        "Whether the query fails when messages were lost before it read them, or logs what was "
+        "lost and continues.",
+        STREAMS,
+    ),
+    Option(
+        "includeUnsynced",
+        "false",
+        "Whether messages are returned before they are synced to the disk.",
+        STREAMS,
+    ),
+    Option("table", "messages", "messages, or damage: what cannot be read.", _BATCHES),
+    Option(
+        "table",
+        "messages",
+        "messages, or index_entries, from which index files are made.",
+        STREAMS,
+    ),
+    Option("tagIndex", "true", "Whether index_entries has entries for tags, too.", STREAMS),
+    Option(
+        "filterPushdown",
+        "false",
+        "Whether the query's own filters prune what is read.",
+        ("batch reads",),
+    ),
 )
-OWN: Final[Mapping[Reader, tuple[str, ...]]] = {
-    "batch reads": ("filterPushdown",),
-    "streams": ("maxBytesPerTrigger", "includeUnsynced", "tagIndex"),
-    "read_batches": (),
-}
+"""Every option, in the order of the docs. Two rows have one name where readers differ."""
 _SPARKS_OWN: Final = frozenset({"path", "serialization.format"})
 _ELSEWHERE: Final = {
     "topics": "topic",
@@ -59,17 +113,22 @@ _ELSEWHERE: Final = {
 """Names that other sources have for the same: lower case, and ours."""
 
 
+def names_of(reader: Reader) -> tuple[str, ...]:
+    """Return the options that a reader has."""
+    return tuple(option.name for option in OPTIONS if reader in option.readers)
+
+
 def known_options(options: Mapping[str, str], reader: Reader) -> dict[str, str]:
     """Return the options by their names as they are written here; theirs are case-insensitive.
 
     :raises BadInput: naming an option that the reader does not have, what was probably meant, and
         all there are.
     """
-    names = COMMON + OWN[reader]
+    names = names_of(reader)
     known = {name.lower(): name for name in names}
     if reader != "read_batches":
         known |= {name: name for name in _SPARKS_OWN}
-    elsewhere = {name.lower() for own in OWN.values() for name in own}
+    elsewhere = {option.name.lower() for option in OPTIONS}
     result: dict[str, str] = {}
     for given, value in options.items():
         lower = given.lower()

@@ -4,46 +4,12 @@
 
     spark.read.format("rocketmq").option("store", DIR).load()
 
-====================  ===========================================================================
-option                meaning (names are case-insensitive)
-====================  ===========================================================================
-store                 the store directory, which all executors must see; ``load(DIR)`` does too
-topic                 only these topics, separated by commas; ``*`` and ``?`` match any characters
-allowUnknownTopic     ``true``: a topic that neither configuration nor consume queues name is no
-                      error; messages of a deleted topic may still be in the log
-startingTimestamp     only messages stored at or after this, epoch milliseconds
-endingTimestamp       only messages stored at or before this, epoch milliseconds
-startingOffset        only messages at or after this physical offset
-endingOffset          only messages before this physical offset
-minPartitions         at least so many partitions, if the log is large enough
-maxPartitionBytes     at most so many bytes of log in a partition; 128 MiB
-body                  ``false``: the columns ``body`` and ``body_error`` are null
-checkCrc              ``false``: records are not compared with their checksums
-failOnDataLoss        ``true``: the job fails when a broker deletes a segment that it is to read
-table                 ``messages``, or ``damage``: what could not be read, see below
-filterPushdown        ``true``: prune by the query's own filters, see below
-====================  ===========================================================================
+The options are in :data:`rocketlens.bulk.options.OPTIONS`. ``docs/reference/spark.md`` says what is
+left out and when a job fails. ``spark.readStream`` is in :mod:`rocketlens.pipeline.stream`.
 
-Options that are not in this table, and topics that the store does not have, are refused.
-
-``spark.readStream`` gives the messages as they are appended: :mod:`rocketlens.pipeline.stream`.
-
-**What cannot be read is left out, never an error, and never silent:** the same read with
-``table=damage`` gives a row for each place of the log without a readable record, and each record
-that does not have its checksum. It is empty for a sound log. A body that cannot be decompressed is
-no damage: it is there as it is stored, and ``body_error`` says why. What a running broker deletes
-between the planning of a read and the reading is left out, too, and a warning in the executor's log
-names it; with ``failOnDataLoss=true`` the job fails instead. A segment that cannot be opened for
-any other reason always fails the task, which Spark repeats.
-
-**Pruning.** The options skip work without any setting: partitions outside the offsets are not
-made, and of records outside the topics and times no column is built. With ``filterPushdown=true``
-and the conf ``spark.sql.python.filterPushdown.enabled=true`` (both are needed) filters on topic,
-times and offsets do the same. Spark evaluates every filter again, so they are never half applied.
-
-That option is off unless asked for because of Spark (seen in 4.1 to 4.2): it keeps *one* pruned
+``filterPushdown`` is off by default because of Spark (seen in 4.1 to 4.2): Spark keeps *one* pruned
 plan for each ``load()``, so a DataFrame that is filtered in two ways, or first filtered and then
-not, answers from the wrong plan. Ask for it where every query has a ``load()`` of its own.
+not, answers from the wrong plan. Spark evaluates every filter again, so none is ever half applied.
 """
 
 import sys

@@ -4,36 +4,18 @@
 
     spark.readStream.format("rocketmq").option("store", DIR).load()
 
-The options are those of :mod:`rocketlens.pipeline.source`, but for ``table=damage``, and these:
+The options are in :data:`rocketlens.bulk.options.OPTIONS`. ``docs/reference/spark.md`` says what a
+stream guarantees: it fails when messages were lost before it read them, and returns none before
+it is synced.
 
-====================  ===========================================================================
-option                meaning
-====================  ===========================================================================
-startingOffset        a physical offset: the stream begins with the first record there or after;
-                      ``earliest``, which is the default, or ``latest``
-maxBytesPerTrigger    about so many bytes of log in one micro-batch, at most; 256 MiB
-failOnDataLoss        ``true``, the default: the query fails when messages were lost before it read
-                      them; ``false``: it logs what was lost, and goes on with what is there
-includeUnsynced       ``true``: messages are given as soon as they are in the log, see below
-table                 ``messages``, or ``index_entries``, from which index files are made
-====================  ===========================================================================
+The offset of the stream (:mod:`rocketlens.bulk.stream_offset`) tells whether the log is the one
+that was read before. With ``failOnDataLoss=false`` a stream that lost messages continues after the
+last of its records that is still there, or at the begin of the log.
 
-**What was lost.** The offset of the stream (:mod:`rocketlens.bulk.stream_offset`) tells whether
-the log is the one that was read before. Messages were lost to the stream when the broker deleted
-their segments before they were read, and may have been lost when the store was replaced, or went
-back to an earlier state and was written on. The error, or the warning in the log, names the
-physical offsets, their amount and their time. With ``failOnDataLoss=false`` the stream then goes on
-behind the last of its records that is still there, or at the log's begin, so that it may give some
-messages twice. Damage inside the log is passed over: ``table=damage`` of a batch read names it.
-
-**What is synced.** A machine that loses power may lose what was not synced, and give the offsets to
-other messages. So nothing is given before it is synced. In a store that a broker of this project
-writes, that is what its own note says. Another broker's files tell it only a minute late, so the
-stream syncs the segments it is about to read itself, which changes nothing in them. With
-``includeUnsynced=true`` neither is done. A record that a broker is still writing is never given.
-
-Index entries are given once their record was synced by the broker of this project that runs there,
-so that an index never knows more than the log does after a power cut.
+What is synced: a broker of this project writes it down. Another broker's files tell it only a
+minute late, so the stream syncs the segments that it is about to read itself, which changes nothing
+in them. Index entries are returned only once their record was synced by the broker of this project
+that runs there, so that an index never knows more than the log does after a power cut.
 """
 
 import logging
@@ -52,7 +34,14 @@ from pyspark.sql.streaming.datasource import (
 from rocketlens import limits
 from rocketlens.bulk import index_entries
 from rocketlens.bulk.messages import BatchScan, Share
-from rocketlens.bulk.options import OWN, choice_option, flag_option, known_options, number_option
+from rocketlens.bulk.options import (
+    OPTIONS,
+    STREAMS,
+    choice_option,
+    flag_option,
+    known_options,
+    number_option,
+)
 from rocketlens.bulk.stream_offset import (
     StreamOffset,
     deletion,
@@ -100,7 +89,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._first = STARTS.get(start)
         if self._first is None:
             self._first = number_option(known, "startingOffset", 0, 0)
-        own = ("table", "startingOffset", *OWN["streams"])
+        own = {option.name for option in OPTIONS if option.readers == STREAMS}
         others = {name: value for name, value in known.items() if name not in own}
         others["failOnDataLoss"] = str(self._fails and not self._of_entries).lower()
         self._messages = BatchScan(others)
