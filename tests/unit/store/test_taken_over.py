@@ -491,7 +491,7 @@ def test_what_is_synced_of_another_log_says_nothing_of_this_one(tmp_path):
     later = send_many(stores["a"], 5, first=30)
     stores["a"].flush_log()
     stores["a"].close_abruptly()
-    log = stores["b"]._log
+    log = stores["b"]._log._log
     synced = read_synced(stores["a"].layout)
     assert synced.last_record_offset == later[-1].physical_offset
     assert read_synced(stores["b"].layout).may_be_of(log)

@@ -10,7 +10,7 @@ import pytest
 import rocketlens
 from rocketlens.errors import StoreFull
 from rocketlens.store.disk import Disk
-from rocketlens.store.write import cleaner, message_store
+from rocketlens.store.write import cleaner
 from rocketlens.store.write.cleaner import SegmentAge
 from rocketlens.store.write.config import StoreConfig
 from tests.unit.store.written_stores import SMALL, Clock, open_small, send, send_many
@@ -199,7 +199,7 @@ def test_a_record_is_given_only_where_it_is_whole(tmp_path):
 
 
 def test_files_of_many_queues_go_in_pieces_and_all_again_after_a_failure(tmp_path, monkeypatch):
-    monkeypatch.setattr(message_store, "_CLEANED_AT_ONCE", 5)
+    monkeypatch.setattr(cleaner, "_QUEUES_AT_ONCE", 5)
     looked_at = []
     fails_at = 7
 
