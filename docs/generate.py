@@ -298,7 +298,7 @@ def table(names: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "\n".join([line(names), "|---" * len(names) + "|", *map(line, rows)])
 
 
-# Configuration keys, columns, bounds.
+# Configuration keys, fields, options, bounds.
 
 
 def keys(module: str, name: str) -> str:
@@ -308,11 +308,13 @@ def keys(module: str, name: str) -> str:
     return "\n".join(markdown_rows(getattr(import_module(module), name)))
 
 
-def columns() -> str:
-    """Return the columns of the Spark data source and their types."""
+def message_fields() -> str:
+    """Return the fields of a message, with the type of their column in Spark."""
     from rocketlens.bulk.columns import COLUMNS
+    from rocketlens.model.message import MESSAGE_FIELDS
 
-    return table(("Column", "Type"), [(f"`{name}`", f"`{kind}`") for name, kind in COLUMNS.items()])
+    rows = [(f"`{one.name}`", f"`{COLUMNS[one.name]}`", one.meaning) for one in MESSAGE_FIELDS]
+    return table(("Field", "Spark", "Meaning"), rows)
 
 
 def source_options() -> str:
@@ -358,13 +360,13 @@ def attribute_docs(module: ModuleType) -> dict[str, str]:
 
 
 GENERATORS: Final[Mapping[str, Callable[..., str]]] = {
-    "columns": columns,
     "commands": commands,
     "docstring": docstring,
     "file": root_file,
     "formats": formats,
     "keys": keys,
     "limits": limits,
+    "message_fields": message_fields,
     "mqadmin": mqadmin,
     "section": section,
     "source_options": source_options,
