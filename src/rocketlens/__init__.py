@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rocketlens.bulk.messages import read_batches
     from rocketlens.client.admin import MQAdmin
+    from rocketlens.client.find import find, find_async
     from rocketlens.client.message import Message
     from rocketlens.client.producer import Producer
     from rocketlens.client.route import MessageQueue
@@ -58,6 +59,8 @@ __all__ = [
     "StoreLocked",
     "SyncMQAdmin",
     "SyncProducer",
+    "find",
+    "find_async",
     "open_store",
     "read_batches",
 ]
@@ -67,6 +70,8 @@ __all__ = [
 _HOMES = {
     "read_batches": "rocketlens.bulk.messages",
     "MQAdmin": "rocketlens.client.admin",
+    "find": "rocketlens.client.find",
+    "find_async": "rocketlens.client.find",
     "Message": "rocketlens.client.message",
     "MessageQueue": "rocketlens.client.route",
     "Producer": "rocketlens.client.producer",

@@ -21,8 +21,8 @@ from rocketlens.errors import (
     TopicNotFound,
 )
 from rocketlens.model.message_id import OffsetMessageId
-from rocketlens.query.held import Held
-from rocketlens.query.verify import Wanted
+from rocketlens.query.answer_builder import AnswerMessages, Findings
+from rocketlens.query.verify import MessageFilter
 
 TOPIC = "Orders"
 WHOLE_BATCH = 5
@@ -157,7 +157,7 @@ async def found_by_key(admin, sent):
 async def found_by_queue_offset(admin, sent):
     """Pull it, as tools do."""
     damage: list[str] = []
-    held = Held(1)
+    findings = Findings(AnswerMessages(1))
     route = await admin._cluster.route(TOPIC)
     address = route.brokers[sent.queue.broker_name].master
     await pull(
@@ -165,13 +165,13 @@ async def found_by_queue_offset(admin, sent):
         address,
         sent.queue,
         sent.queue_offset,
-        wanted=Wanted(topic=TOPIC),
-        held=held,
+        message_filter=MessageFilter(topic=TOPIC),
+        findings=findings,
         damage=damage,
         max_num=1,
     )
     assert not damage
-    return held.in_order()
+    return findings.messages.in_order()
 
 
 WAYS = (found_by_offset_id, found_by_unique_key, found_by_key, found_by_queue_offset)

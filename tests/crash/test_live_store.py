@@ -238,9 +238,9 @@ def test_a_store_opened_after_cleaning_never_names_what_went_as_damage(tmp_path)
 
 
 def test_index_files_that_a_broker_made_meanwhile_are_taken_up(tmp_path, monkeypatch):
-    from rocketlens.query import source
+    from rocketlens.query import store_reader
 
-    monkeypatch.setattr(source, "_REOPEN_ENTRIES", 50)
+    monkeypatch.setattr(store_reader, "_REOPEN_ENTRIES", 50)
     broker = Broker(tmp_path / "store", entry_count=60)
     with rocketlens.open_store(broker.path) as store:
         records = []

@@ -84,7 +84,7 @@ class BrokerCore:
         """The connections, once it listens."""
         self.clients: Final = ClientTable(clock)
         self.figures: Final = Figures(clock)
-        self.search: Final = LiveSearch(store, clock)
+        self.search: Final = LiveSearch(store)
         self.large_answers: Final = LargeAnswers()
         self.durable: Final = Durable(store.when_durable, settings.store.syncFlushTimeout)
         host = store.store_host

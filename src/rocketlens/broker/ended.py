@@ -93,7 +93,10 @@ class EndedHalves:
         least = store.queues.min_offset(HALF_TOPIC, 0)
         there = range(least, store.queues.max_offset(HALF_TOPIC, 0))
         min_offset = store.min_offset
-        return self._search.aside(lambda log: _read_marks(log, queue, stop, there, min_offset))
+        index = self._search.index
+        return self._search.between_look_ups(
+            lambda: _read_marks(index.reader.log, queue, stop, there, min_offset)
+        )
 
     def _merge(self, pages: dict[int, int]) -> None:
         for number, bits in pages.items():

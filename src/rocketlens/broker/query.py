@@ -12,11 +12,11 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
-from rocketlens.broker.search import Found, Query
+from rocketlens.broker.look_up import FoundRecords, LookUp
 from rocketlens.errors import RecordError
 from rocketlens.formats import commitlog_record
 from rocketlens.net.channel import Channel, Handler, Response
-from rocketlens.query.verify import Wanted
+from rocketlens.query.verify import MessageFilter
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import query as commands
@@ -35,14 +35,14 @@ class QueryProcessor:
         self.core: Final = core
 
     def handlers(self) -> Mapping[int, Handler]:
-        """Give the handler of each code."""
+        """Return the handler of each code."""
         return {
             RequestCode.QUERY_MESSAGE: self.query,
             RequestCode.VIEW_MESSAGE_BY_ID: self.view,
         }
 
     def query(self, command: RemotingCommand, channel: Channel) -> Pending:
-        """Give the newest messages of a topic that have a key, a unique key or a tag."""
+        """Return the newest messages of a topic that have a key, a unique key or a tag."""
         asked = commands.QUERY_MESSAGE.request.decode(command.ext_fields)
         config = self.core.config
         is_unique = asked.is_unique_key or asked.index_type == UNIQUE_TYPE
@@ -51,26 +51,28 @@ class QueryProcessor:
         can_be = 0 < len(asked.key) <= limits.MAX_KEY_BYTES
         can_be = can_be and 0 < len(asked.topic) <= limits.MAX_TOPIC_CHARACTERS
         if not can_be or max_num <= 0:
-            return self._answer(Found())
+            return self._answer(FoundRecords())
         is_tag = asked.index_type == TAG_TYPE and not is_unique
-        wanted = Wanted(
+        message_filter = MessageFilter(
             topic=asked.topic,
             key=None if is_unique or is_tag else asked.key,
             unique_key=None if is_tag else asked.key,
-            begin=asked.begin_timestamp_ms,
+            begin=max(asked.begin_timestamp_ms, 0) or None,
             end=asked.end_timestamp_ms,
             tags=frozenset({asked.key}) if is_tag else None,
         )
         search = self.core.search
-        found = (search.by_tag if is_tag else search.by_key)(Query(wanted, max_num), channel)
-        if isinstance(found, Found):
+        found = (search.by_tag if is_tag else search.by_key)(
+            LookUp(message_filter, max_num), channel
+        )
+        if isinstance(found, FoundRecords):
             return self._answer(found)
         return self._answer_later(found)
 
-    async def _answer_later(self, found: asyncio.Future[Found]) -> Response | None:
+    async def _answer_later(self, found: asyncio.Future[FoundRecords]) -> Response | None:
         return self._answer(await found)
 
-    def _answer(self, found: Found) -> Response:
+    def _answer(self, found: FoundRecords) -> Response:
         last = self.core.store.last_appended
         if found.count and last is not None:
             fields = {
@@ -88,7 +90,7 @@ class QueryProcessor:
         return Response(ResponseCode.QUERY_NOT_FOUND, nothing, remark=NOT_FOUND)
 
     def view(self, command: RemotingCommand, channel: Channel) -> Pending:
-        """Give the record that begins at an offset of the log."""
+        """Return the record that begins at an offset of the log."""
         asked = commands.VIEW_MESSAGE_BY_ID.request.decode(command.ext_fields)
         offset = asked.physical_offset
         content = self.core.store.record(offset, 0)

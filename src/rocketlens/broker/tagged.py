@@ -18,7 +18,7 @@ from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, ENTRY_LAYOUT, FIL
 from rocketlens.formats.record_columns import store_timestamps
 from rocketlens.model.java import string_hash
 from rocketlens.model.rocketmq import SCHEDULE_TOPIC
-from rocketlens.query.verify import Wanted
+from rocketlens.query.verify import MessageFilter
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.index_files import PAUSE
 from rocketlens.store.write.message_store import MessageStore
@@ -37,17 +37,20 @@ _NOT_LOOKED_AT: Final = (2**63, False)
 
 
 def tagged_newest_first(
-    store: MessageStore, log: CommitLog, wanted: Wanted, failures: list[str]
+    store: MessageStore, log: CommitLog, message_filter: MessageFilter, failures: list[str]
 ) -> Iterator[tuple[int, None]]:
-    """Yield the physical offsets of the messages that may be wanted, newest first.
+    """Yield the physical offsets of the messages that may match, newest first.
 
     Nothing is read farther than it is iterated; each time that some entries were read in vain it is
     :data:`~rocketlens.store.read.index_files.PAUSE`. May run in any thread beside the one that
     appends, as long as nobody else uses ``log``: the store's own reader belongs to that thread.
     What cannot be read is added to ``failures``.
     """
-    queues = [] if wanted.topic is None else store.queues.of_topic(wanted.topic)
-    found = [_candidates(queue, log, wanted, store.min_offset, failures) for queue in queues]
+    topic = message_filter.topic
+    queues = [] if topic is None else store.queues.of_topic(topic)
+    found = [
+        _candidates(queue, log, message_filter, store.min_offset, failures) for queue in queues
+    ]
     for offset, is_candidate in merge(*found, reverse=True):
         yield (offset, None) if is_candidate else PAUSE
 
@@ -61,9 +64,13 @@ def deleted_part(store: MessageStore, topic: str) -> list[str]:
 
 
 def _candidates(
-    queue: QueueWriter, log: CommitLog, wanted: Wanted, min_offset: int, failures: list[str]
+    queue: QueueWriter,
+    log: CommitLog,
+    message_filter: MessageFilter,
+    min_offset: int,
+    failures: list[str],
 ) -> Iterator[tuple[int, bool]]:
-    """Yield where the messages of one queue are that may be wanted, newest first.
+    """Yield where the messages of one queue are that may match, newest first.
 
     With False comes an offset that all which follow are at or below, at the begin and after each
     stretch of entries.
@@ -72,7 +79,7 @@ def _candidates(
 
     yield _NOT_LOOKED_AT
 
-    code = string_hash(next(iter(wanted.tags or {""})))
+    code = string_hash(next(iter(message_filter.tags or {""})))
     file_entries = queue.file_bytes // ENTRY_BYTES
     stop = queue.next_offset
     first = min((base // ENTRY_BYTES for base, _ in queue.files()), default=stop)
@@ -90,7 +97,7 @@ def _candidates(
         if queue.topic == SCHEDULE_TOPIC:
             may_be[:] = True
         may_be &= (entries["store_size"] != FILLER_SIZE) & (offsets >= min_offset)
-        for offset in _in_time(log, wanted, offsets[may_be])[::-1].tolist():
+        for offset in _in_time(log, message_filter, offsets[may_be])[::-1].tolist():
             yield offset, True
         yield int(offsets[0]), False
 
@@ -112,9 +119,9 @@ def _read(queue: QueueWriter, start: int, stop: int, failures: list[str]) -> "np
 
 
 def _in_time(
-    log: CommitLog, wanted: Wanted, offsets: "npt.NDArray[np.int64]"
+    log: CommitLog, message_filter: MessageFilter, offsets: "npt.NDArray[np.int64]"
 ) -> "npt.NDArray[np.int64]":
-    """Leave out the messages that were stored at other times than wanted."""
+    """Leave out the messages that were stored at other times."""
     import numpy as np
 
     is_kept = np.ones(len(offsets), np.bool_)
@@ -133,8 +140,9 @@ def _in_time(
             # Whoever verifies says that it cannot be read.
             return offsets
         times = store_timestamps(content, offsets[here] - segment.base_offset)
-        is_late = times > wanted.end
-        is_early = times < wanted.begin if wanted.begin > 0 else np.zeros(len(times), np.bool_)
+        is_late = times > message_filter.end
+        begin = message_filter.begin
+        is_early = np.zeros(len(times), np.bool_) if begin is None else times < begin
         is_kept[here] = ~(is_late | is_early)
         place = max(int(np.flatnonzero(here)[-1]) + 1 if here.any() else 0, place + 1)
     return offsets[is_kept]

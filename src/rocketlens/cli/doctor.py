@@ -19,7 +19,7 @@ from rocketlens.terminal.exit_code import ExitCode
 from rocketlens.terminal.output import BOLD, GREEN, RED, YELLOW, coloured
 
 if TYPE_CHECKING:
-    from rocketlens.query.source import StoreSource
+    from rocketlens.query.store_reader import StoreReader
 
 _OK, _WARN, _FAIL, _NOTE = "ok", "warn", "fail", "note"
 _COLOURS: Final = {_OK: GREEN, _WARN: YELLOW, _FAIL: RED, _NOTE: BOLD}
@@ -159,10 +159,10 @@ def _free_space(name: str, directory: Path, needed_bytes: int = _MIN_FREE_BYTES)
 
 def store_checks(store: Path) -> Iterator[Check]:
     """Check a store directory, without changing anything in it."""
-    from rocketlens.query.source import StoreSource
+    from rocketlens.query.store_reader import StoreReader
 
     try:
-        source = StoreSource(store)
+        source = StoreReader(store)
     except (RocketLensError, OSError) as error:
         yield Check(_FAIL, "store", f"{error}: give the directory that holds commitlog/")
         return
@@ -213,7 +213,7 @@ def _owner(store: Path) -> Check:
     return Check(_OK, "owner", "no broker runs, and the last one closed the store")
 
 
-def _holes(source: "StoreSource") -> Iterator[Check]:
+def _holes(source: "StoreReader") -> Iterator[Check]:
     """List the ranges of the log whose files are missing."""
     segments = source.log.segments
     holes = [
@@ -228,7 +228,7 @@ def _holes(source: "StoreSource") -> Iterator[Check]:
         yield Check(_WARN, "commit log", f"{len(holes)} ranges are missing in all")
 
 
-def _queues(source: "StoreSource") -> Check:
+def _queues(source: "StoreReader") -> Check:
     """Check that the store has consume queues."""
     from rocketlens.bulk.store_settings import queues_are_in_rocksdb
 
@@ -313,7 +313,7 @@ def _missing(store: Path) -> Iterator[Check]:
         yield Check(_WARN, name, f"{detail} from the log until a broker or job opens the store")
 
 
-def _index(source: "StoreSource") -> Iterator[Check]:
+def _index(source: "StoreReader") -> Iterator[Check]:
     """Check which index files can be used, and how much log each search reads without them."""
     states = source.index.states
     damaged = [state for state in states if state.file is None]

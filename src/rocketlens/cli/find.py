@@ -107,7 +107,7 @@ def _say_range(begin: int | None, end: int | None) -> None:
 def _forget_broker(source: "ClusterAccess | None", name: str) -> None:
     if source is None:
         raise BadInput("--forget-broker needs a cluster: give --namesrv or --context")
-    from rocketlens.cli.cluster import forget_broker
+    from rocketlens.cli.source import forget_broker
 
     if not forget_broker(source, name):
         raise BadInput(

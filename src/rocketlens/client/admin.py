@@ -8,28 +8,25 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TypeVar, overload
 
 from rocketlens import limits
-from rocketlens.client.cluster import BrokerAnswer, Cluster, Credentials, failures, fields_of
-from rocketlens.client.dispatch import Dispatch
-from rocketlens.client.key_search import Found, KeyQuestion, KeySearch
+from rocketlens.client.cluster import Cluster, Credentials, fields_of
+from rocketlens.client.cluster_source import ClusterSource
 from rocketlens.client.message import check_topic
-from rocketlens.client.namespace import with_namespace
-from rocketlens.client.route import Broker, MessageQueue
+from rocketlens.client.route import MessageQueue
 from rocketlens.client.seen_brokers import SeenBrokers
-from rocketlens.client.survey import Survey, missing_coverage
-from rocketlens.client.view import brokers_named, offset_id_of, view_on
-from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, TopicNotFound
-from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
-from rocketlens.model.arguments import check_int, check_text, epoch_ms
+from rocketlens.client.survey import Survey
+from rocketlens.errors import BadInput, TopicNotFound
+from rocketlens.model.answer import Answer
+from rocketlens.model.arguments import check_text
 from rocketlens.model.message import MessageExt
-from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.model.rocketmq import PERM_READ_WRITE
-from rocketlens.query.held import Held
-from rocketlens.query.verify import Wanted
+from rocketlens.query.answer_builder import AnswerMessages, Findings
+from rocketlens.query.find import find
+from rocketlens.query.request import FindRequest, Kind, check_key, check_max_num, time_range
+from rocketlens.query.verify import MessageFilter
 from rocketlens.wire.bodies.topic import TopicFilterType
 from rocketlens.wire.commands.command_table import Command
 from rocketlens.wire.commands.offset import (
@@ -90,14 +87,16 @@ class ClusterClient:
         seen = None
         if seen_brokers is not None:
             seen = SeenBrokers(Path(seen_brokers), self._cluster.name_servers)
-        self._survey: Final = Survey(self._cluster, seen, clock)
+        survey = Survey(self._cluster, seen, clock)
+        self.source: Final = ClusterSource(self._cluster, survey, namespace)
+        """What `rocketlens.find` asks."""
 
     @overload
     async def view_message(self, msg_id: str, /) -> MessageExt: ...
     @overload
     async def view_message(self, topic: str, msg_id: str, /) -> MessageExt: ...
     async def view_message(self, first: str, second: str | None = None, /) -> MessageExt:
-        """Give one message: by its offset message id, or by either id of a topic.
+        """Return one message: by its offset message id, or by either id of a topic.
 
         With a topic the id is taken as an offset message id first, then as a unique key; of
         several records with one unique key, the oldest is given. An address in the id is never
@@ -110,9 +109,30 @@ class ClusterClient:
         :raises RemotingError: when no name server answers.
         """
         if second is None:
-            return await self._view_by_offset_id(check_text(first, "msg_id"))
+            return await self.source.view_by_offset_id(check_text(first, "msg_id"))
         topic = self._full_topic(check_text(first, "topic"))
-        return await self._view_in_topic(topic, check_text(second, "msg_id"))
+        return await self.source.view_in_topic(topic, check_text(second, "msg_id"))
+
+    async def find(
+        self,
+        text: str | None = None,
+        topic: str | Iterable[str] | None = None,
+        *,
+        kind: Kind = "auto",
+        begin: "int | datetime | None" = None,
+        end: "int | datetime | None" = None,
+        max_num: int | None = None,
+    ) -> Answer:
+        """Find messages by whatever is at hand; arguments and errors as `Store.find` has them.
+
+        Without a topic every topic that the name servers know is searched, of the namespace if
+        there is one. Messages are in the order of their store times, with their topics' full
+        names.
+
+        :raises RemotingError: if no name server answers.
+        """
+        request = FindRequest.parse(text, topic, kind=kind, begin=begin, end=end, max_num=max_num)
+        return await find(request, self.source)
 
     async def query_message(
         self,
@@ -122,7 +142,7 @@ class ClusterClient:
         begin: "int | datetime" = 0,
         end: "int | datetime" = limits.MAX_TIMESTAMP_MS,
     ) -> Answer:
-        """Give the messages of a topic with a key or unique key: the newest ``max_num``.
+        """Return the messages of a topic with a key or unique key: the newest ``max_num``.
 
         ``begin`` and ``end`` are store times in epoch milliseconds or datetimes, both included, and
         are met to the millisecond. ``max_num`` may be any number, None for all. Messages are in the
@@ -133,14 +153,15 @@ class ClusterClient:
         :raises RemotingError: when no name server answers.
         """
         full_topic = self._full_topic(check_text(topic, "topic"))
-        wanted = Wanted(
+        low, high = time_range(begin, end)
+        message_filter = MessageFilter(
             topic=full_topic,
             key=check_text(key, "key"),
             unique_key=key,
-            begin=epoch_ms(begin, "begin"),
-            end=epoch_ms(end, "end"),
+            begin=low,
+            end=high,
         )
-        return await self._query(KeyQuestion(full_topic, key, wanted, Held(max_num)))
+        return await self._by_key(message_filter, max_num)
 
     async def query_message_by_unique_key(
         self,
@@ -150,28 +171,29 @@ class ClusterClient:
         begin: "int | datetime" = 0,
         end: "int | datetime" = limits.MAX_TIMESTAMP_MS,
     ) -> Answer:
-        """Give the messages of a topic with a unique key, whatever their age.
+        """Return the messages of a topic with a unique key, whatever their age.
 
         Resent messages keep it, so there can be several. Otherwise as `query_message`.
         """
         full_topic = self._full_topic(check_text(topic, "topic"))
-        wanted = Wanted(
+        low, high = time_range(begin, end)
+        message_filter = MessageFilter(
             topic=full_topic,
             unique_key=check_text(unique_key, "unique_key"),
-            begin=epoch_ms(begin, "begin"),
-            end=epoch_ms(end, "end"),
+            begin=low,
+            end=high,
         )
-        return await self._query(KeyQuestion(full_topic, unique_key, wanted, Held(max_num)))
+        return await self._by_key(message_filter, max_num)
 
     def forget_broker(self, broker_name: str) -> bool:
         """Forget a broker that is gone for good, so that answers can be complete without it.
 
         False if it is not remembered, or could not be forgotten.
         """
-        return self._survey.forget(broker_name)
+        return self.source.survey.forget(broker_name)
 
     async def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Give the queues that can be read, in the order of broker name and queue id.
+        """Return the queues that can be read, in the order of broker name and queue id.
 
         :raises TopicNotFound: when no broker has the topic.
         :raises RemotingError: when no name server answers.
@@ -180,7 +202,7 @@ class ClusterClient:
         return tuple(queue._replace(topic=topic) for queue in route.read_queues)
 
     async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Give the offset in a queue of about the first message stored at a time or later.
+        """Return the offset in a queue of about the first message stored at a time or later.
 
         :raises BrokerError: when the broker will not.
         :raises TopicNotFound: when no broker has the topic, or the queue's broker does not.
@@ -193,19 +215,19 @@ class ClusterClient:
         return (await self._ask_queue(queue, SEARCH_OFFSET_BY_TIMESTAMP, header)).queue_offset
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """Give the offset of the oldest message of a queue; errors as `search_offset`."""
+        """Return the offset of the oldest message of a queue; errors as `search_offset`."""
         topic = self._full_topic(queue.topic)
         header = GetMinOffsetRequest(topic=topic, queue_id=queue.queue_id)
         return (await self._ask_queue(queue, GET_MIN_OFFSET, header)).queue_offset
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """Give the offset that a queue's next message will have; errors as `search_offset`."""
+        """Return the offset that a queue's next message will have; errors as `search_offset`."""
         topic = self._full_topic(queue.topic)
         header = GetMaxOffsetRequest(topic=topic, queue_id=queue.queue_id)
         return (await self._ask_queue(queue, GET_MAX_OFFSET, header)).queue_offset
 
     async def earliest_message_store_time(self, queue: MessageQueue) -> int:
-        """Give when the oldest message of a queue was stored, -1 for none, in epoch milliseconds.
+        """Return when the oldest message of a queue was stored, -1 for none, in epoch milliseconds.
 
         Errors as `search_offset`.
         """
@@ -266,7 +288,7 @@ class ClusterClient:
         await self._cluster.close()
 
     async def __aenter__(self) -> Self:
-        """Give this, started."""
+        """Start, and return this client."""
         await self.start()
         return self
 
@@ -277,90 +299,14 @@ class ClusterClient:
     # How it is done.
 
     def _full_topic(self, topic: str) -> str:
-        """Give the topic's name on brokers."""
-        return with_namespace(self.namespace, topic)
+        """Return the topic's name on brokers."""
+        return self.source.full_topic(topic)
 
-    async def _query(self, question: KeyQuestion, cluster_name: str | None = None) -> Answer:
-        """Ask the topic's brokers, or those of one cluster."""
-        coverage, indexed_to_ms = await self._search(question, cluster_name)
-        return Answer(
-            question.key,
-            question.held.in_order(),
-            coverage,
-            truncated=question.held.truncated,
-            index_last_update_timestamp_ms=indexed_to_ms,
-        )
-
-    async def _search(
-        self,
-        question: KeyQuestion,
-        cluster_name: str | None = None,
-        dispatch: Dispatch | None = None,
-    ) -> tuple[tuple[Coverage, ...], int]:
-        """Have a question hold what is found; return the coverage, and how far indexes are.
-
-        ``dispatch`` is that of a question of which this is a part.
-        """
-        _check_question(question)
-        route, surveyed = await self._survey.route(question.topic)
-        brokers = route.brokers_in(cluster_name)
-        queues = {
-            name: [queue for queue in route.read_queues if queue.broker_name == name]
-            for name in route.brokers
-        }
-
-        dispatch = dispatch or Dispatch(self._cluster)
-
-        async def ask(broker: Broker, address: str) -> Found:
-            behind = await dispatch.wait(address)
-            found = await KeySearch(self._cluster, address, question, queues[broker.name]).run()
-            return found if behind is None else replace(found, damage=(*found.damage, behind))
-
-        answers = await self._cluster.ask_brokers(brokers, ask)
-        coverage, indexed_to_ms = _merged(answers)
-        return (*coverage, *surveyed), indexed_to_ms
-
-    async def _view_by_offset_id(self, msg_id: str) -> MessageExt:
-        asked = OffsetMessageId.decode(msg_id)
-        brokers, surveyed = await self._brokers_of_id(asked)
-        return _one_of(msg_id, await view_on(self._cluster, brokers, asked, None), surveyed)
-
-    async def _brokers_of_id(
-        self, asked: OffsetMessageId
-    ) -> tuple[list[Broker], tuple[Coverage, ...]]:
-        """Return who may have the record of an id, and what says that others may have it, too.
-
-        Where a broker has the id's address, it is that one, unless another had the address before.
-        """
-        brokers, surveyed = await self._survey.brokers()
-        named = brokers_named(asked, brokers)
-        if not named:
-            return list(brokers.values()), surveyed
-        address = str(asked.store_host)
-        missing = self._survey.missing(brokers)
-        before = [missing_coverage(each) for each in missing if address in each.addresses]
-        return named, tuple(before)
-
-    async def _view_in_topic(
-        self, topic: str, msg_id: str, cluster_name: str | None = None
-    ) -> MessageExt:
-        asked = offset_id_of(msg_id)
-        route, _ = await self._survey.route(topic)
-        answers: list[BrokerAnswer[list[MessageExt]]] = []
-        if asked is not None:
-            brokers = brokers_named(asked, dict(route.brokers))
-            if not brokers:
-                brokers, _ = await self._brokers_of_id(asked)
-            answers = await view_on(self._cluster, brokers, asked, topic)
-            for each in answers:
-                if each.value:
-                    return each.value[0]
-        wanted = Wanted(topic=topic, unique_key=msg_id)
-        oldest = Held(1, oldest=True)
-        by_key = await self._query(KeyQuestion(topic, msg_id, wanted, oldest), cluster_name)
-        if by_key.messages:
-            return by_key.messages[0]
-        return _one_of(msg_id, answers, by_key.coverage)
+    async def _by_key(self, message_filter: MessageFilter, max_num: int | None) -> Answer:
+        check_key(message_filter.index_key)
+        findings = Findings(AnswerMessages(check_max_num(max_num)))
+        await self.source.find_by_key(message_filter, findings)
+        return findings.answer(message_filter.index_key)
 
     async def _ask_queue(self, queue: MessageQueue, command: Command[Q, A], header: Q) -> A:
         route = await self._cluster.route(self._full_topic(queue.topic))
@@ -393,60 +339,3 @@ class MQAdmin(ClusterClient):
             for message in answer:
                 print(message.msg_id, message.body)
     """
-
-
-def _check_question(question: KeyQuestion) -> None:
-    size = len(question.key.encode("utf-8", "surrogatepass"))
-    if not size:
-        raise BadInput("the key is empty: give the order number or id the message was sent with")
-    if size > limits.MAX_KEY_BYTES:
-        raise BadInput(
-            f"the key has {size} bytes; a message can hold {limits.MAX_KEY_BYTES} at most"
-        )
-    max_num = question.held.max_num
-    if max_num is not None and check_int(max_num, "max_num") < 0:
-        raise BadInput(f"max_num is {max_num}; give how many you want, or None for all")
-    if question.wanted.begin < 0 or question.wanted.end < 0:
-        raise BadInput("begin and end are epoch milliseconds, not negative")
-
-
-def _merged(answers: list[BrokerAnswer[Found]]) -> tuple[list[Coverage], int]:
-    coverage: list[Coverage] = []
-    indexed_to_ms = 0
-    for broker, found, covered in answers:
-        if found is None:
-            coverage.append(covered)
-            continue
-        indexed_to_ms = max(indexed_to_ms, found.indexed_to_ms)
-        coverage.append(_with_time(covered, found.indexed_to_ms or None))
-        coverage += [
-            Coverage(broker.name, SourceKind.BROKER, SourceState.FAILED, None, error)
-            for error in found.damage
-        ]
-    return coverage, indexed_to_ms
-
-
-def _with_time(coverage: Coverage, indexed_to_ms: int | None) -> Coverage:
-    return Coverage(coverage.source, coverage.kind, coverage.state, indexed_to_ms, coverage.error)
-
-
-def _one_of(
-    msg_id: str,
-    answers: list[BrokerAnswer[list[MessageExt]]],
-    also: tuple[Coverage, ...] = (),
-) -> MessageExt:
-    """Give the message that was found.
-
-    :raises MessageNotFound: when none was, and everyone was asked.
-    :raises AnswerIncomplete: when none was, and someone failed, or nobody is there to ask.
-    """
-    for each in answers:
-        if each.value:
-            return each.value[0]
-    answer = Answer(msg_id, (), (*[each.coverage for each in answers], *also))
-    if not answer.complete:
-        failed = failures(answer.coverage) or "no broker was asked"
-        raise AnswerIncomplete(
-            f"{msg_id} was not found, but not all was searched: {failed}", answer
-        )
-    raise MessageNotFound(f"{msg_id} is on none of the brokers that could have it")

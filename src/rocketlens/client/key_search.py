@@ -23,8 +23,8 @@ from rocketlens.client.queue_read import read_queue
 from rocketlens.client.records import Page, add_damage, take_page
 from rocketlens.client.route import MessageQueue
 from rocketlens.errors import ConnectionLost
-from rocketlens.query.held import Held
-from rocketlens.query.verify import Wanted
+from rocketlens.query.answer_builder import Findings
+from rocketlens.query.verify import MessageFilter
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.query import NOT_SEARCHED, QUERY_MESSAGE, QueryMessageRequest
@@ -38,26 +38,8 @@ FEWER: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class KeyQuestion:
-    """What is looked for, and for whom. ``wanted`` decides; ``held`` takes what is found.
-
-    Several questions can share what they hold, to be one answer.
-    """
-
-    topic: str
-    key: str
-    wanted: Wanted
-    held: Held
-
-    @property
-    def is_unique_key(self) -> bool:
-        """Say whether it is looked for among unique keys only."""
-        return self.wanted.key is None
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What one broker answered, beside the messages: what was damaged, and how far its index is."""
+class SearchedIndex:
+    """What one broker said of its search: what was damaged, and how far its index is."""
 
     damage: tuple[str, ...]
     indexed_to_ms: int
@@ -65,11 +47,15 @@ class Found:
 
 @dataclass(slots=True)
 class KeySearch:
-    """One question to one broker; ``queues`` are the topic's there."""
+    """One search on one broker; ``queues`` are the topic's there.
+
+    The filter has the topic and the key, and decides what matches; ``findings`` takes it.
+    """
 
     cluster: Cluster
     address: str
-    question: KeyQuestion
+    message_filter: MessageFilter
+    findings: Findings
     queues: Iterable[MessageQueue]
     _damage: list[str] = field(default_factory=list)
     _page_messages: int = limits.MAX_QUERY_MESSAGES
@@ -77,7 +63,7 @@ class KeySearch:
     _read_bytes: int = 0
     _indexed_to_ms: int = 0
 
-    async def run(self) -> Found:
+    async def run(self) -> SearchedIndex:
         """Search.
 
         :raises BrokerError: when the broker will not.
@@ -85,12 +71,12 @@ class KeySearch:
         """
         page = await self._page(0, limits.MAX_TIMESTAMP_MS)
         if self._may_be_cut(page):
-            await self._search_within(self.question.wanted.begin, self.question.wanted.end)
-        return Found(tuple(dict.fromkeys(self._damage)), self._indexed_to_ms)
+            await self._search_within(self.message_filter.begin or 0, self.message_filter.end)
+        return SearchedIndex(tuple(dict.fromkeys(self._damage)), self._indexed_to_ms)
 
     async def _search_within(self, begin: int, end: int) -> None:
         oldest_offset = None
-        while end >= begin and not self.question.held.is_past(end):
+        while end >= begin and not self.findings.is_past(end):
             if self._read_bytes > limits.MAX_READ_ANSWERS * limits.MAX_ANSWER_BYTES:
                 said = f"{self.address} gives the same messages again and again: it is not read on"
                 add_damage(self._damage, said)
@@ -113,7 +99,7 @@ class KeySearch:
                 oldest_offset = page.oldest_offset
 
     async def _page(self, begin: int, end: int) -> Page:
-        """Ask once, and hold what is wanted; return what came."""
+        """Ask once, and add what matches; return what came."""
         while True:
             async with self.cluster.turn(self.address):
                 answer = await self._answer(begin, end)
@@ -129,22 +115,21 @@ class KeySearch:
         self._indexed_to_ms = max(self._indexed_to_ms, fields.index_last_update_timestamp_ms)
         if NOT_SEARCHED in answer.ext_fields:
             add_damage(self._damage, answer.ext_fields[NOT_SEARCHED])
-        question = self.question
-        page = take_page(answer.body, question.wanted, question.held, self._damage)
+        page = take_page(answer.body, self.message_filter, self.findings, self._damage)
         self._read_bytes += page.held_bytes
         return page
 
     async def _answer(self, begin: int, end: int) -> RemotingCommand | None:
         """Ask for a page; None when fewer messages must be asked for."""
-        question = self.question
+        is_unique_key = self.message_filter.key is None
         header = QueryMessageRequest(
-            topic=question.topic,
-            key=question.key,
+            topic=self.message_filter.topic or "",
+            key=self.message_filter.index_key,
             max_num=self._page_messages,
             begin_timestamp_ms=begin,
             end_timestamp_ms=end,
-            is_unique_key=question.is_unique_key,
-            index_type=UNIQUE_KEY_INDEX if question.is_unique_key else KEYS_INDEX,
+            is_unique_key=is_unique_key,
+            index_type=UNIQUE_KEY_INDEX if is_unique_key else KEYS_INDEX,
         )
         can_be_fewer = self._page_messages > 1
         try:
@@ -156,7 +141,7 @@ class KeySearch:
         return None if can_be_fewer and _is_too_large(answer) else answer
 
     def _may_be_cut(self, page: Page) -> bool:
-        """Say whether there may be more than came: as much as ever came at once."""
+        """Return whether there may be more than came: as much as ever came at once."""
         self._largest_page = max(self._largest_page, page.records)
         smallest = min(limits.MIN_QUERY_CAP, self._page_messages)
         return smallest <= page.records == self._largest_page
@@ -167,8 +152,8 @@ class KeySearch:
                 self.cluster,
                 self.address,
                 queue,
-                wanted=self.question.wanted,
-                held=self.question.held,
+                message_filter=self.message_filter,
+                findings=self.findings,
                 damage=self._damage,
                 begin=begin,
                 end=end,
@@ -176,5 +161,5 @@ class KeySearch:
 
 
 def _is_too_large(answer: RemotingCommand) -> bool:
-    """Say whether a broker of ours would have had to send more than a frame."""
+    """Return whether a broker of ours would have had to send more than a frame."""
     return answer.code == ResponseCode.SYSTEM_ERROR and OVER_THE_LIMIT in (answer.remark or "")

@@ -10,8 +10,8 @@ from rocketlens.client.cluster import Cluster, broker_error, fields_of
 from rocketlens.client.records import Page, take_page
 from rocketlens.client.route import MessageQueue
 from rocketlens.model.rocketmq import TOOLS_GROUP
-from rocketlens.query.held import Held
-from rocketlens.query.verify import Wanted
+from rocketlens.query.answer_builder import Findings
+from rocketlens.query.verify import MessageFilter
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.pull import PULL_MESSAGE, SUBSCRIPTION_FLAG, PullMessageRequest
@@ -85,7 +85,7 @@ async def pull_answer(
 
 
 def _is_group_refused(answer: RemotingCommand) -> bool:
-    """Say whether it is the group that a broker will not give messages to."""
+    """Return whether it is the group that a broker will not give messages to."""
     if answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
         return True
     return answer.code == ResponseCode.NO_PERMISSION and _NO_GROUP in (answer.remark or "")
@@ -97,15 +97,17 @@ async def pull(
     queue: MessageQueue,
     queue_offset: int,
     *,
-    wanted: Wanted,
-    held: Held,
+    message_filter: MessageFilter,
+    findings: Findings,
     damage: list[str],
     max_num: int = limits.MAX_PULL_MESSAGES,
 ) -> Pulled:
-    """Read a queue from an offset on, and hold what is wanted; errors as `pull_answer`."""
+    """Read a queue from an offset on, and add what matches; errors as `pull_answer`."""
     async with cluster.turn(address):
         answer = await pull_answer(cluster, address, queue, queue_offset, max_num=max_num)
         next_offset = fields_of(address, PULL_MESSAGE, answer).next_begin_offset
         if answer.code == ResponseCode.PULL_NOT_FOUND:
             next_offset = queue_offset
-        return Pulled(answer.code, take_page(answer.body, wanted, held, damage), next_offset)
+        return Pulled(
+            answer.code, take_page(answer.body, message_filter, findings, damage), next_offset
+        )

@@ -20,8 +20,8 @@ from rocketlens.client.cluster import Cluster, fields_of
 from rocketlens.client.pull import pull
 from rocketlens.client.records import Page, add_damage
 from rocketlens.client.route import MessageQueue
-from rocketlens.query.held import Held
-from rocketlens.query.verify import Wanted
+from rocketlens.query.answer_builder import Findings
+from rocketlens.query.verify import MessageFilter
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.offset import (
     GET_MAX_OFFSET,
@@ -36,23 +36,23 @@ async def read_queue(
     address: str,
     queue: MessageQueue,
     *,
-    wanted: Wanted,
-    held: Held,
+    message_filter: MessageFilter,
+    findings: Findings,
     damage: list[str],
     begin: int | None = None,
     end: int | None = None,
 ) -> None:
-    """Hold what is wanted of the messages that were stored from ``begin`` to ``end``.
+    """Add the messages that match and were stored from ``begin`` to ``end``.
 
-    These are epoch milliseconds, by default the times of ``wanted``; messages around them are
+    These are epoch milliseconds, by default the times of the filter; messages around them are
     looked at, too. O(messages between), or less if not all of them can be held.
 
     :raises BrokerError: when the broker will not.
     :raises RemotingError: when there is no answer.
     """
-    reader = _Reader(cluster, address, queue, wanted, held, damage)
-    low_ms = wanted.begin if begin is None else begin
-    await reader.read(max(low_ms, 1), wanted.end if end is None else end)
+    reader = _Reader(cluster, address, queue, message_filter, findings, damage)
+    low_ms = message_filter.begin if begin is None else begin
+    await reader.read(max(low_ms or 0, 1), message_filter.end if end is None else end)
 
 
 @dataclass(slots=True)
@@ -60,8 +60,8 @@ class _Reader:
     cluster: Cluster
     address: str
     queue: MessageQueue
-    wanted: Wanted
-    held: Held
+    message_filter: MessageFilter
+    findings: Findings
     damage: list[str]
     read_bytes: int = 0
     empty_pulls: int = 0
@@ -71,7 +71,7 @@ class _Reader:
     async def read(self, begin: int, end: int) -> None:
         """Read both ways from about where ``end`` is: clocks make queues a little disordered."""
         # Of several messages in one millisecond the broker may find any; of the one before, none
-        # is wanted.
+        # matches.
         low = await self._search(begin - 1)
         stop = await self._max_offset()
         top = stop if end >= limits.MAX_TIMESTAMP_MS else min(stop, await self._search(end + 1))
@@ -82,7 +82,7 @@ class _Reader:
             page, begins_at = await self._read_between(bottom, top)
             if page.records:
                 step = limits.MAX_PULL_MESSAGES
-                self.is_over |= self.held.is_past(page.most_ms)
+                self.is_over |= self.findings.is_past(page.most_ms)
             else:
                 step = min(2 * step, limits.MAX_EMPTY_STEP)
             low = max(low, begins_at)
@@ -110,14 +110,14 @@ class _Reader:
         return Page(records=count, most_ms=most_ms), begins_at
 
     async def _pull(self, offset: int) -> tuple[Page, int, int]:
-        """Hold what an answer has; return it, where to go on, and where the queue begins."""
+        """Add what an answer has; return it, where to go on, and where the queue begins."""
         pulled = await pull(
             self.cluster,
             self.address,
             self.queue,
             offset,
-            wanted=self.wanted,
-            held=self.held,
+            message_filter=self.message_filter,
+            findings=self.findings,
             damage=self.damage,
         )
         page = pulled.page
@@ -134,7 +134,7 @@ class _Reader:
 
     def _give_up(self, what: str) -> None:
         self.is_over = True
-        if self.held.truncated:
+        if self.findings.messages.truncated:
             return
         add_damage(self.damage, f"{self.queue}: {self.address} gives {what}: it is not read on")
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Reason, Record, decode
-from rocketlens.query.held import Held
-from rocketlens.query.verify import Wanted
+from rocketlens.query.answer_builder import Findings
+from rocketlens.query.verify import MessageFilter
 
 
 class Page(NamedTuple):
@@ -33,8 +33,10 @@ class Page(NamedTuple):
         return self.stored_bytes + self.records * limits.MESSAGE_OVERHEAD_BYTES
 
 
-def take_page(body: bytes, wanted: Wanted, held: Held, damage: list[str]) -> Page:
-    """Hold what is wanted of an answer's records, the newest first.
+def take_page(
+    body: bytes, message_filter: MessageFilter, findings: Findings, damage: list[str]
+) -> Page:
+    """Add those of an answer's records that match, the newest first.
 
     So a body that would be left out for newer ones is never decompressed. Takes the memory of
     the answer once more while it runs.
@@ -43,8 +45,8 @@ def take_page(body: bytes, wanted: Wanted, held: Held, damage: list[str]) -> Pag
     if not records:
         return Page()
     for record in records:
-        if wanted.matches(record):
-            held.take(record)
+        if message_filter.matches(record):
+            findings.take(record)
     oldest = min(records, key=lambda record: record.physical_offset)
     return Page(
         len(records),
@@ -61,7 +63,7 @@ def _age(record: Record) -> tuple[int, int]:
 
 
 def records_in(body: bytes, damage: list[str]) -> Iterator[Record]:
-    """Give the records of an answer one after another; one with a bad checksum goes to ``damage``.
+    """Iterate over the records of an answer; one with a bad checksum goes to ``damage``.
 
     What follows bytes that are no record cannot be found, and goes there as well.
     """

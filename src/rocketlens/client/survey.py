@@ -220,7 +220,7 @@ class Survey:
 
 
 def missing_coverage(seen: SeenBroker) -> Coverage:
-    """Say that a broker was there once, and cannot be asked."""
+    """Return the coverage of a broker that was there once and cannot be asked."""
     moment = datetime.fromtimestamp(seen.seen_ms / 1000, UTC)
     error = (
         f"it was last seen {moment:%Y-%m-%dT%H:%M:%SZ} at {', '.join(seen.addresses)} and is not "

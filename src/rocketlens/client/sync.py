@@ -4,19 +4,22 @@ Each has a thread with an event loop of its own, in which the async one does the
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, overload
 
 from rocketlens import limits
 from rocketlens.client import admin, producer
 from rocketlens.client.admin import ClusterClient
+from rocketlens.client.cluster_source import ClusterSource
 from rocketlens.client.message import Message
 from rocketlens.client.route import MessageQueue
 from rocketlens.client.send_result import SendResult
 from rocketlens.model.answer import Answer
 from rocketlens.model.message import MessageExt
 from rocketlens.net.sync import LoopThread
+from rocketlens.query.answer_builder import Findings
+from rocketlens.query.request import FindRequest, Kind
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -36,16 +39,33 @@ class _Sync(Generic[C]):
         except BaseException:
             self._thread.close()
             raise
+        self.source: Final = _SourceInLoop(self._thread, self._client.source)
+        """What `rocketlens.find` asks."""
 
     @overload
     def view_message(self, msg_id: str, /) -> MessageExt: ...
     @overload
     def view_message(self, topic: str, msg_id: str, /) -> MessageExt: ...
     def view_message(self, first: str, second: str | None = None, /) -> MessageExt:
-        """Give one message: by its offset message id, or by either id of a topic."""
+        """Return one message: by its offset message id, or by either id of a topic."""
         if second is None:
             return self._thread.run(self._client.view_message(first))
         return self._thread.run(self._client.view_message(first, second))
+
+    def find(
+        self,
+        text: str | None = None,
+        topic: str | Iterable[str] | None = None,
+        *,
+        kind: Kind = "auto",
+        begin: "int | datetime | None" = None,
+        end: "int | datetime | None" = None,
+        max_num: int | None = None,
+    ) -> Answer:
+        """Find messages by whatever is at hand; arguments as `Store.find` has them."""
+        return self._thread.run(
+            self._client.find(text, topic, kind=kind, begin=begin, end=end, max_num=max_num)
+        )
 
     def query_message(
         self,
@@ -55,7 +75,7 @@ class _Sync(Generic[C]):
         begin: "int | datetime" = 0,
         end: "int | datetime" = limits.MAX_TIMESTAMP_MS,
     ) -> Answer:
-        """Give the messages of a topic with a key or unique key: the newest ``max_num``."""
+        """Return the messages of a topic with a key or unique key: the newest ``max_num``."""
         return self._thread.run(self._client.query_message(topic, key, max_num, begin, end))
 
     def query_message_by_unique_key(
@@ -66,7 +86,7 @@ class _Sync(Generic[C]):
         begin: "int | datetime" = 0,
         end: "int | datetime" = limits.MAX_TIMESTAMP_MS,
     ) -> Answer:
-        """Give the messages of a topic with a unique key, whatever their age."""
+        """Return the messages of a topic with a unique key, whatever their age."""
         return self._thread.run(
             self._client.query_message_by_unique_key(topic, unique_key, max_num, begin, end)
         )
@@ -80,23 +100,23 @@ class _Sync(Generic[C]):
         return self._thread.run(forget())
 
     def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Give the queues that can be read."""
+        """Return the queues that can be read."""
         return self._thread.run(self._client.message_queues(topic))
 
     def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Give the offset in a queue of about the first message stored at a time or later."""
+        """Return the offset in a queue of about the first message stored at a time or later."""
         return self._thread.run(self._client.search_offset(queue, timestamp_ms))
 
     def min_offset(self, queue: MessageQueue) -> int:
-        """Give the offset of the oldest message of a queue."""
+        """Return the offset of the oldest message of a queue."""
         return self._thread.run(self._client.min_offset(queue))
 
     def max_offset(self, queue: MessageQueue) -> int:
-        """Give the offset that a queue's next message will have."""
+        """Return the offset that a queue's next message will have."""
         return self._thread.run(self._client.max_offset(queue))
 
     def earliest_message_store_time(self, queue: MessageQueue) -> int:
-        """Give when the oldest message of a queue was stored, -1 for none."""
+        """Return when the oldest message of a queue was stored, -1 for none."""
         return self._thread.run(self._client.earliest_message_store_time(queue))
 
     def create_topic(self, topic: str, queue_nums: int = 8, **options: Any) -> None:
@@ -114,12 +134,29 @@ class _Sync(Generic[C]):
             self._thread.close()
 
     def __enter__(self) -> Self:
-        """Give this."""
+        """Return this client."""
         return self
 
     def __exit__(self, *_: object) -> None:
         """Close."""
         self.close()
+
+
+class _SourceInLoop:
+    """The source of a cluster for other event loops: it is asked in its own."""
+
+    def __init__(self, thread: LoopThread, source: ClusterSource) -> None:
+        self._thread: Final = thread
+        self._source: Final = source
+        self.name: Final = source.name
+        self.kind: Final = source.kind
+        self.is_one_log: Final = source.is_one_log
+
+    async def find(self, request: FindRequest, findings: Findings) -> None:
+        await asyncio.wrap_future(self._thread.submit(self._source.find(request, findings)))
+
+    async def check_topics(self, names: Sequence[str], findings: Findings) -> None:
+        await asyncio.wrap_future(self._thread.submit(self._source.check_topics(names, findings)))
 
 
 class SyncMQAdmin(_Sync[admin.MQAdmin]):
@@ -189,7 +226,7 @@ class SyncProducer(_Sync[producer.Producer]):
         self._thread.run(self._client.send_oneway(message, queue=queue, sharding_key=sharding_key))
 
     def write_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Give the queues that a topic's messages go to."""
+        """Return the queues that a topic's messages go to."""
         return self._thread.run(self._client.write_queues(topic))
 
 

@@ -12,8 +12,7 @@ from rocketlens.client.pull import pull_answer
 from rocketlens.client.records import records_in
 from rocketlens.client.route import Broker, MessageQueue
 from rocketlens.errors import BadInput, RecordError, RocketLensError
-from rocketlens.formats.commitlog_record import Reason, Record, decode, message_of
-from rocketlens.model.message import MessageExt
+from rocketlens.formats.commitlog_record import Reason, Record, decode
 from rocketlens.model.message_id import OffsetMessageId, pack_address
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.query import VIEW_MESSAGE_BY_ID, ViewMessageRequest
@@ -31,28 +30,28 @@ def offset_id_of(msg_id: str) -> OffsetMessageId | None:
 
 
 def brokers_named(asked: OffsetMessageId, brokers: dict[str, Broker]) -> list[Broker]:
-    """Give the broker that has the id's address, or nothing."""
+    """Return the broker that has the id's address, or nothing."""
     address = str(asked.store_host)
     return [broker for broker in brokers.values() if address in broker.addresses.values()]
 
 
 async def view_on(
     cluster: Cluster, brokers: list[Broker], asked: OffsetMessageId, topic: str | None
-) -> list[BrokerAnswer[list[MessageExt]]]:
-    """Ask brokers for the record; a value is the message in a list, or an empty list.
+) -> list[BrokerAnswer[list[Record]]]:
+    """Ask brokers for the record; a value is the record in a list, or an empty list.
 
-    An id names one message: the first that comes is given, and no other is held.
+    An id names one message: the first that comes is returned, and no other is kept.
     """
-    found: list[MessageExt] = []
+    found: list[Record] = []
 
-    async def ask(broker: Broker, address: str) -> list[MessageExt]:
+    async def ask(broker: Broker, address: str) -> list[Record]:
         async with cluster.turn(address):
             record = await _record_at(cluster, address, asked, topic)
             if found or record is None or (topic is not None and record.topic != topic):
                 return []
             if await _is_forged(cluster, broker, address, record) or found:
                 return []
-            found.append(message_of(record))
+            found.append(record)
             return found
 
     return await cluster.ask_brokers(brokers, ask)
@@ -83,7 +82,7 @@ async def _record_at(
 
 
 async def _is_forged(cluster: Cluster, broker: Broker, address: str, record: Record) -> bool:
-    """Say whether the record's own place in its queue belongs to another one.
+    """Return whether the record's own place in its queue belongs to another one.
 
     A body can hold a perfect record; a broker that is asked for that offset gives it. Where the
     queue cannot tell (the topic is deleted, or the record is in no queue), it is believed.

@@ -80,9 +80,14 @@ class Coverage:
         return self.end_offset is None or self.end_offset < self.log_end_offset
 
     @property
+    def is_failure(self) -> bool:
+        """Whether it could not be searched, or not to its end."""
+        return self.state is SourceState.FAILED or self.is_short
+
+    @property
     def is_proof(self) -> bool:
         """Whether an answer can be complete by this source: see the table above."""
-        if self.state is SourceState.FAILED or self.is_short:
+        if self.is_failure:
             return False
         return self.kind is SourceKind.BROKER or (
             self.kind is SourceKind.COMMIT_LOG and self.log_end_offset is not None
@@ -122,4 +127,4 @@ class Answer:
     @property
     def failures(self) -> tuple[Coverage, ...]:
         """The sources that could not be searched, or not to their end."""
-        return tuple(c for c in self.coverage if c.state is SourceState.FAILED or c.is_short)
+        return tuple(each for each in self.coverage if each.is_failure)

@@ -15,7 +15,7 @@ from rocketlens.mqadmin.layout import key_table, message_block, track_block
 from rocketlens.mqadmin.send import resend
 from rocketlens.mqadmin.tool import Call, KeyRequest, incomplete, set_order
 from rocketlens.mqadmin.track import tracks_of
-from rocketlens.query.verify import Wanted
+from rocketlens.query.verify import MessageFilter
 from rocketlens.terminal.notes import body_note
 from rocketlens.terminal.output import note, say
 from rocketlens.terminal.times import parse_time
@@ -41,11 +41,12 @@ async def by_id(call: Call) -> None:
     topic = given.text("t")
     if "s" in given and not given.flag("s"):
         return
+    admin = call.tool.admin
     for msg_id in ids:
         if topic:
-            message = await call.tool.view(topic, msg_id, _cluster_name(call, topic))
+            message = await admin.source.view_in_topic(topic, msg_id, _cluster_name(call, topic))
         else:
-            message = await call.tool.view_message(msg_id)
+            message = await admin.view_message(msg_id)
         if "s" in given:
             await resend(call, msg_id, message)
         else:
@@ -100,11 +101,11 @@ async def by_unique_key(call: Call) -> None:
     end = given.number("e", limits.MAX_TIMESTAMP_MS, 0)
     tool = call.tool
     max_num = SHOWN_OF_UNIQUE_KEY if "a" in given else 1
-    wanted = Wanted(topic=topic, unique_key=msg_id, begin=begin, end=end)
-    answer = await tool.messages_of_unique_key(wanted, cluster_name, max_num)
+    message_filter = MessageFilter(topic=topic, unique_key=msg_id, begin=begin or None, end=end)
+    answer = await tool.messages_of_unique_key(message_filter, cluster_name, max_num)
     messages = list(answer.messages)
     if not messages and offset_id_of(msg_id) is not None:
-        messages = [await tool.view_message(topic, msg_id)]
+        messages = [await tool.admin.view_message(topic, msg_id)]
     for number, message in enumerate(messages):
         _say_as_stored(message)
         path = write_body(bodies_directory(), message.msg_id, message.body, number)
@@ -159,12 +160,12 @@ async def print_messages(call: Call) -> None:
 async def _print_queue(call: Call, route: Route, queue: MessageQueue) -> None:
     given, form, tool = call.given, call.form, call.tool
     begin, end = given.text("b"), given.text("e")
-    offset = await tool.min_offset(queue)
-    stop = await tool.max_offset(queue)
+    offset = await tool.admin.min_offset(queue)
+    stop = await tool.admin.max_offset(queue)
     if begin is not None:
-        offset = await tool.search_offset(queue, parse_time(begin, "-b", is_end=False))
+        offset = await tool.admin.search_offset(queue, parse_time(begin, "-b", is_end=False))
     if end is not None:
-        stop = await tool.search_offset(queue, parse_time(end, "-e", is_end=True))
+        stop = await tool.admin.search_offset(queue, parse_time(end, "-e", is_end=True))
     name = form.shown(str(queue))
     call.print(f"minOffset={offset}, maxOffset={stop}, {name}\n")
     with_body = given.flag("d", default=True)
@@ -224,7 +225,7 @@ def _refuse_consumer(call: Call) -> None:
 
 
 def _cluster_name(call: Call, topic: str) -> str | None:
-    """Give the cluster whose brokers are asked; None for all brokers of the topic."""
+    """Return the cluster whose brokers are asked; None for all brokers of the topic."""
     name = call.given.text("c")
     if name and topic.startswith(LMQ_PREFIX):
         raise BadInput(f"-c, the parent of a light topic ({LMQ_PREFIX}...), is not possible here")

@@ -97,6 +97,7 @@ def _connection_options(arguments: Namespace, given: Given) -> Namespace:
 
 
 def _call(command: SubCommand, given: Given, layout: str, access: "ClusterAccess") -> None:
+    from rocketlens.client.admin import MQAdmin
     from rocketlens.model.escape import printable
     from rocketlens.mqadmin.form import Form, as_it_is
     from rocketlens.mqadmin.tool import Call, Tool
@@ -110,10 +111,10 @@ def _call(command: SubCommand, given: Given, layout: str, access: "ClusterAccess
     access = access._replace(namespace="")
 
     async def call() -> None:
-        async with Tool(
+        async with MQAdmin(
             access.name_servers, seen_brokers=seen_brokers_path(), **access.client_options
-        ) as tool:
-            await function(Call(full_names, form, tool, access))
+        ) as admin:
+            await function(Call(full_names, form, Tool(admin), access))
 
     run_loop(call())
 

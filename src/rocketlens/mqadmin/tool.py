@@ -7,8 +7,7 @@ from typing import Final, TypeVar
 
 from rocketlens import limits
 from rocketlens.client.admin import MQAdmin
-from rocketlens.client.cluster import Cluster, broker_error, failures, fields_of
-from rocketlens.client.key_search import KeyQuestion
+from rocketlens.client.cluster import broker_error, failures, fields_of
 from rocketlens.client.pull import pull_answer
 from rocketlens.client.records import records_in
 from rocketlens.client.route import Broker, MessageQueue, Route
@@ -21,8 +20,9 @@ from rocketlens.model.properties import UNIQUE_KEY, parse
 from rocketlens.mqadmin.form import Form
 from rocketlens.mqadmin.layout import KeyRow
 from rocketlens.mqadmin.options import Given
-from rocketlens.query.held import Held
-from rocketlens.query.verify import Wanted
+from rocketlens.query.answer_builder import AnswerMessages, Findings
+from rocketlens.query.request import check_key
+from rocketlens.query.verify import MessageFilter
 from rocketlens.terminal.cluster_access import ClusterAccess
 from rocketlens.wire.bodies.route import ClusterInfo, TopicRouteData
 from rocketlens.wire.codes import ResponseCode
@@ -59,12 +59,12 @@ class PulledMessages:
     records: tuple[Record, ...]
     next_offset: int
     tags: frozenset[str]
-    """Those that are wanted; none for all."""
+    """Those that match; none for all."""
     bounds: Mapping[str, str]
     """Properties that a consumer adds to each message."""
 
     def messages(self) -> Iterator[MessageExt]:
-        """Give the messages one after another: together they can be of 2 GiB."""
+        """Return the messages one after another: together they can be of 2 GiB."""
         for record in self.records:
             message = message_of(record)
             if not self.tags or message.tags in self.tags:
@@ -85,16 +85,15 @@ class KeyRequest:
     cluster_name: str | None = None
 
 
-class Tool(MQAdmin):
+class Tool:
     """Asks a cluster for what RocketMQ's tool prints."""
 
-    @property
-    def cluster(self) -> Cluster:
-        """The connections."""
-        return self._cluster
+    def __init__(self, admin: MQAdmin) -> None:
+        self.admin: Final = admin
+        self.cluster: Final = admin.source.cluster
 
     async def route_data(self, topic: str) -> TopicRouteData:
-        """Give a route as the name server has it; its brokers may be asked from now on.
+        """Return a route as the name server has it; its brokers may be asked from now on.
 
         :raises TopicNotFound: when no name server knows the topic.
         """
@@ -109,11 +108,11 @@ class Tool(MQAdmin):
 
         :raises TopicNotFound: when no name server knows the topic.
         """
-        route, surveyed = await self._survey.route(topic)
+        route, surveyed = await self.admin.source.survey.route(topic)
         return route, failures(surveyed)
 
     async def cluster_info(self) -> ClusterInfo:
-        """Give which brokers there are; they may be asked from now on."""
+        """Return which brokers there are; they may be asked from now on."""
         await self.cluster.all_brokers()
         return await self.cluster.ask_name_servers_for(
             as_it_is, ClusterInfo, GET_BROKER_CLUSTER_INFO, NoFields()
@@ -127,32 +126,29 @@ class Tool(MQAdmin):
         values = [each.value for each in answers if each.value is not None]
         return values, failures([each.coverage for each in answers])
 
-    async def view(self, topic: str, msg_id: str, cluster_name: str | None) -> MessageExt:
-        """Give a message as `view_message` does; a unique key is looked for in one cluster."""
-        return await self._view_in_topic(topic, msg_id, cluster_name)
-
     async def messages_of_unique_key(
-        self, wanted: Wanted, cluster_name: str | None, max_num: int
+        self, message_filter: MessageFilter, cluster_name: str | None, max_num: int
     ) -> Answer:
-        """Give the oldest messages of a topic's unique key, or those in one cluster.
+        """Return the oldest messages of a topic's unique key, or those in one cluster.
 
-        :raises TopicNotFound: when no broker has the topic, or none of the cluster.
+        :raises TopicNotFound: if no broker has the topic, or none of the cluster.
         """
-        held = Held(max_num, oldest=True)
-        question = KeyQuestion(wanted.topic or "", wanted.unique_key or "", wanted, held)
-        return await self._query(question, cluster_name)
+        check_key(message_filter.index_key)
+        findings = Findings(AnswerMessages(max_num, oldest=True))
+        await self.admin.source.find_by_key(message_filter, findings, cluster_name)
+        return findings.answer(message_filter.index_key)
 
     async def rows_of_key(self, request: KeyRequest) -> tuple[list[KeyRow], str]:
-        """Give what brokers give at once for a key, and in one line what failed.
+        """Return what brokers give at once for a key, and in one line what failed.
 
         Bodies are not looked at. A message that the index has several times under one hash comes
         as often, as the real tool prints it; one that has not the key asked for does not come.
 
         :raises TopicNotFound: when no broker has the topic, or none of the cluster.
         """
-        route, surveyed = await self._survey.route(request.topic)
+        route, surveyed = await self.admin.source.survey.route(request.topic)
         is_tag = request.index_type == "T"
-        wanted = Wanted(
+        message_filter = MessageFilter(
             topic=request.topic,
             key=None if is_tag else request.key,
             tags=frozenset({request.key}) if is_tag else None,
@@ -174,7 +170,7 @@ class Tool(MQAdmin):
                 )
                 if answer.code not in {ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND}:
                     raise broker_error(address, answer)
-                return list(map(_row_of, filter(wanted.matches, _records(answer.body))))
+                return list(map(_row_of, filter(message_filter.matches, _records(answer.body))))
 
         found, failed = await self.ask_all(route.brokers_in(request.cluster_name), ask)
         failed = "; ".join(filter(None, [failed, failures(surveyed)]))
@@ -229,7 +225,7 @@ def incomplete(text: str) -> AnswerIncomplete:
 
 
 def remark_of(error: BrokerError) -> str:
-    """Give what a broker said, as RocketMQ prints it."""
+    """Return what a broker said, as RocketMQ prints it."""
     return f"CODE:{error.code} DESC:{error.remark or ''}"
 
 
@@ -249,7 +245,7 @@ def set_order(queues: Sequence[MessageQueue]) -> list[MessageQueue]:
 
 
 def _records(body: bytes) -> list[Record]:
-    """Give the records in an answer.
+    """Return the records in an answer.
 
     :raises BodyError: when one is damaged: it must not look as if it were not there.
     """

@@ -1,367 +1,49 @@
-"""What the queries read: one open store, with what was found out about it so far."""
+"""What every source of messages can do: a store directory, a cluster, whatever else has messages.
 
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
-from typing import Final
+A source reads and verifies: it adds only messages that match the request, each compared with its
+record. It decides neither how many are returned nor in which order: `rocketlens.query.find` does.
+"""
 
-from rocketlens import limits
-from rocketlens.errors import NotAStore, RecordError, WrongUse
-from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Reason, Record
-from rocketlens.model.answer import Coverage, SourceKind, SourceState
-from rocketlens.query.topics import Topics
-from rocketlens.store.read.commitlog import CommitLog
-from rocketlens.store.read.consumequeue import ConsumeQueues
-from rocketlens.store.read.index_files import CorruptIndexFile, IndexFiles, IndexFileState
-from rocketlens.store.read.starts import RecordStarts
-from rocketlens.store.read.tail import Tail
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
-COMMIT_LOG: Final = "commitlog"
-CONSUME_QUEUE: Final = "consumequeue"
-INDEX: Final = "index"
-_NO_RECORD: Final = bytes(SIZE_AND_MAGIC.size)
-_REOPEN_ENTRIES: Final = 2_000_000
-"""With so many entries in memory it is worth looking whether the broker has indexed them."""
+from rocketlens.model.answer import SourceKind
+from rocketlens.query.answer_builder import Findings
+from rocketlens.query.request import FindRequest
 
 
-class StoreSource:
-    """The parts of a store directory, opened when first needed. Nothing is locked or written."""
-
-    def __init__(
-        self,
-        path: Path,
-        *,
-        max_topic_scan_bytes: int | None = limits.MAX_TOPIC_SCAN_BYTES,
-        before_long_scan: Callable[[int], None] = lambda _: None,
-    ) -> None:
-        """List the commit log. For the options see :func:`rocketlens.open_store`.
-
-        :raises NotAStore: when there is none.
-        """
-        self.path = path
-        if not path.is_dir():
-            message = f"{path} is not a directory"
-            raise NotAStore(message)
-        self.log = CommitLog(path / COMMIT_LOG)
-        self.queues = ConsumeQueues(path / CONSUME_QUEUE)
-        self.starts = RecordStarts(self.log, self.knows, self._start_by_index)
-        self._topic_options = max_topic_scan_bytes, before_long_scan
-        self.topics = Topics(self, *self._topic_options)
-        self._index: IndexFiles | None = None
-        self._tail: Tail | None = None
-        self._reopen_above = _REOPEN_ENTRIES
-        self._coverage: tuple[tuple[object, ...], tuple[Coverage, ...]] | None = None
-        self._covered_to: int | None = None
-        self._with_log: tuple[tuple[object, ...], tuple[Coverage, ...]] | None = None
-        self._log_version = self.log.version
-        self._is_tail_checked = False
-        self._is_closed = False
-
-    def refresh(self) -> None:
-        """Look what changed on the disk; each question begins with it.
-
-        What was found out about a log that is no longer there is forgotten.
-        """
-        self.log.refresh_if_changed()
-        self.queues.look_again()
-        self._is_tail_checked = False
-        is_listed_again = False
-        if self.queues.unlisted is not None:
-            self.queues.topics()
-            is_listed_again = self.queues.unlisted is None
-        if is_listed_again or self.log.version != self._log_version:
-            self._forget_other_log()
-
-    def _forget_other_log(self) -> None:
-        """Begin anew: the log is not the one that was read."""
-        self._log_version = self.log.version
-        if self._index is not None:
-            self._index.close()
-        self._index = self._tail = self._coverage = None
-        self.starts = RecordStarts(self.log, self.knows, self._start_by_index)
-        self.topics = Topics(self, *self._topic_options)
+@runtime_checkable
+class Source(Protocol):
+    """Where messages can be found."""
 
     @property
-    def index(self) -> IndexFiles:
-        """The index files, opened and checked on the first use."""
-        if self._index is None:
-            self._index = IndexFiles(self.path / INDEX, self.log)
-        return self._index
+    def name(self) -> str:
+        """What coverage calls it: a path, an address."""
+        ...
 
     @property
-    def tail(self) -> Tail:
-        """The index in memory for what the index files don't answer for, read up to now."""
-        if self._tail is not None and not self._is_tail_checked and self._tail.is_stale():
-            self._forget_other_log()
-        self._is_tail_checked = True
-        if self._tail is None:
-            self._tail = Tail(self.log, self.knows)
-            self._tail.cover(self.index.uncovered())
-        self._tail.read_new()
-        if self.log.version != self._log_version:
-            self._forget_other_log()
-            return self.tail
-        if self._tail.entry_count > self._reopen_above:
-            self._reopen_above = 2 * self._tail.entry_count
-            if self.index.has_grown():
-                self._index = self._tail = None
-                return self.tail
-        return self._tail
+    def kind(self) -> SourceKind:
+        """What coverage says that it is, if it fails as a whole."""
+        ...
 
     @property
-    def tail_end(self) -> int | None:
-        """Where the log ended when the memory last came to its end; None before that."""
-        return None if self._tail is None else self._tail.end_offset
+    def is_one_log(self) -> bool:
+        """Whether all of its messages are of one commit log, whose order an answer then has."""
+        ...
 
-    def reject_index_file(self, rejected: CorruptIndexFile) -> None:
-        """Stop using an index file; memory takes over its part of the log."""
-        self.index.reject(rejected.file, rejected.error)
-        self._tail = None
+    async def find(self, request: FindRequest, findings: Findings) -> None:
+        """Add the messages that match, as they come, and the coverage of what was searched.
 
-    def least_end(self, known_end: int | None = None) -> int:
-        """Return an offset that the log reaches at least, now; a reader must come as far.
+        Of the request's topics, those that the source is sure not to have may be added to
+        ``findings.unknown``.
 
-        Found apart from any reader: by the record at ``known_end``, where a reader believes that
-        the log ends, or without that by a new list of the segments. O(1), or O(segments).
+        :raises RocketLensError: if it cannot be searched at all.
         """
-        log = self.log
-        if known_end is None:
-            log.refresh()
-            # A broker makes the next segment before it needs one, so the last can be empty.
-            ends = (self._end_of_record(segment.base_offset) for segment in reversed(log.segments))
-            return next(filter(None, ends), log.min_offset)
-        if self._is_unwritten(known_end):
-            return known_end
-        try:
-            record = log.record_at(known_end, check_crc=False)
-        except RecordError as error:
-            segment = log.segment_of(known_end) if error.reason == Reason.BLANK else None
-            after = None if segment is None else self._end_of_record(segment.end_offset)
-            return known_end if after is None else after
-        return known_end + record.total_size
+        ...
 
-    def _is_unwritten(self, physical_offset: int) -> bool:
-        """Say whether the first bytes of a record are all zero here; the usual case, in 2 us."""
-        segment = self.log.segment_of(physical_offset)
-        if segment is None:
-            return False
-        place = physical_offset - segment.base_offset
-        try:
-            head = self.log.map(segment).view[place : place + SIZE_AND_MAGIC.size]
-        except RecordError:
-            return False
-        return head == _NO_RECORD
+    async def check_topics(self, names: Sequence[str], findings: Findings) -> None:
+        """Add those of some topics that the source is sure not to have to ``findings.unknown``.
 
-    def _end_of_record(self, physical_offset: int) -> int | None:
-        try:
-            record = self.log.record_at(physical_offset, check_crc=False)
-        except RecordError:
-            return None
-        return physical_offset + record.total_size
-
-    def key_coverage(self, tail: Tail, log_end_offset: int) -> tuple[Coverage, ...]:
-        """Return what a key look-up searched: file by file, then the parts in memory, then all.
-
-        ``tail`` is the memory that was searched, and ``log_end_offset`` where the log ended when
-        the question was asked. Made anew only when something changed: a broker can have thousands
-        of files.
+        What keeps it from being sure is added to the coverage.
         """
-        state = (tail, tail.version, self.index.version, *self.unlisted())
-        if self._coverage is None or self._coverage[0] != state:
-            files = tuple(_file_coverage(state) for state in self.index.states)
-            found = (*filter(None, files), *_tail_coverage(tail))
-            # The memory must answer for all that index files leave out.
-            missing = set(self.index.uncovered()) - set(tail.ranges)
-            failures = [*self.unlisted(), *map(str, tail.damage), *unfinished(tail.unfinished_at)]
-            self._coverage = state, (*found, *self.log_failures(failures))
-            self._covered_to = min(missing)[0] if missing else tail.end_offset
-            self._with_log = None
-        ends = self._covered_to, log_end_offset, self.log.min_offset
-        if self._with_log is None or self._with_log[0] != ends:
-            log = self.log_coverage(self._covered_to, log_end_offset)
-            self._with_log = ends, (*self._coverage[1], log)
-        return self._with_log[1]
-
-    def log_coverage(
-        self,
-        end_offset: int | None,
-        log_end_offset: int,
-        *,
-        begin_offset: int | None = None,
-        newest_ms: int = 0,
-        detail: str | None = None,
-    ) -> Coverage:
-        """Return what an answer stands on: how far the log was looked at, and how far it had to be.
-
-        ``log_end_offset`` may be less than the log really had; the end that was found counts then.
-        ``begin_offset`` is the log's first unless it is given; ``detail`` is what was found there.
-        """
-        error = detail
-        if end_offset is None or end_offset < log_end_offset:
-            come_to = self.log.min_offset if end_offset is None else end_offset
-            error = f"physical offsets {come_to} to {log_end_offset} were not read"
-        return Coverage(
-            COMMIT_LOG,
-            SourceKind.COMMIT_LOG,
-            SourceState.SEARCHED,
-            newest_ms or None,
-            error,
-            self.log.min_offset if begin_offset is None else begin_offset,
-            end_offset,
-            max(log_end_offset, end_offset or 0),
-        )
-
-    def record_coverage(
-        self, physical_offset: int, size: int = 1, *, newest_ms: int = 0, detail: str | None = None
-    ) -> Coverage:
-        """Return the coverage of a question that one place of the log alone could answer."""
-        end = physical_offset + size
-        return self.log_coverage(
-            end, end, begin_offset=physical_offset, newest_ms=newest_ms, detail=detail
-        )
-
-    def unlisted(self) -> list[str]:
-        """Describe why the files of the log, or the topics, cannot be listed now, if so it is."""
-        return [text for text in (self.log.unlisted, self.queues.unlisted) if text is not None]
-
-    def log_failures(self, errors: Iterable[str]) -> Iterator[Coverage]:
-        """Give places of the log that could not be read, as coverage; the first 1,000 by name."""
-        unnamed = 0
-        for count, error in enumerate(errors):
-            if count < limits.MAX_DAMAGE_REPORTS:
-                yield Coverage(COMMIT_LOG, SourceKind.COMMIT_LOG, SourceState.FAILED, None, error)
-            else:
-                unnamed += 1
-        if unnamed:
-            error = f"{unnamed} more places cannot be read: see `rocketlens index verify`"
-            yield Coverage(COMMIT_LOG, SourceKind.COMMIT_LOG, SourceState.FAILED, None, error)
-
-    def knows(self, record: Record) -> bool | None:
-        """Say whether a queue or an index file leads to this record; None when neither can tell."""
-        by_queue = self._queue_knows(record)
-        if by_queue:
-            return True
-        by_index = self.index.knows(record)
-        return by_queue if by_index is None else by_index
-
-    def _queue_knows(self, record: Record) -> bool | None:
-        """Say whether the record's consume queue leads to it.
-
-        False only when the entry of its place leads to another record of that place, or to one
-        that this record would lie inside of: an entry that leads nowhere tells nothing.
-        """
-        if record.queue_id < 0 or record.queue_offset < 0:
-            return None
-        try:
-            queue = self.queues.queue(record.topic, record.queue_id)
-            entry = queue.entry(record.queue_offset) if queue else None
-        except OSError:
-            return None
-        if entry is None:
-            return None
-        offset = record.physical_offset
-        if (entry.physical_offset, entry.store_size) == (offset, record.total_size):
-            return True
-        if entry.physical_offset < offset < entry.physical_offset + entry.store_size:
-            return False
-        try:
-            other = self.log.record_at(entry.physical_offset, check_crc=False)
-        except RecordError:
-            return None
-        place = (record.topic, record.queue_id, record.queue_offset)
-        return False if (other.topic, other.queue_id, other.queue_offset) == place else None
-
-    def is_record_start(self, record: Record) -> bool:
-        """Say whether a record that claims its place really begins there.
-
-        By its consume queue, else by an index entry, else by walking from the nearest known start.
-        """
-        return bool(self._queue_knows(record)) or self.starts.begins_at(record.physical_offset)
-
-    def approach_start(self, record: Record) -> Iterator[None]:
-        """Do most of :meth:`is_record_start` in steps of some milliseconds."""
-        if not self._queue_knows(record):
-            yield from self.starts.approach(record.physical_offset)
-
-    def begins_here(self, physical_offset: int) -> bool:
-        """Say whether a record began at an offset whose bytes are now damaged."""
-        return self.starts.is_damaged_at(physical_offset)
-
-    def _start_by_index(self, physical_offset: int) -> int:
-        """Give the nearest offset at or before this one where an index file has a record."""
-        known = 0
-        for file in self.index.sound:
-            start = file.known_start_before(physical_offset)
-            if start is not None and start > known and self._is_readable(start):
-                known = start
-        return known
-
-    def _is_readable(self, physical_offset: int) -> bool:
-        try:
-            self.log.record_at(physical_offset, check_crc=False)
-        except RecordError:
-            return False
-        return True
-
-    def check_open(self) -> None:
-        """Refuse to go on with what was begun before :meth:`close`.
-
-        :raises WrongUse: after it.
-        """
-        if self._is_closed:
-            raise WrongUse(f"this store is closed: open_store({str(self.path)!r}) opens it again")
-
-    def close(self) -> None:
-        """Unmap everything."""
-        self._is_closed = True
-        if self._index:
-            self._index.close()
-        self.queues.close()
-        self.log.close()
-
-
-def _file_coverage(state: IndexFileState) -> Coverage | None:
-    name = INDEX if state.path.name == INDEX else f"{INDEX}/{state.path.name}"
-    if state.file is None:
-        return Coverage(name, SourceKind.INDEX_FILE, SourceState.DAMAGED, None, state.error)
-    if not state.file.last_entry:
-        return None
-    header = state.file.header
-    return Coverage(
-        name,
-        SourceKind.INDEX_FILE,
-        SourceState.SEARCHED,
-        header.end_timestamp_ms,
-        None,
-        header.begin_offset,
-        # Its last entry is for a record that begins there.
-        header.end_offset + 1,
-    )
-
-
-def _tail_coverage(tail: Tail) -> Iterator[Coverage]:
-    kind, state = SourceKind.TAIL, SourceState.SEARCHED
-    closed = [(start, stop) for start, stop in tail.ranges if stop is not None]
-    if closed:
-        name = f"{COMMIT_LOG}: {len(closed)} stretches without index entries"
-        bounds = min(closed)[0], max(stop for _, stop in closed)
-        yield Coverage(name, kind, state, None, None, *bounds)
-    for start, stop in tail.ranges:
-        if stop is None:
-            name = f"{COMMIT_LOG}: from physical offset {start} to its end"
-            newest_ms = tail.last_timestamp_ms or None
-            yield Coverage(name, kind, state, newest_ms, None, start, tail.end_offset)
-    yield from torn_coverage(tail.torn_at)
-
-
-def torn_coverage(torn_at: int | None) -> Iterator[Coverage]:
-    """Say that the log ends in a torn record, if it does: it is lost, and nothing else is."""
-    if torn_at is not None:
-        error = f"torn tail: the bytes from physical offset {torn_at} are no whole record"
-        yield Coverage(COMMIT_LOG, SourceKind.COMMIT_LOG, SourceState.DAMAGED, None, error)
-
-
-def unfinished(physical_offset: int | None) -> list[str]:
-    """Describe the record that nothing shows to be written to its end, if there is one."""
-    if physical_offset is None:
-        return []
-    return [f"the record at physical offset {physical_offset} may still be being written"]
+        ...

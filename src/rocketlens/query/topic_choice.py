@@ -35,23 +35,26 @@ def is_pattern(name: str) -> bool:
     return not _WILDCARDS.isdisjoint(name)
 
 
-def matching_topics(asked: Iterable[str], known: Collection[str]) -> list[str]:
+def matching_topics(
+    asked: Iterable[str], known: Collection[str]
+) -> tuple[list[str], dict[str, TopicNotFound]]:
     """Return the topics that names and patterns mean, sorted; a name that is not known stays.
 
-    :raises TopicNotFound: when a pattern matches none.
+    Of the patterns that match no topic the error of each is returned, too.
     """
     from fnmatch import fnmatchcase
 
     topics: set[str] = set()
+    unknown: dict[str, TopicNotFound] = {}
     for name in asked:
         if not is_pattern(name):
             topics.add(name)
             continue
         matches = [topic for topic in known if fnmatchcase(topic, name)]
         if not matches:
-            raise TopicNotFound(f"no topic matches {name!r}{suggestion(name, known)}")
+            unknown[name] = TopicNotFound(f"no topic matches {name!r}{suggestion(name, known)}")
         topics.update(matches)
-    return sorted(topics)
+    return sorted(topics), unknown
 
 
 def unknown_topic(name: str, known: Collection[str], where: str) -> TopicNotFound:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
-from rocketlens.errors import ConfigError, RecordError
+from rocketlens.errors import ConfigError, RecordError, TopicNotFound
 from rocketlens.formats import config_json
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.rocketmq import (
@@ -26,7 +26,7 @@ from rocketlens.store.read.scan import Damage, LogWalk
 from rocketlens.store.read.table_changes import changed_names
 
 if TYPE_CHECKING:
-    from rocketlens.query.source import StoreSource
+    from rocketlens.query.store_reader import StoreReader
 
 TOPICS_FILE: Final = "config/topics.json"
 GROUPS_FILE: Final = "config/subscriptionGroup.json"
@@ -46,7 +46,7 @@ class Topics:
 
     def __init__(
         self,
-        source: "StoreSource",
+        source: "StoreReader",
         max_scan_bytes: int | None,
         before_long_scan: Callable[[int], None],
     ) -> None:
@@ -60,7 +60,7 @@ class Topics:
         """The log was read for its topics from its first record up to here."""
 
     def known(self) -> set[str]:
-        """Give every topic known without reading the whole log.
+        """Return every topic known without reading the whole log.
 
         When neither config nor queues name one, the whole log is read for them.
         """
@@ -74,13 +74,13 @@ class Topics:
         self._named |= set(self._source.tail.topics)
         return self._named
 
-    def choose(self, asked: Sequence[str]) -> list[str]:
+    def choose(self, asked: Sequence[str]) -> tuple[list[str], dict[str, TopicNotFound]]:
         """Return the topics that names and patterns mean, sorted.
 
-        :raises TopicNotFound: when a pattern matches no topic.
+        Of the patterns that match no topic the error of each is returned, too.
         """
         if not any(map(is_pattern, asked)):
-            return sorted(asked)
+            return sorted(asked), {}
         if self.may_be_more():
             self.read_log()
         return matching_topics(asked, self.known())
@@ -100,26 +100,26 @@ class Topics:
             error = f"no configuration, queue or index names {name!r}{meant}"
             yield Coverage("topics", SourceKind.TOPICS, SourceState.SEARCHED, None, error)
 
-    def check_known(self, asked: Sequence[str]) -> Iterator[Coverage]:
-        """Refuse names that are no topic of this store; for a search that found nothing.
+    def check_known(
+        self, asked: Sequence[str]
+    ) -> tuple[dict[str, TopicNotFound], tuple[Coverage, ...]]:
+        """Return the errors of names that are not topics of this store.
 
         A topic that only the log has is known once the log was read for it. Where not all of it
         could be read, a name that is not known is only told, as coverage.
-
-        :raises TopicNotFound: naming the topic that was probably meant.
         """
         if not any(self.tell_unknown(asked)):
-            return iter(())
+            return {}, ()
         if self.may_be_more():
             self.read_log()
-        if self._unread_bytes() <= 0 and not self._damage:
-            for name in asked:
-                if not is_pattern(name) and name not in self.known():
-                    raise unknown_topic(name, self.known() - _SYSTEM_TOPICS, "this store")
-        return self.tell_unknown(asked)
+        if self._unread_bytes() > 0 or self._damage:
+            return {}, tuple(self.tell_unknown(asked))
+        unknown = [name for name in asked if not is_pattern(name) and name not in self.known()]
+        meant = self.known() - _SYSTEM_TOPICS
+        return {name: unknown_topic(name, meant, "this store") for name in unknown}, ()
 
     def may_be_more(self) -> bool:
-        """Say whether the log can hold topics that :meth:`known` lacks and may be read for them.
+        """Return whether the log can hold topics that :meth:`known` lacks and may be read for them.
 
         The part that the memory covers was read already.
         """
@@ -144,7 +144,7 @@ class Topics:
         names: set[str] = set()
         if self._unread_bytes() > limits.MAX_TOPIC_SCAN_BYTES:
             self._before_long_scan(self._unread_bytes())
-        walk = LogWalk(source.log, self._read_from(), tail_start, confirm=source.knows)
+        walk = LogWalk(source.log, self._read_from(), tail_start, confirm=source.is_indexed)
         if walk.stop - walk.position <= _INTERPRETED_BYTES:
             names = {record.topic for record in walk.records()}
         else:
@@ -158,7 +158,7 @@ class Topics:
         self._read_to = tail_start
 
     def coverage(self, *, is_found: bool) -> Iterator[Coverage]:
-        """Say how the topics were found, and where there may be others.
+        """Return how the topics were found, and where there may be others.
 
         What could not be read is no failure of an answer that ``is_found``: then it is only said.
         """
@@ -185,7 +185,7 @@ class Topics:
             yield Coverage(name, SourceKind.TOPICS, SourceState.FAILED, None, error)
 
     def _sampled(self) -> set[str]:
-        """Give the topics of the records of some index entries, evenly over the files."""
+        """Return the topics of the records of some index entries, evenly over the files."""
         files = self._source.index.sound
         total = sum(file.last_entry for file in files)
         step = max(total // _SAMPLES, 1)
@@ -203,7 +203,7 @@ class Topics:
         return topics
 
     def _configured(self) -> set[str]:
-        """Give the topics that config files name, and where they name none, those of groups."""
+        """Return the topics that config files name, and where they name none, those of groups."""
         topics: set[str] = set()
         for table in self._tables(TOPICS_FILE, "topicConfigTable"):
             topics |= set(table)

@@ -14,37 +14,42 @@ _PROPERTY_END: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a message must have to answer a query. ``None`` asks for nothing.
+class MessageFilter:
+    """What a message must have to answer a query. None asks for nothing.
 
     ``topic`` is the one it must have, ``topics`` are those of which it must have one.
     ``key`` must be one of its keys, or (``unique_key`` likewise) its unique key; with both given
-    one of the two is enough. Times are store times in epoch milliseconds, both ends included;
-    a ``begin`` of 0 or less is none: a damaged clock can make a message older than that.
+    one of the two is enough. Times are store times in epoch milliseconds, both ends included.
+    Without a ``begin`` there is no lower bound: a damaged clock can make a negative store time.
     """
 
     topic: str | None = None
     key: str | None = None
     unique_key: str | None = None
-    begin: int = 0
+    begin: int | None = None
     end: int = limits.MAX_TIMESTAMP_MS
     tags: frozenset[str] | None = None
     topics: frozenset[str] | None = None
 
+    @property
+    def index_key(self) -> str:
+        """The text that is looked up in an index."""
+        return self.key or self.unique_key or ""
+
     def takes_topic(self, topic: str) -> bool:
-        """Return whether messages of a topic can be wanted."""
+        """Return whether messages of a topic can match."""
         return (self.topic is None or topic == self.topic) and (
             self.topics is None or topic in self.topics
         )
 
     def is_in_time(self, store_timestamp_ms: int) -> bool:
-        """Say whether a store time is in the wanted range."""
+        """Return whether a store time is in the range."""
         return store_timestamp_ms <= self.end and (
-            self.begin <= 0 or store_timestamp_ms >= self.begin
+            self.begin is None or store_timestamp_ms >= self.begin
         )
 
     def matches(self, record: Record) -> bool:
-        """Say whether a record is an answer."""
+        """Return whether a record is an answer."""
         if not self.takes_topic(record.topic):
             return False
         if not self.is_in_time(record.store_timestamp_ms):
@@ -61,28 +66,32 @@ class Wanted:
         ) or (self.key is not None and self.key in props.split_keys(properties.get(props.KEYS)))
 
 
-class SureMatch:
+class FastPathMatcher:
     """Recognizes the usual answer to a look-up by key, at a fifth of the cost of decoding it.
 
     What it does not recognize may be an answer all the same: properties out of the ordinary are
     left to :func:`rocketlens.formats.commitlog_record.decode`.
     """
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, message_filter: MessageFilter) -> None:
         """Prepare for one look-up; one without a topic and a key recognizes nothing."""
-        self._begin = wanted.begin if wanted.begin > 0 else -limits.MAX_TIMESTAMP_MS - 1
-        self._end = wanted.end
-        self._topic = (wanted.topic or "").encode("utf-8", "replace")
-        named = ((props.KEYS, wanted.key, True), (props.UNIQUE_KEY, wanted.unique_key, False))
+        begin = message_filter.begin
+        self._begin = -limits.MAX_TIMESTAMP_MS - 1 if begin is None else begin
+        self._end = message_filter.end
+        self._topic = (message_filter.topic or "").encode("utf-8", "replace")
+        named = (
+            (props.KEYS, message_filter.key, True),
+            (props.UNIQUE_KEY, message_filter.unique_key, False),
+        )
         self._keys = [
             (name.encode() + b"\x01", key.encode(), is_list)
             for name, key, is_list in named
             if key and key.isascii()
         ]
-        if not self._topic or wanted.tags is not None:
+        if not self._topic or message_filter.tags is not None:
             self._keys = []
 
-    def size_at(self, view: memoryview, position: int, physical_offset: int) -> int:
+    def record_size_if_match(self, view: memoryview, position: int, physical_offset: int) -> int:
         """Return the size of the record at ``position`` of ``view`` if it is an answer, else 0."""
         if not self._keys:
             return 0

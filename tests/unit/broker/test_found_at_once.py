@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from rocketlens.broker import search
+from rocketlens.broker import live_index, search
 from rocketlens.client.admin import MQAdmin
 from rocketlens.client.message import Message
 from rocketlens.client.producer import Producer
@@ -32,7 +32,7 @@ async def send_and_look_up(producer, admin, number):
 @pytest.mark.parametrize("count", [500, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_every_message_is_found_by_all_three_ids_once_its_send_is_answered(count, monkeypatch):
     # Index files are opened anew again and again, and memory drops what they cover.
-    monkeypatch.setattr(search, "REOPEN_ENTRIES", 100)
+    monkeypatch.setattr(live_index, "REOPEN_ENTRIES", 100)
     monkeypatch.setattr(search, "READ_INTERVAL_S", 0.02)
 
     async def main(name_server):

@@ -6,7 +6,7 @@ import zlib
 
 import pytest
 
-from rocketlens.broker import search
+from rocketlens.broker import look_up, search
 from rocketlens.broker.turns import Bounds
 from rocketlens.errors import ConnectionLost
 from rocketlens.formats import commitlog_record
@@ -319,7 +319,7 @@ def test_more_look_ups_by_tag_than_may_wait_are_answered_busy(tmp_path, monkeypa
 
     async def test(world):
         await world.send(properties=properties_of(TAGS="a", KEYS="k"))
-        turns = world.core.search._tag_turns
+        turns = world.core.search.tag_turns
         assert turns.try_begin(object())
         asked = [asyncio.ensure_future(world.query("a", indexType="T")) for _ in range(3)]
         done, waiting = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
@@ -342,16 +342,16 @@ def test_more_look_ups_by_tag_than_may_wait_are_answered_busy(tmp_path, monkeypa
 def test_look_ups_of_a_connection_that_is_gone_are_dropped(tmp_path, monkeypatch, has_begun):
     asked_for = []
 
-    def endless(query):
-        asked_for.append(query)
+    def endless(*asked):
+        asked_for.append(asked)
         while True:
             yield
 
     async def test(world):
         await world.send(properties=properties_of(TAGS="a"))
-        tag_turns = world.core.search._tag_turns
+        tag_turns = world.core.search.tag_turns
         with monkeypatch.context() as patched:
-            patched.setattr(world.core.search, "_by_tag", endless)
+            patched.setattr(look_up, "by_tag", endless)
             if not has_begun:
                 assert tag_turns.try_begin(object())
             pool = ClientPool(lambda _: True)

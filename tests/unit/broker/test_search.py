@@ -1,4 +1,4 @@
-"""Look-ups in memory: read while nobody asks, dropped once index files cover it."""
+"""Look-ups: done at once where that is soon done, else in a thread, each connection in its turn."""
 
 import asyncio
 import dataclasses
@@ -8,9 +8,11 @@ from contextlib import asynccontextmanager
 import pytest
 
 from rocketlens import limits
+from rocketlens.broker import live_index, look_up
 from rocketlens.broker import search as module
-from rocketlens.broker.search import LiveSearch, Query
-from rocketlens.query.verify import Wanted
+from rocketlens.broker.look_up import LookUp
+from rocketlens.broker.search import LiveSearch
+from rocketlens.query.verify import MessageFilter
 from rocketlens.store.read import index, starts
 from rocketlens.store.read.tail import Tail, load_kernels
 from rocketlens.store.write.message_store import StoreOptions
@@ -30,7 +32,7 @@ LARGE = SMALL.__class__(
 async def searching(path, **arguments):
     """Open a store and a search of it, whose background does nothing by itself."""
     store = open_small(path, **arguments)
-    search = LiveSearch(store, store._clock)
+    search = LiveSearch(store)
     try:
         await search.open()
         search._reader.cancel()
@@ -42,106 +44,24 @@ async def searching(path, **arguments):
 
 async def read_all(search):
     """Do what the background does until there is no more."""
-    while await search._aside(search._step):
+    while await search.between_look_ups(search.index.step):
         pass
 
 
 async def places(search, key):
-    """Give where the messages of a key are."""
-    found = search.by_key(Query(Wanted("Orders", key=key, unique_key=key), 64))
+    """Return where the messages of a key are."""
+    found = search.by_key(LookUp(MessageFilter("Orders", key=key, unique_key=key), 64))
     if asyncio.isfuture(found):
         found = await found
     assert not found.failures
     return [record.physical_offset for record in records_of(found.body)]
 
 
-async def assert_found(search, sent, step=1):
-    """Look for messages, each ``step``-th of all."""
-    for number in range(0, len(sent), step):
-        assert await places(search, f"k{number}") == [sent[number].physical_offset]
-        assert await places(search, f"U{number:06}") == [sent[number].physical_offset]
-
-
-def test_without_any_builder_log_is_in_memory_before_anyone_asks(tmp_path):
-    async def test():
-        async with searching(tmp_path, config=LARGE, options=NO_BUILDER) as (store, search):
-            sent = send_many(store, 4000, body_bytes=300)
-            await read_all(search)
-            assert search._read_to == store.end_offset
-            assert search._can_do_at_once()
-            await assert_found(search, sent, 97)
-
-    asyncio.run(test())
-
-
-def test_no_step_reads_more_than_its_bound(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "STEP_BYTES", 10_000)
-
-    async def test():
-        async with searching(tmp_path, config=LARGE, options=NO_BUILDER) as (store, search):
-            sent = send_many(store, 300)
-            steps, before = 0, 0
-            while await search._aside(search._step):
-                steps += 1
-                assert 0 < search._read_to - before < 10_000 + sent[-1].store_size
-                before = search._read_to
-            assert steps >= store.end_offset // 10_500
-            await assert_found(search, sent)
-
-    asyncio.run(test())
-
-
-def test_a_look_up_between_two_steps_reads_the_rest(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "STEP_BYTES", 5_000)
-
-    async def test():
-        async with searching(tmp_path, options=NO_BUILDER) as (store, search):
-            sent = send_many(store, 200)
-            await search._aside(search._step)
-            assert search._read_to < store.end_offset
-            assert await places(search, "k199") == [sent[199].physical_offset]
-            assert await places(search, "all") == [one.physical_offset for one in sent[-64:]]
-
-    asyncio.run(test())
-
-
-def test_what_index_files_cover_is_dropped_from_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "REOPEN_ENTRIES", 100)
-
-    async def test():
-        async with searching(tmp_path) as (store, search):
-            sent = []
-            for _ in range(5):
-                sent += send_many(store, 100, first=len(sent))
-                await read_all(search)
-                store.flush()
-                while not store.build_index():
-                    pass
-                await read_all(search)
-                assert search._tail.entry_count <= 100
-                await assert_found(search, sent)
-
-    asyncio.run(test())
-
-
-def test_memory_answers_for_what_a_late_builder_has_not_reached(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "REOPEN_ENTRIES", 100)
-
-    async def test():
-        async with searching(tmp_path) as (store, search):
-            sent = send_many(store, 400)
-            await read_all(search)
-            store.flush()
-            most = search._tail.entry_count
-            while not store.build_index(at_most_bytes=10_000):
-                await read_all(search)
-                assert search._tail.entry_count <= most
-                await assert_found(search, sent, 21)
-            await read_all(search)
-            assert search._tail.entry_count <= 100
-            await assert_found(search, sent)
-
-    asyncio.run(test())
+async def assert_found(search, sent):
+    """Look for messages."""
+    for number, one in enumerate(sent):
+        assert await places(search, f"k{number}") == [one.physical_offset]
+        assert await places(search, f"U{number:06}") == [one.physical_offset]
 
 
 @pytest.mark.parametrize("is_at_once", [True, False])
@@ -155,29 +75,11 @@ def test_the_log_answers_for_an_index_file_that_is_damaged_while_it_is_used(
             if not is_at_once:
                 monkeypatch.setattr(Tail, "inline_read_budget_bytes", -1)
             sent += send_many(store, 20, first=300)
-            file = search._source.index.sound[0]
+            file = search.index.reader.index.sound[0]
             with file.path.open("r+b") as damaged:
                 damaged.seek(file.geometry.entry_position(1))
                 damaged.write(b"\xff" * (20 * 600))
             await assert_found(search, sent)
-
-    asyncio.run(test())
-
-
-def test_messages_that_the_cleaner_took_leave_memory_too(tmp_path):
-    async def test():
-        async with searching(tmp_path, options=NO_BUILDER) as (store, search):
-            sent = send_many(store, 300)
-            await read_all(search)
-            before = search._tail.entry_count
-            for segment in store._log.listed()[:3]:
-                segment.path.unlink()
-            store._log.listed()
-            search.segments_changed()
-            await read_all(search)
-            assert search._tail.entry_count < before
-            assert await places(search, "k0") == []
-            assert await places(search, "k299") == [sent[299].physical_offset]
 
     asyncio.run(test())
 
@@ -188,7 +90,7 @@ def test_kernels_are_loaded_after_a_time_however_little_there_is_to_read(tmp_pat
     async def test():
         loop, loaded = asyncio.get_running_loop(), asyncio.Event()
         store = open_small(tmp_path, config=LARGE, options=NO_BUILDER)
-        search = LiveSearch(store, store._clock)
+        search = LiveSearch(store)
         monkeypatch.setattr(module, "load_kernels", lambda: loop.call_soon_threadsafe(loaded.set))
         await search.open(load_after_s=0.01)
         await asyncio.wait_for(loaded.wait(), 60)
@@ -205,19 +107,19 @@ def test_the_background_reads_and_loads_what_it_needs_for_that(tmp_path, monkeyp
     async def test():
         loop, loaded, read = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
         store = open_small(tmp_path, config=LARGE, options=NO_BUILDER)
-        search = LiveSearch(store, store._clock)
+        search = LiveSearch(store)
 
         def load():
             load_kernels()
             loop.call_soon_threadsafe(loaded.set)
 
-        def step(original=search._step):
-            original()
-            if search._read_to == store.end_offset:
+        def step(step_once=search.index.step):
+            step_once()
+            if search.index.read_to == store.end_offset:
                 loop.call_soon_threadsafe(read.set)
 
         monkeypatch.setattr(module, "load_kernels", load)
-        search._step = step
+        monkeypatch.setattr(search.index, "step", step)
         await search.open()
         send_many(store, 600, body_bytes=300)
         for event in (loaded, read):
@@ -227,35 +129,6 @@ def test_the_background_reads_and_loads_what_it_needs_for_that(tmp_path, monkeyp
 
     asyncio.run(test())
     assert Tail.is_compiled
-
-
-def test_a_damaged_index_file_is_not_believed_again_when_they_are_opened_anew(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setattr(module, "REOPEN_ENTRIES", 100)
-    monkeypatch.setattr(limits, "MAX_INDEX_GAP_BYTES", 1000)
-
-    async def test():
-        async with searching(tmp_path) as (store, search):
-            sent = send_many(store, 200)
-            await read_all(search)
-            store.flush()
-            while not store.build_index():
-                pass
-            await read_all(search)
-            await assert_found(search, sent, 20)
-            names = sorted(path.name for path in (tmp_path / "index").iterdir())
-            for name in names[1:]:
-                (tmp_path / "index" / name).write_bytes(b"")
-            before = search._source
-            assert search._open_at > 0
-            for _ in range(3):
-                sent += send_many(store, 60, first=len(sent))
-                await read_all(search)
-                await assert_found(search, sent, 7)
-            assert search._source is before
-
-    asyncio.run(test())
 
 
 @asynccontextmanager
@@ -269,17 +142,17 @@ async def searching_many(path, count):
 
 def test_the_newest_of_a_key_are_found_with_no_look_at_the_others(tmp_path, monkeypatch):
     looked_at = []
-    size_at = module.SureMatch.size_at
+    record_size_if_match = look_up.FastPathMatcher.record_size_if_match
 
     def counted(*arguments):
         looked_at.append(arguments[-1])
-        return size_at(*arguments)
+        return record_size_if_match(*arguments)
 
-    monkeypatch.setattr(module.SureMatch, "size_at", counted)
+    monkeypatch.setattr(look_up.FastPathMatcher, "record_size_if_match", counted)
 
     async def test():
         async with searching_many(tmp_path, 3000) as (_, search, sent):
-            found = search.by_key(Query(Wanted("Orders", key="all"), 64))
+            found = search.by_key(LookUp(MessageFilter("Orders", key="all"), 64))
             assert not asyncio.isfuture(found)
             assert [each.physical_offset for each in records_of(found.body)] == sent[-64:]
             assert looked_at == sent[:-65:-1]
@@ -293,8 +166,8 @@ def test_a_look_up_that_has_many_candidates_goes_on_in_the_thread(tmp_path):
             store._clock.now_ms += 1000
             send_many(store, 300, first=3000)
             await read_all(search)
-            wanted = Wanted("Orders", key="all", end=store._clock.now_ms - 1000)
-            found = search.by_key(Query(wanted, 64))
+            wanted = MessageFilter("Orders", key="all", end=store._clock.now_ms - 1000)
+            found = search.by_key(LookUp(wanted, 64))
             assert asyncio.isfuture(found)
             found = await found
             assert [each.physical_offset for each in records_of(found.body)] == sent[-64:]
@@ -307,7 +180,7 @@ def test_a_look_up_of_large_messages_goes_on_in_the_thread(tmp_path):
         async with searching(tmp_path, config=LARGE, options=NO_BUILDER) as (store, search):
             sent = send_many(store, 20, body_bytes=200_000)
             await read_all(search)
-            found = search.by_key(Query(Wanted("Orders", key="all"), 64))
+            found = search.by_key(LookUp(MessageFilter("Orders", key="all"), 64))
             assert asyncio.isfuture(found)
             found = await found
             assert [each.physical_offset for each in records_of(found.body)] == [
@@ -325,7 +198,7 @@ class Peer:
 
 def start(search, peer, end=2**63 - 1):
     """Ask for the key that all messages have, as one of several; gives the future."""
-    found = search.by_key(Query(Wanted("Orders", key="all", end=end), 64), peer)
+    found = search.by_key(LookUp(MessageFilter("Orders", key="all", end=end), 64), peer)
     assert asyncio.isfuture(found)
     return found
 
@@ -334,11 +207,11 @@ def start(search, peer, end=2**63 - 1):
 async def held_up(search):
     """Keep the threads from working, so that what is asked waits."""
     holder = Peer()
-    assert search._turns.try_begin(holder)
-    assert search._tag_turns.try_begin(holder)
+    assert search.turns.try_begin(holder)
+    assert search.tag_turns.try_begin(holder)
     yield
-    search._turns.end()
-    search._tag_turns.end()
+    search.turns.end()
+    search.tag_turns.end()
 
 
 def test_a_look_up_by_key_waits_for_a_piece_of_each_other_connections(tmp_path, monkeypatch):
@@ -349,7 +222,7 @@ def test_a_look_up_by_key_waits_for_a_piece_of_each_other_connections(tmp_path, 
             ended = []
             async with held_up(search):
                 busy = [start(search, peer, end=1) for peer in [Peer()] * 5 + [Peer()]]
-                one = search.by_key(Query(Wanted("Orders", key="k7"), 64), Peer())
+                one = search.by_key(LookUp(MessageFilter("Orders", key="k7"), 64), Peer())
             for name, future in [("one", one), *(("busy", each) for each in busy)]:
                 future.add_done_callback(lambda _, name=name: ended.append(name))
             found = await one
@@ -364,16 +237,16 @@ def test_a_look_up_by_key_waits_for_a_piece_of_each_other_connections(tmp_path, 
 def test_look_ups_by_key_and_id_never_wait_for_those_by_tag(tmp_path, monkeypatch, is_at_once):
     async def test():
         async with searching_many(tmp_path, 300) as (store, search, sent):
-            assert search._tag_turns.try_begin(Peer())
-            by_tag = search.by_tag(Query(Wanted("Orders", tags=frozenset("a")), 64), Peer())
+            assert search.tag_turns.try_begin(Peer())
+            by_tag = search.by_tag(LookUp(MessageFilter("Orders", tags=frozenset("a")), 64), Peer())
             if not is_at_once:
                 monkeypatch.setattr(Tail, "inline_read_budget_bytes", -1)
             assert await places(search, "k7") == [sent[7]]
-            record = search._source.log.record_at(sent[7])
+            record = search.index.reader.log.record_at(sent[7])
             monkeypatch.setattr(store.queues, "get", lambda *_: None)
             assert await search.is_record_start(record, Peer())
             assert not by_tag.done()
-            search._tag_turns.end()
+            search.tag_turns.end()
             monkeypatch.undo()
             assert (await by_tag).count == 0
 
@@ -382,7 +255,7 @@ def test_look_ups_by_key_and_id_never_wait_for_those_by_tag(tmp_path, monkeypatc
 
 def test_look_ups_between_the_pieces_of_another_change_nothing_it_finds(tmp_path, monkeypatch):
     monkeypatch.setattr(limits, "MAX_LOOK_UP_TURN_S", -1)
-    monkeypatch.setattr(module, "REOPEN_ENTRIES", 100)
+    monkeypatch.setattr(live_index, "REOPEN_ENTRIES", 100)
 
     async def test():
         async with searching(tmp_path) as (store, search):
@@ -397,7 +270,7 @@ def test_look_ups_between_the_pieces_of_another_change_nothing_it_finds(tmp_path
             await read_all(search)
             async with held_up(search):
                 asked = [start(search, Peer(), end=clock_ms) for _ in range(8)]
-            before = search._source
+            before = search.index.reader
             # The index files are opened anew, and the memory drops what they have, meanwhile.
             store.flush()
             while not store.build_index():
@@ -408,8 +281,8 @@ def test_look_ups_between_the_pieces_of_another_change_nothing_it_finds(tmp_path
             for found in await asyncio.gather(*asked):
                 assert not found.failures
                 assert [each.physical_offset for each in records_of(found.body)] == expected
-            assert search._source is not before
-            assert not search._users
+            assert search.index.reader is not before
+            assert search.index.users == 0
             assert await places(search, "k599") == late[-1:]
 
     asyncio.run(test())
@@ -421,7 +294,7 @@ def test_a_look_up_whose_time_is_over_says_what_it_did_not_search(tmp_path, monk
     async def test():
         async with searching_many(tmp_path, 300) as (_, search, sent):
             times = itertools.chain([0] * 20, itertools.repeat(100))
-            monkeypatch.setattr(search._turns, "_clock", lambda: next(times))
+            monkeypatch.setattr(search.turns, "_clock", lambda: next(times))
             async with held_up(search):
                 asked = start(search, Peer())
             found = await asked
@@ -452,10 +325,10 @@ def test_a_slot_that_other_keys_crowd_holds_up_nobody(tmp_path, monkeypatch):
                 monkeypatch.setattr(index, "_LONG_CHAIN", long_chain)
                 monkeypatch.setattr(index, "_ENTRIES_TO_PAUSE", 7)
                 async with held_up(search):
-                    asked = search.by_key(Query(Wanted("Orders", key="k3"), 64), Peer())
-                pieces = search._turns._turn
+                    asked = search.by_key(LookUp(MessageFilter("Orders", key="k3"), 64), Peer())
+                pieces = search.turns._turn
                 found = await asked
-                assert search._turns._turn - pieces > 50
+                assert search.turns._turn - pieces > 50
                 (record,) = records_of(found.body)
                 assert record.physical_offset == sent[3]
 
@@ -469,11 +342,11 @@ def test_a_walk_to_a_record_without_an_entry_is_in_pieces(tmp_path, monkeypatch)
         async with searching(tmp_path, config=LARGE, options=NO_BUILDER) as (store, search):
             sent = send_many(store, 600)
             monkeypatch.setattr(store.queues, "get", lambda *_: None)
-            monkeypatch.setattr(search._source, "_queue_knows", lambda _: None)
-            record = search._source.log.record_at(sent[500].physical_offset)
-            pieces = search._turns._turn
+            monkeypatch.setattr(search.index.reader, "_is_queued", lambda _: None)
+            record = search.index.reader.log.record_at(sent[500].physical_offset)
+            pieces = search.turns._turn
             assert await search.is_record_start(record, Peer())
-            assert search._turns._turn - pieces > 10
+            assert search.turns._turn - pieces > 10
             inside = dataclasses.replace(record, physical_offset=record.physical_offset + 8)
             assert not await search.is_record_start(inside, Peer())
 

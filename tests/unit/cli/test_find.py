@@ -212,7 +212,7 @@ def test_finding_changes_nothing_in_the_store(run, golden_store, sent):
         (("FF" * 16, "--kind", "offset-id"), "port"),
         (("T/0", "--kind", "queue-offset"), "TOPIC/QUEUE/OFFSET"),
         (("T/0/" + "9" * 19, "--kind", "queue-offset"), None),
-        (("../../etc/0/0", "--kind", "queue-offset"), "no topic"),
+        (("../../etc/0/0", "--kind", "queue-offset"), "not a valid topic name"),
     ],
 )
 def test_bad_input_gets_one_line_and_code_2(run, golden_store, arguments, says):

@@ -6,7 +6,7 @@ import rocketlens
 from rocketlens import limits
 from rocketlens.errors import AnswerIncomplete, BadInput
 from rocketlens.model.answer import SourceKind, SourceState
-from rocketlens.query import by_time
+from rocketlens.query import answer_builder, by_time
 from rocketlens.store.read.tail import Tail
 from tests.crash.made_stores import Sent, flip, make_store, overwrite, record_of, some_messages
 
@@ -163,9 +163,9 @@ def test_damage_that_may_hide_a_deleted_topic_makes_not_found_incomplete(deleted
 
 def test_the_newest_of_a_topic_are_decoded_and_no_others(made, monkeypatch):
     decoded = []
-    message_of = by_time.message_of
+    message_of = answer_builder.message_of
     monkeypatch.setattr(
-        by_time, "message_of", lambda record: decoded.append(record) or message_of(record)
+        answer_builder, "message_of", lambda record: decoded.append(record) or message_of(record)
     )
     expected = [r.physical_offset for r in made.records if r.topic == "Topic2"]
     for compiled_from in (0, 1 << 30):

@@ -14,8 +14,6 @@ from rocketlens.errors import (
     WrongType,
     WrongUse,
 )
-from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
-from rocketlens.query.merge import merge
 from tests.crash import made_stores
 from tests.crash.made_stores import Sent, flip, make_store, some_messages
 
@@ -169,17 +167,6 @@ def test_index_last_update_is_the_store_time_of_the_newest_message(made, store):
     newest = made.records[-1].store_timestamp_ms
     for answer in (store.query_message("Topic0", "order-3"), store.find(topic="Topic0")):
         assert answer.index_last_update_timestamp_ms == newest
-
-
-def test_merged_answers_hold_each_message_once_and_every_source(made, store):
-    one, two = (store.query_message("Topic0", key) for key in ("order-3", "shared-3"))
-    failed = Coverage("x", SourceKind.COMMIT_LOG, SourceState.FAILED, None, "lost")
-    broken = Answer("q", (), (failed,))
-    merged = merge("q", [two, one, broken])
-    assert [m.physical_offset for m in merged] == sorted({m.physical_offset for m in (*one, *two)})
-    assert not merged.complete
-    assert merged.failures == (failed,)
-    assert merge("q", []) == Answer("q", (), ())
 
 
 def test_an_unknown_topic_is_refused_and_never_an_empty_answer(made, store):

@@ -8,7 +8,7 @@ from rocketlens.errors import RecordError
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.commitlog_record import MAGIC_V1, MAGIC_V2, Record
 from rocketlens.model.message import Host
-from rocketlens.query.verify import SureMatch, Wanted
+from rocketlens.query.verify import FastPathMatcher, MessageFilter
 
 V4, V6 = Host("10.0.0.1", 5555), Host("fd00::7", 5555)
 UNIQUE_KEY = "0A0000091F4018B4AAC2140DD5A20000"
@@ -26,7 +26,7 @@ def record_of(properties=PROPERTIES, body=b"body", magic=MAGIC_V1, born_host=V4,
 
 def sure(content, wanted):
     view = memoryview(bytes(PLACE) + content + bytes(9))
-    return SureMatch(wanted).size_at(view, PLACE, 4096)
+    return FastPathMatcher(wanted).record_size_if_match(view, PLACE, 4096)
 
 
 def decided(content, wanted):
@@ -41,10 +41,10 @@ def decided(content, wanted):
 @pytest.mark.parametrize(
     "wanted",
     [
-        Wanted("Orders", key="k1", unique_key="k1"),
-        Wanted("Orders", key="k2"),
-        Wanted("Orders", unique_key=UNIQUE_KEY),
-        Wanted("Orders", key=UNIQUE_KEY, unique_key=UNIQUE_KEY, begin=2, end=2),
+        MessageFilter("Orders", key="k1", unique_key="k1"),
+        MessageFilter("Orders", key="k2"),
+        MessageFilter("Orders", unique_key=UNIQUE_KEY),
+        MessageFilter("Orders", key=UNIQUE_KEY, unique_key=UNIQUE_KEY, begin=2, end=2),
     ],
 )
 @pytest.mark.parametrize("body", [b"", b"body"])
@@ -56,19 +56,19 @@ def test_the_usual_answer_is_recognized(wanted, body):
 @pytest.mark.parametrize(
     ("content", "wanted"),
     [
-        (record_of(), Wanted("Order", key="k1")),
-        (record_of(topic="Order"), Wanted("Orders", key="k1")),
-        (record_of(), Wanted("Orders", key="k")),
-        (record_of(), Wanted("Orders", key="k1 k2", unique_key="x")),
-        (record_of(), Wanted("Orders", unique_key="k1")),
-        (record_of(), Wanted("Orders", key="k1", tags=frozenset({"TagB"}))),
-        (record_of(), Wanted("Orders", key="k1", begin=3)),
-        (record_of(), Wanted("Orders", key="k1", end=1)),
-        (record_of("KEYS\x01k1\x02KEYS\x01k2\x02"), Wanted("Orders", key="k1")),
-        (record_of("XKEYS\x01k1\x02"), Wanted("Orders", key="k1")),
-        (record_of("x\x01KEYS\x01k1\x02"), Wanted("Orders", key="k1")),
-        (record_of("KEYS\x01\x02"), Wanted("Orders", key="")),
-        (record_of(f"{PROPERTIES}__CRC32#\x010000000000\x02"), Wanted("Orders", key="k1")),
+        (record_of(), MessageFilter("Order", key="k1")),
+        (record_of(topic="Order"), MessageFilter("Orders", key="k1")),
+        (record_of(), MessageFilter("Orders", key="k")),
+        (record_of(), MessageFilter("Orders", key="k1 k2", unique_key="x")),
+        (record_of(), MessageFilter("Orders", unique_key="k1")),
+        (record_of(), MessageFilter("Orders", key="k1", tags=frozenset({"TagB"}))),
+        (record_of(), MessageFilter("Orders", key="k1", begin=3)),
+        (record_of(), MessageFilter("Orders", key="k1", end=1)),
+        (record_of("KEYS\x01k1\x02KEYS\x01k2\x02"), MessageFilter("Orders", key="k1")),
+        (record_of("XKEYS\x01k1\x02"), MessageFilter("Orders", key="k1")),
+        (record_of("x\x01KEYS\x01k1\x02"), MessageFilter("Orders", key="k1")),
+        (record_of("KEYS\x01\x02"), MessageFilter("Orders", key="")),
+        (record_of(f"{PROPERTIES}__CRC32#\x010000000000\x02"), MessageFilter("Orders", key="k1")),
     ],
 )
 def test_what_is_no_answer_is_not_recognized(content, wanted):
@@ -79,17 +79,17 @@ def test_what_is_no_answer_is_not_recognized(content, wanted):
 @pytest.mark.parametrize("born_host", [V4, V6])
 def test_records_of_both_versions_and_with_hosts_of_both_kinds_are_recognized(magic, born_host):
     content = record_of(magic=magic, born_host=born_host)
-    wanted = Wanted("Orders", key="k1")
+    wanted = MessageFilter("Orders", key="k1")
     assert sure(content, wanted) == decided(content, wanted) == len(content)
 
 
 def test_the_unusual_is_left_to_the_slow_way():
-    assert not sure(record_of("KEYS\x01ké\x02"), Wanted("Orders", key="ké"))
-    assert not sure(record_of(), Wanted(key="k1"))
+    assert not sure(record_of("KEYS\x01ké\x02"), MessageFilter("Orders", key="ké"))
+    assert not sure(record_of(), MessageFilter(key="k1"))
 
 
 def test_a_flipped_byte_or_a_cut_never_makes_an_answer():
-    wanted = Wanted("Orders", key="k2", unique_key="k2", end=2**50)
+    wanted = MessageFilter("Orders", key="k2", unique_key="k2", end=2**50)
     content = record_of()
     for place in range(len(content)):
         for mask in (0x01, 0x80, 0xFF):
@@ -97,7 +97,7 @@ def test_a_flipped_byte_or_a_cut_never_makes_an_answer():
             changed[place] ^= mask
             assert sure(bytes(changed), wanted) in {0, decided(bytes(changed), wanted)}
         view = memoryview(bytes(PLACE) + content[:place])
-        assert not SureMatch(wanted).size_at(view, PLACE, 4096)
+        assert not FastPathMatcher(wanted).record_size_if_match(view, PLACE, 4096)
 
 
 TEXTS = st.text("KEYS\x01\x02k1 é", max_size=12)
@@ -108,5 +108,8 @@ TEXTS = st.text("KEYS\x01\x02k1 é", max_size=12)
 @example("KEYS\x01k1\x02", "k1", b"\xff")
 def test_whatever_the_properties_are_both_ways_agree(properties, key, behind):
     content = record_of(properties.encode() + behind)
-    for wanted in (Wanted("Orders", key=key), Wanted("Orders", key=key, unique_key=key)):
+    for wanted in (
+        MessageFilter("Orders", key=key),
+        MessageFilter("Orders", key=key, unique_key=key),
+    ):
         assert sure(content, wanted) in {0, decided(content, wanted)}

@@ -1,0 +1,351 @@
+"""The source over a running cluster.
+
+All brokers of a topic are asked at once, each one's master first and its slaves if it is gone. Each
+stands in the coverage once; one that failed makes the answer incomplete. Without a topic every
+topic that the name servers know is searched, several at a time. Topics are those of the namespace,
+if there is one, and messages come with their topics' full names.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from rocketlens.client.cluster import BrokerAnswer, Cluster, failures
+from rocketlens.client.dispatch import Dispatch
+from rocketlens.client.key_search import KeySearch, SearchedIndex
+from rocketlens.client.namespace import is_in_namespace, with_namespace, without_namespace
+from rocketlens.client.pull import pull_answer
+from rocketlens.client.queue_read import read_queue
+from rocketlens.client.records import records_in
+from rocketlens.client.route import Broker, MessageQueue
+from rocketlens.client.survey import Survey, missing_coverage
+from rocketlens.client.view import brokers_named, offset_id_of, view_on
+from rocketlens.errors import AnswerIncomplete, MessageNotFound, TopicNotFound
+from rocketlens.formats.commitlog_record import Record, message_of
+from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+from rocketlens.model.message import MessageExt
+from rocketlens.model.message_id import OffsetMessageId
+from rocketlens.query.answer_builder import AnswerMessages, Findings
+from rocketlens.query.request import FindRequest, QueuePosition
+from rocketlens.query.topic_choice import is_pattern, matching_topics, unknown_topic
+from rocketlens.query.verify import MessageFilter
+
+TOPICS_AT_ONCE: Final = 16
+_MAX_OFFSET: Final = 2**63 - 1
+
+_AskQueue = Callable[[MessageQueue, str, list[str]], Awaitable[None]]
+"""Asks a broker's address for a queue, adds what matches, and what is damaged to a list."""
+
+
+class ClusterSource:
+    """Finds the messages of one cluster."""
+
+    kind: Final = SourceKind.BROKER
+    is_one_log: Final = False
+
+    def __init__(self, cluster: Cluster, survey: Survey, namespace: str) -> None:
+        self.cluster: Final = cluster
+        self.survey: Final = survey
+        self.namespace: Final = namespace
+
+    @property
+    def name(self) -> str:
+        """The addresses of the name servers."""
+        return ";".join(self.cluster.name_servers)
+
+    def full_topic(self, topic: str) -> str:
+        """Return the name that brokers know a topic by."""
+        return with_namespace(self.namespace, topic)
+
+    async def find(self, request: FindRequest, findings: Findings) -> None:
+        """Add the messages that match: see `rocketlens.query.source.Source.find`.
+
+        :raises RemotingError: if no name server answers.
+        """
+        topics, unknown = await self._choose_topics(request.topics, findings)
+        findings.unknown.update(unknown)
+        if unknown and not topics:
+            for error in unknown.values():
+                findings.cover(await self._no_topic(error))
+            return
+        if request.text is None:
+            for topic in topics or await self._topics(findings):
+                await self._find_in_time(request.filter_of([topic]), findings)
+        else:
+            await self._find_text(request, topics, findings)
+
+    async def check_topics(self, names: Sequence[str], findings: Findings) -> None:
+        """Add the topics that no broker has: see `rocketlens.query.source.Source`.
+
+        Nothing is said of them if a broker or name server could not be asked.
+        """
+        listed = await self._topics(findings)
+        if not findings.is_complete:
+            return
+        known = [without_namespace(self.namespace, each) for each in listed]
+        for name in names:
+            if not is_pattern(name) and self.full_topic(name) not in listed:
+                findings.unknown[name] = unknown_topic(name, known, "the cluster")
+
+    async def find_by_key(
+        self,
+        message_filter: MessageFilter,
+        findings: Findings,
+        cluster_name: str | None = None,
+        dispatch: Dispatch | None = None,
+    ) -> None:
+        """Add the messages of a topic with a key; of all its brokers, or those of one cluster.
+
+        `dispatch` is that of a question of which this is a part.
+
+        :raises TopicNotFound: if no broker has the topic, or none of that cluster.
+        :raises RemotingError: if no name server answers.
+        """
+        route, surveyed = await self.survey.route(message_filter.topic or "")
+        brokers = route.brokers_in(cluster_name)
+        queues = {
+            name: [queue for queue in route.read_queues if queue.broker_name == name]
+            for name in route.brokers
+        }
+        dispatch = dispatch or Dispatch(self.cluster)
+
+        async def ask(broker: Broker, address: str) -> SearchedIndex:
+            behind = await dispatch.wait(address)
+            search = KeySearch(self.cluster, address, message_filter, findings, queues[broker.name])
+            searched = await search.run()
+            if behind is None:
+                return searched
+            return replace(searched, damage=(*searched.damage, behind))
+
+        coverage: list[Coverage] = []
+        for broker, searched, covered in await self.cluster.ask_brokers(brokers, ask):
+            if searched is None:
+                coverage.append(covered)
+                continue
+            findings.indexed_to_ms = max(findings.indexed_to_ms, searched.indexed_to_ms)
+            coverage.append(replace(covered, indexed_to_ms=searched.indexed_to_ms or None))
+            coverage += _damage_of(broker, searched.damage)
+        findings.cover((*coverage, *surveyed))
+
+    async def view_by_offset_id(self, msg_id: str) -> MessageExt:
+        """Return the message with an offset message id.
+
+        :raises BadInput: if it is not such an id.
+        :raises MessageNotFound: if no broker has it.
+        :raises AnswerIncomplete: if none has it, and one failed.
+        """
+        asked = OffsetMessageId.decode(msg_id)
+        brokers, surveyed = await self._brokers_of_id(asked)
+        return _one_of(msg_id, await view_on(self.cluster, brokers, asked, None), surveyed)
+
+    async def view_in_topic(
+        self, topic: str, msg_id: str, cluster_name: str | None = None
+    ) -> MessageExt:
+        """Return the message of a topic with an offset message id or, the oldest, a unique key.
+
+        A unique key is looked for on all brokers of the topic, or on those of one cluster.
+        Errors as `view_by_offset_id`.
+
+        :raises TopicNotFound: if no broker has the topic, or none of that cluster.
+        """
+        asked = offset_id_of(msg_id)
+        route, _ = await self.survey.route(topic)
+        answers: list[BrokerAnswer[list[Record]]] = []
+        if asked is not None:
+            brokers = brokers_named(asked, dict(route.brokers))
+            if not brokers:
+                brokers, _ = await self._brokers_of_id(asked)
+            answers = await view_on(self.cluster, brokers, asked, topic)
+            for each in answers:
+                if each.value:
+                    return message_of(each.value[0])
+        findings = Findings(AnswerMessages(1, oldest=True))
+        await self.find_by_key(
+            MessageFilter(topic=topic, unique_key=msg_id), findings, cluster_name
+        )
+        for message in findings.messages.in_order():
+            return message
+        return _one_of(msg_id, answers, findings.coverage)
+
+    async def _find_text(self, request: FindRequest, topics: list[str], findings: Findings) -> None:
+        asked = request.offset_msg_id
+        if asked is not None:
+            await self._find_by_offset_id(asked, request.filter_of(topics), findings)
+        position = None if findings.count else request.queue_position
+        if position is not None:
+            position = position._replace(topic=self.full_topic(position.topic))
+            if request.kind == "queue-offset" or await self._has_topic(position.topic):
+                await self._find_by_queue_offset(position, request.filter_of(), findings)
+        if request.is_key and not findings.count:
+            await self._find_by_key(request, topics, findings)
+
+    async def _choose_topics(
+        self, asked: Sequence[str], findings: Findings
+    ) -> tuple[list[str], dict[str, TopicNotFound]]:
+        """Return the full names of the topics that names and patterns mean; none for all.
+
+        Of the patterns that match no topic the error of each is returned, too.
+        """
+        if not any(map(is_pattern, asked)):
+            return [self.full_topic(name) for name in asked], {}
+        listed = await self._topics(findings)
+        names = [without_namespace(self.namespace, each) for each in listed]
+        topics, unknown = matching_topics(asked, names)
+        return [self.full_topic(name) for name in topics], unknown
+
+    async def _find_by_offset_id(
+        self, asked: OffsetMessageId, message_filter: MessageFilter, findings: Findings
+    ) -> None:
+        brokers, surveyed = await self._brokers_of_id(asked)
+        findings.cover(surveyed)
+        for each in await view_on(self.cluster, brokers, asked, message_filter.topic):
+            for record in each.value or ():
+                if message_filter.matches(record) and is_in_namespace(self.namespace, record.topic):
+                    findings.take(record)
+            findings.cover((each.coverage,))
+
+    async def _brokers_of_id(
+        self, asked: OffsetMessageId
+    ) -> tuple[list[Broker], tuple[Coverage, ...]]:
+        """Return who may have the record of an id, and what says that others may have it, too.
+
+        Where a broker has the id's address, it is that one, unless another had the address before.
+        """
+        brokers, surveyed = await self.survey.brokers()
+        named = brokers_named(asked, brokers)
+        if not named:
+            return list(brokers.values()), surveyed
+        address = str(asked.store_host)
+        missing = self.survey.missing(brokers)
+        before = [missing_coverage(each) for each in missing if address in each.addresses]
+        return named, tuple(before)
+
+    async def _find_by_queue_offset(
+        self, position: QueuePosition, message_filter: MessageFilter, findings: Findings
+    ) -> None:
+        topic, queue_id, queue_offset = position
+
+        async def ask(queue: MessageQueue, address: str, damage: list[str]) -> None:
+            async with self.cluster.turn(address):
+                answer = await pull_answer(self.cluster, address, queue, queue_offset, max_num=1)
+                for record in records_in(answer.body, damage):
+                    there = (record.topic, record.queue_id, record.queue_offset)
+                    if there == position and message_filter.matches(record):
+                        findings.take(record)
+
+        # No queue has an offset that its field cannot hold.
+        queues = {queue_id} if queue_offset <= _MAX_OFFSET else set()
+        await self._ask_queues(topic, queues, ask, findings)
+
+    async def _find_in_time(self, message_filter: MessageFilter, findings: Findings) -> None:
+        async def ask(queue: MessageQueue, address: str, damage: list[str]) -> None:
+            await read_queue(
+                self.cluster,
+                address,
+                queue,
+                message_filter=message_filter,
+                findings=findings,
+                damage=damage,
+            )
+
+        await self._ask_queues(message_filter.topic or "", None, ask, findings)
+
+    async def _ask_queues(
+        self, topic: str, queue_ids: Collection[int] | None, ask: _AskQueue, findings: Findings
+    ) -> None:
+        """Ask for all queues of a topic, or for those with some numbers; brokers all at once."""
+        try:
+            route, surveyed = await self.survey.route(topic)
+        except TopicNotFound as error:
+            findings.cover(await self._no_topic(error))
+            return
+        findings.cover(surveyed)
+        queues = [q for q in route.read_queues if queue_ids is None or q.queue_id in queue_ids]
+        dispatch = Dispatch(self.cluster)
+
+        async def ask_all(broker: Broker, address: str) -> list[str]:
+            behind = await dispatch.wait(address)
+            damage = [] if behind is None else [behind]
+            for queue in queues:
+                if queue.broker_name == broker.name:
+                    await ask(queue, address, damage)
+            return damage
+
+        answers = await self.cluster.ask_brokers(route.brokers.values(), ask_all)
+        for broker, damage, coverage in answers:
+            findings.cover((coverage, *_damage_of(broker, damage or ())))
+
+    async def _find_by_key(
+        self, request: FindRequest, topics: list[str], findings: Findings
+    ) -> None:
+        turn = asyncio.Semaphore(TOPICS_AT_ONCE)
+        dispatch = Dispatch(self.cluster)
+
+        async def ask(topic: str) -> None:
+            async with turn:
+                key_filter = request.filter_of([topic], with_key=True)
+                try:
+                    await self.find_by_key(key_filter, findings, dispatch=dispatch)
+                except TopicNotFound as error:
+                    # Deleted since the name server listed it, or never there.
+                    findings.cover(await self._no_topic(error) if topics else ())
+
+        await asyncio.gather(*map(ask, topics or await self._topics(findings)))
+
+    async def _has_topic(self, topic: str) -> bool:
+        try:
+            await self.survey.route(topic)
+        except TopicNotFound:
+            return False
+        return True
+
+    async def _topics(self, findings: Findings) -> list[str]:
+        """Return all topics, as the coverage of a search of every topic says."""
+        listed, failed = await self.survey.topics()
+        topics = [each for each in listed if is_in_namespace(self.namespace, each)]
+        source = f"{len(topics)} topics"
+        listing = Coverage(source, SourceKind.TOPICS, SourceState.SEARCHED)
+        brokers, surveyed = await self.survey.brokers()
+        findings.cover((listing, *failed, *surveyed))
+        if brokers and not topics:
+            findings.cover((_brokers_coverage(brokers, "they have no topic"),))
+        return topics
+
+    async def _no_topic(self, error: TopicNotFound) -> tuple[Coverage, ...]:
+        """Return the coverage of a topic that no broker has: all of them said so."""
+        brokers, surveyed = await self.survey.brokers()
+        if not brokers:
+            return surveyed
+        return (_brokers_coverage(brokers, str(error)), *surveyed)
+
+
+def _damage_of(broker: Broker, damage: Iterable[str]) -> list[Coverage]:
+    failed = SourceState.FAILED
+    return [Coverage(broker.name, SourceKind.BROKER, failed, None, error) for error in damage]
+
+
+def _brokers_coverage(brokers: Collection[str], detail: str) -> Coverage:
+    """Return the coverage of what the registration of all brokers answers already."""
+    names = f"{len(brokers)} broker{'' if len(brokers) == 1 else 's'}"
+    return Coverage(names, SourceKind.BROKER, SourceState.SEARCHED, None, detail)
+
+
+def _one_of(
+    msg_id: str, answers: list[BrokerAnswer[list[Record]]], also: tuple[Coverage, ...]
+) -> MessageExt:
+    """Return the message that was found.
+
+    :raises MessageNotFound: if none was, and all brokers were asked.
+    :raises AnswerIncomplete: if none was, and a broker failed, or there is none to ask.
+    """
+    for each in answers:
+        if each.value:
+            return message_of(each.value[0])
+    answer = Answer(msg_id, (), (*[each.coverage for each in answers], *also))
+    if not answer.complete:
+        failed = failures(answer.coverage) or "no broker was asked"
+        raise AnswerIncomplete(
+            f"{msg_id} was not found, but not all was searched: {failed}", answer
+        )
+    raise MessageNotFound(f"{msg_id} is on none of the brokers that could have it")

@@ -1,0 +1,162 @@
+"""``rocketlens.find``: one question to several sources, one answer.
+
+::
+
+    answer = rocketlens.find("ORDER-1", sources=["/backup/store", "127.0.0.1:9876"])
+
+A source is a store directory, the address of a name server (several with semicolons between), or
+an open `Store`, `MQAdmin` or `SyncMQAdmin`, which stays open. Coverage names the source before each
+part of it. A source that cannot be opened or asked makes the answer incomplete.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
+from os import PathLike, fspath
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Final
+
+from rocketlens.client.admin import ClusterClient, MQAdmin
+from rocketlens.client.sync import SyncMQAdmin
+from rocketlens.errors import BadInput, RocketLensError
+from rocketlens.model.answer import Answer, SourceKind
+from rocketlens.model.arguments import wrong_type
+from rocketlens.net.pace import in_thread
+from rocketlens.net.sync import LoopThread
+from rocketlens.query.answer_builder import Findings
+from rocketlens.query.find import find_in_all, run_without_waiting
+from rocketlens.query.offline import Store
+from rocketlens.query.request import FindRequest, Kind
+from rocketlens.query.source import Source
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+AnySource = str | PathLike[str] | Store | ClusterClient | SyncMQAdmin | Source
+_ADDRESSES: Final = re.compile(r"(http://)?[^/\\;,]+:\d+([;,][^/\\;,]+:\d+)*[;,]?")
+"""Name servers; everything else in a str is a path."""
+
+
+def find(
+    text: str | None = None,
+    topic: str | Iterable[str] | None = None,
+    *,
+    sources: Iterable[AnySource],
+    kind: Kind = "auto",
+    begin: "int | datetime | None" = None,
+    end: "int | datetime | None" = None,
+    max_num: int | None = None,
+) -> Answer:
+    """Find messages in several sources at once; for programs without an event loop.
+
+    ``sources`` are store directories, addresses of name servers, and what is open: `Store` and
+    `SyncMQAdmin`. The other arguments are as `Store.find` has them. Messages are in the order of
+    their store times, each once, whichever sources have it. With ``max_num`` each source is asked
+    for its newest, and the newest of these are returned.
+
+    :raises BadInput: if the text cannot be what ``kind`` says, a number is negative, or there are
+        no sources.
+    :raises WrongType: if an argument is of a type that cannot be used.
+    :raises TopicNotFound: if nothing is found and no source has such a topic; of several, if none
+        has a topic of one name.
+    :raises WrongUse: if a source is closed, or belongs to an event loop as `MQAdmin` does.
+    """
+    work = find_async(
+        text, topic, sources=sources, kind=kind, begin=begin, end=end, max_num=max_num
+    )
+    with LoopThread() as thread:
+        return thread.run(work)
+
+
+async def find_async(
+    text: str | None = None,
+    topic: str | Iterable[str] | None = None,
+    *,
+    sources: Iterable[AnySource],
+    kind: Kind = "auto",
+    begin: "int | datetime | None" = None,
+    end: "int | datetime | None" = None,
+    max_num: int | None = None,
+) -> Answer:
+    """Find messages in several sources at once, in an event loop; otherwise as `find`.
+
+    An `MQAdmin` of this event loop is a source, too. Store directories are read in threads.
+    """
+    request = FindRequest.parse(text, topic, kind=kind, begin=begin, end=end, max_num=max_num)
+    if isinstance(sources, str | bytes | PathLike) or not isinstance(sources, Iterable):
+        raise wrong_type(sources, "sources", "a list of paths, addresses, stores and clusters")
+    given = list(sources)
+    if not given:
+        raise BadInput("sources is empty: name a store directory or a name server's address")
+    async with AsyncExitStack() as opened:
+        return await find_in_all(request, [await _open(each, opened) for each in given])
+
+
+async def _open(given: AnySource, opened: AsyncExitStack) -> Source:
+    """Return a source; what has to be closed again is added to `opened`."""
+    if isinstance(given, Store):
+        return _StoreInThread(given)
+    if isinstance(given, ClusterClient | SyncMQAdmin):
+        return given.source
+    if isinstance(given, str) and _ADDRESSES.fullmatch(given.strip()):
+        return (await opened.enter_async_context(MQAdmin(given))).source
+    if isinstance(given, str | PathLike):
+        path = Path(fspath(given))
+        try:
+            store = _StoreInThread(await in_thread(lambda: Store(path)))
+        except (RocketLensError, OSError) as error:
+            return _Unopened(str(path), error)
+        opened.push_async_callback(store.close)
+        return store
+    if isinstance(given, Source):
+        return given
+    raise wrong_type(given, "a source", "a path, an address, a Store or an MQAdmin")
+
+
+class _StoreInThread:
+    """A store as a source for an event loop: it is read in a thread, by one at a time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store: Final = store
+        self._lock: Final = Lock()
+        self.name: Final = store.source.name
+        self.kind: Final = store.source.kind
+        self.is_one_log: Final = store.source.is_one_log
+
+    async def find(self, request: FindRequest, findings: Findings) -> None:
+        await self._run(lambda: run_without_waiting(self._store.source.find(request, findings)))
+
+    async def check_topics(self, names: Sequence[str], findings: Findings) -> None:
+        await self._run(
+            lambda: run_without_waiting(self._store.source.check_topics(names, findings))
+        )
+
+    async def close(self) -> None:
+        # A search whose caller was cancelled may still read.
+        await asyncio.shield(self._run(self._store.close))
+
+    async def _run(self, work: Callable[[], None]) -> None:
+        def alone() -> None:
+            with self._lock:
+                work()
+
+        await in_thread(alone)
+
+
+class _Unopened:
+    """A store directory that cannot be opened."""
+
+    kind: Final = SourceKind.COMMIT_LOG
+    is_one_log: Final = True
+
+    def __init__(self, name: str, error: Exception) -> None:
+        self.name: Final = name
+        self._error: Final = error
+
+    async def find(self, _request: FindRequest, _findings: Findings) -> None:
+        raise self._error
+
+    async def check_topics(self, _names: Sequence[str], _findings: Findings) -> None:
+        """Know nothing of any topic."""

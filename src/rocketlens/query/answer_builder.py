@@ -1,0 +1,243 @@
+"""Puts one answer together: its messages in order, each once, cut to what it may hold.
+
+`AnswerMessages` keeps the newest messages, or the oldest: as many as were asked for, and as fit
+into `rocketlens.limits.MAX_ANSWER_BYTES`. Each source adds to its own `Findings`: messages, and
+where it looked. Several sources share one `AnswerMessages`.
+
+What is left out is neither decompressed nor kept: a body of 64 KB can grow to 64 MiB, so whether a
+message would be kept is decided before its body is looked at.
+"""
+
+import sys
+from heapq import heapify, heappop, heappush
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketlens import limits
+from rocketlens.formats.commitlog_record import Record, message_of
+from rocketlens.model.answer import Answer, Coverage, SourceState
+from rocketlens.model.message import MessageExt
+
+if TYPE_CHECKING:
+    from rocketlens.errors import TopicNotFound
+
+_Rank = tuple[Any, ...]
+"""By what messages are ordered and told apart: the lowest is left out first."""
+
+
+class AnswerMessages:
+    """The newest ``max_num`` messages (None: all), and no more than an answer can hold.
+
+    With ``oldest`` the oldest are kept instead. They are ordered by store time, then broker by
+    broker in the order of their logs; with ``in_log_order`` all are of one log, and are in its
+    order. ``truncated`` says whether a message was left out. Several threads may add to it.
+    """
+
+    def __init__(
+        self, max_num: int | None, *, oldest: bool = False, in_log_order: bool = False
+    ) -> None:
+        """Begin without messages."""
+        self.max_num: Final = max_num
+        self.truncated = False
+        self.is_over_bytes = False
+        """Whether a message was left out because the others take so much memory."""
+        self._sign: Final = -1 if oldest else 1
+        self._order: Final = _order_in_log if in_log_order else _order_in_time
+        self._messages: dict[_Rank, MessageExt] = {}
+        self._ranks: list[_Rank] = []
+        """A heap, once a message was left out."""
+        self._is_heap = False
+        self._bytes = 0
+        self._left_out: _Rank | None = None
+        """The highest rank that was left out: nothing below it is kept any more."""
+        self._lock: Final = Lock()
+
+    def __len__(self) -> int:
+        """Count the messages."""
+        return len(self._messages)
+
+    def is_past(self, store_timestamp_ms: int) -> bool:
+        """Return whether nothing from that time or further on would be kept any more.
+
+        For messages that are ordered by time.
+        """
+        if self._left_out is None:
+            return False
+        past: bool = self._sign * store_timestamp_ms < self._left_out[0]
+        return past
+
+    def take(self, record: Record) -> None:
+        """Add the message in a record, if it is to be kept."""
+        rank = self._order(record, self._sign)
+        with self._lock:
+            if rank not in self._messages and self._would_keep(rank):
+                self._add(rank, message_of(record))
+
+    def add(self, message: MessageExt) -> None:
+        """Add a message, if it is to be kept."""
+        rank = self._order(message, self._sign)
+        with self._lock:
+            if rank not in self._messages and self._would_keep(rank):
+                self._add(rank, message)
+
+    def in_order(self) -> tuple[MessageExt, ...]:
+        """Return the messages in order."""
+        if self._sign > 0:
+            return tuple(self._messages[rank] for rank in sorted(self._messages))
+        return tuple(sorted(self._messages.values(), key=lambda each: self._order(each, 1)))
+
+    def _would_keep(self, rank: _Rank) -> bool:
+        if self._left_out is not None and rank < self._left_out:
+            self.truncated = True
+            return False
+        if self.max_num is None or len(self._ranks) < self.max_num:
+            return True
+        self.truncated = True
+        self._make_heap()
+        if self._ranks and rank > self._ranks[0]:
+            return True
+        self._left_out = rank if self._left_out is None else max(self._left_out, rank)
+        return False
+
+    def _add(self, rank: _Rank, message: MessageExt) -> None:
+        self._messages[rank] = message
+        if self._is_heap:
+            heappush(self._ranks, rank)
+        else:
+            self._ranks.append(rank)
+        self._bytes += memory_bytes(message)
+        most = len(self._ranks) if self.max_num is None else self.max_num
+        while len(self._ranks) > most or self._bytes > limits.MAX_ANSWER_BYTES:
+            self.is_over_bytes |= self._bytes > limits.MAX_ANSWER_BYTES
+            self._make_heap()
+            left_out = heappop(self._ranks)
+            self._bytes -= memory_bytes(self._messages.pop(left_out))
+            self._left_out = left_out if self._left_out is None else max(self._left_out, left_out)
+            self.truncated = True
+
+    def _make_heap(self) -> None:
+        if not self._is_heap:
+            heapify(self._ranks)
+            self._is_heap = True
+
+
+class Findings:
+    """What one source found, and where it looked.
+
+    ``unknown`` has an error for each name or pattern of the request that the source is sure to
+    have no topic for. ``indexed_to_ms`` is the store time of the newest message that was searched.
+    """
+
+    def __init__(self, messages: AnswerMessages) -> None:
+        """Begin with nothing found; `messages` may be shared with other sources."""
+        self.messages: Final = messages
+        self.count = 0
+        """Messages that this source added, kept or not."""
+        self.unknown: dict[str, TopicNotFound] = {}
+        self.indexed_to_ms = 0
+        self._coverage: tuple[Coverage, ...] | list[Coverage] = ()
+        self._numbers: dict[tuple[str, SourceState, str | None], int] = {}
+        """Where in the list each broker and each failure is."""
+
+    def take(self, record: Record) -> bool:
+        """Add the message in a record; return False once a source may stop.
+
+        That is when it added more than ``max_num``, in whatever order it reads, or when no more
+        fit into the answer.
+        """
+        self.count += 1
+        self.messages.take(record)
+        return self._may_take_more
+
+    def add(self, message: MessageExt) -> bool:
+        """Add a message; return as `take` does."""
+        self.count += 1
+        self.messages.add(message)
+        return self._may_take_more
+
+    def is_past(self, store_timestamp_ms: int) -> bool:
+        """Return whether nothing from that time or further on would be kept any more."""
+        return self.messages.is_past(store_timestamp_ms)
+
+    @property
+    def _may_take_more(self) -> bool:
+        max_num = self.messages.max_num
+        return (max_num is None or self.count <= max_num) and not self.messages.is_over_bytes
+
+    def cover(self, coverage: tuple[Coverage, ...]) -> None:
+        """Add where the source looked; a broker or a failure that was added before is not repeated.
+
+        The first tuple is kept as it is: that of a store can have thousands of files.
+        """
+        if not self._coverage:
+            self._coverage = coverage
+            return
+        if isinstance(self._coverage, tuple):
+            first, self._coverage = self._coverage, []
+            self._merge(self._coverage, first)
+        self._merge(self._coverage, coverage)
+
+    def _merge(self, merged: list[Coverage], coverage: tuple[Coverage, ...]) -> None:
+        for each in coverage:
+            if each.begin_offset is not None:
+                # Parts of a log: no two searches look at the same.
+                merged.append(each)
+                continue
+            number = self._numbers.setdefault((each.source, each.state, each.error), len(merged))
+            if number == len(merged):
+                merged.append(each)
+            elif (each.indexed_to_ms or 0) > (merged[number].indexed_to_ms or 0):
+                merged[number] = each
+
+    @property
+    def coverage(self) -> tuple[Coverage, ...]:
+        """Where the source looked so far."""
+        return tuple(self._coverage)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything was searched so far."""
+        return Answer("", (), self.coverage).complete
+
+    def answer(self, query: str) -> Answer:
+        """Return the answer, if this is the only source."""
+        return Answer(
+            query,
+            self.messages.in_order(),
+            self.coverage,
+            truncated=self.messages.truncated,
+            index_last_update_timestamp_ms=self.indexed_to_ms,
+        )
+
+
+def memory_bytes(message: MessageExt) -> int:
+    """Return about how many bytes a message takes in memory: O(properties and keys).
+
+    Properties of 32 KB can be 8,000 texts, and those take ten times as much.
+    """
+    size = limits.MESSAGE_OVERHEAD_BYTES + len(message.body)
+    for name, value in message.properties.items():
+        size += limits.TEXT_OVERHEAD_BYTES + sys.getsizeof(name) + sys.getsizeof(value)
+    for key in message.keys:
+        size += sys.getsizeof(key)
+    return size
+
+
+def _order_in_log(stored: Record | MessageExt, sign: int) -> _Rank:
+    return (sign * stored.physical_offset,)
+
+
+def _order_in_time(stored: Record | MessageExt, sign: int) -> _Rank:
+    """Return the time, and what else makes up a message's identity.
+
+    Two brokers can have one address, each in a network of its own, and then the same offsets.
+    """
+    return (
+        sign * stored.store_timestamp_ms,
+        stored.store_host,
+        sign * stored.physical_offset,
+        stored.topic,
+        stored.queue_id,
+        stored.queue_offset,
+        stored.body_crc,
+    )

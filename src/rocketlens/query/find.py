@@ -1,0 +1,123 @@
+"""Asks sources the one question and makes one answer of what they find.
+
+Each source verifies what it gives. Here it is ordered, cut by number and bytes, merged by identity,
+and said what was searched: an answer is complete only by the rule in `rocketlens.model.answer`.
+
+======================================  =========================================================
+case                                    the answer
+======================================  =========================================================
+one source                              in the order of its log if it has one, else by store time;
+                                        an error of the source is raised
+several sources                         by store time; each message once, whichever sources have it;
+                                        coverage names the source before the part of it
+one of several fails                    incomplete, with what the others found
+a source that gives no proof            incomplete: see `Coverage.is_proof`
+a topic that no source has              `TopicNotFound`, if nothing else is found and all of them
+                                        are sure, or if several topics were asked for
+======================================  =========================================================
+"""
+
+from collections.abc import Awaitable, Coroutine, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from rocketlens.errors import BadInput, RocketLensError, WrongUse
+from rocketlens.model.answer import Answer, Coverage, SourceState
+from rocketlens.query.answer_builder import AnswerMessages, Findings
+from rocketlens.query.request import FindRequest
+from rocketlens.query.source import Source
+
+T = TypeVar("T")
+
+
+async def find(request: FindRequest, source: Source) -> Answer:
+    """Ask one source.
+
+    :raises TopicNotFound: if the source has no topic of that name and found nothing.
+    :raises RocketLensError: if the source cannot be searched.
+    """
+    in_log_order = source.is_one_log
+    messages = AnswerMessages(request.max_num, oldest=request.oldest, in_log_order=in_log_order)
+    findings = Findings(messages)
+    await source.find(request, findings)
+    is_empty = not messages and findings.is_complete
+    if len(request.topics) > 1 or (request.topics and is_empty):
+        await source.check_topics(request.topics, findings)
+    _raise_unknown([findings])
+    return findings.answer(request.query)
+
+
+async def find_in_all(request: FindRequest, sources: Sequence[Source]) -> Answer:
+    """Ask several sources at once.
+
+    :raises TopicNotFound: if no source has a topic of that name and nothing was found.
+    """
+    # Late: reading a store alone needs no event loop, and a command need not wait for one.
+    from asyncio import gather
+
+    messages = AnswerMessages(request.max_num, oldest=request.oldest)
+    found = [Findings(messages) for _ in sources]
+
+    async def ask(source: Source, findings: Findings) -> None:
+        await _ask(source, findings, source.find(request, findings))
+        if not findings.is_complete and not any(each.is_failure for each in findings.coverage):
+            error = "it did not show that anything was searched"
+            findings.cover((_failure(source, error),))
+
+    async def check(source: Source, findings: Findings) -> None:
+        await _ask(source, findings, source.check_topics(request.topics, findings))
+
+    await gather(*map(ask, sources, found))
+    is_empty = not messages and all(each.is_complete for each in found)
+    if len(request.topics) > 1 or (request.topics and is_empty):
+        await gather(*map(check, sources, found))
+    _raise_unknown(found)
+    return Answer(
+        request.query,
+        messages.in_order(),
+        tuple(
+            replace(each, source=f"{source.name}: {each.source}" if each.source else source.name)
+            for source, findings in zip(sources, found, strict=True)
+            for each in findings.coverage
+        ),
+        truncated=messages.truncated,
+        index_last_update_timestamp_ms=max((each.indexed_to_ms for each in found), default=0),
+    )
+
+
+async def _ask(source: Source, findings: Findings, work: Awaitable[None]) -> None:
+    """Ask one of several sources; its failure is coverage, unless it is the caller's mistake."""
+    try:
+        await work
+    except (BadInput, WrongUse):
+        raise
+    except (RocketLensError, OSError) as error:
+        findings.cover((_failure(source, str(error)),))
+
+
+def run_without_waiting(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that never waits, at the price of a function call.
+
+    Reading a store directory waits for nothing, so it needs no event loop.
+    """
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    work.close()
+    raise WrongUse("this source waits for others: ask it in an event loop")
+
+
+def _raise_unknown(found: Sequence[Findings]) -> None:
+    """Raise the error of a topic that no source has.
+
+    :raises TopicNotFound: if there is such a topic.
+    """
+    for name, error in found[0].unknown.items() if found else ():
+        if all(name in each.unknown for each in found):
+            raise error
+
+
+def _failure(source: Source, error: str) -> Coverage:
+    return Coverage("", source.kind, SourceState.FAILED, None, error)

@@ -1,0 +1,76 @@
+"""The source over one store directory."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from rocketlens.model.answer import SourceKind
+from rocketlens.query.answer_builder import Findings
+from rocketlens.query.by_id import find_by_offset_id
+from rocketlens.query.by_key import find_by_key
+from rocketlens.query.by_queue_offset import find_by_queue_offset
+from rocketlens.query.by_time import Scan, find_in_time
+from rocketlens.query.request import FindRequest
+from rocketlens.query.store_reader import StoreReader
+from rocketlens.query.topic_choice import is_pattern
+
+
+class StoreSource:
+    """Finds the messages of one store directory. Its methods wait for nothing."""
+
+    kind: Final = SourceKind.COMMIT_LOG
+    is_one_log: Final = True
+
+    def __init__(self, reader: StoreReader) -> None:
+        self._reader: Final = reader
+
+    @property
+    def path(self) -> Path:
+        """The store directory."""
+        return self._reader.path
+
+    @property
+    def name(self) -> str:
+        """The path of the store directory."""
+        return str(self.path)
+
+    async def find(self, request: FindRequest, findings: Findings) -> None:
+        """Add the messages that match: see `rocketlens.query.source.Source.find`."""
+        reader = self._reader
+        reader.check_open()
+        reader.refresh()
+        topics, unknown = reader.topics.choose(request.topics)
+        findings.unknown.update(unknown)
+        if unknown and not topics:
+            # Nothing to search; but the topics were looked for in all of the log that there is.
+            log = reader.log_coverage(reader.tail.end_offset, reader.least_end(reader.tail_end))
+            findings.cover((log, *reader.topics.coverage(is_found=False)))
+            return
+        if request.text is None:
+            find_in_time(Scan(reader, request.filter_of(topics)), findings)
+        else:
+            self._find_text(request, topics, findings)
+        if any(map(is_pattern, request.topics)):
+            findings.cover(tuple(reader.topics.coverage(is_found=bool(findings.count))))
+
+    def _find_text(self, request: FindRequest, topics: Sequence[str], findings: Findings) -> None:
+        reader = self._reader
+        asked = request.offset_msg_id
+        if asked is not None:
+            find_by_offset_id(reader, asked, request.filter_of(topics), findings)
+        position = None if findings.count else request.queue_position
+        is_there = position is not None and (
+            request.kind == "queue-offset" or position.topic in reader.topics.known()
+        )
+        if position is not None and is_there:
+            find_by_queue_offset(reader, position, request.filter_of(), findings)
+        if request.is_key and not findings.count:
+            key_filter = request.filter_of(topics, with_key=True)
+            find_by_key(reader, key_filter, findings, oldest=request.oldest)
+
+    async def check_topics(self, names: Sequence[str], findings: Findings) -> None:
+        """Add the topics that the store does not have: see `rocketlens.query.source.Source`."""
+        unknown, told = self._reader.topics.check_known(names)
+        findings.unknown.update(unknown)
+        if told:
+            findings.cover(told)

@@ -1,0 +1,84 @@
+"""What a question is taken for, before any source is asked."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from rocketlens import limits
+from rocketlens.errors import BadInput
+from rocketlens.query.request import KINDS, FindRequest, QueuePosition
+
+OFFSET_ID = "0A0000010000157C0000000000000007"
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        ("T/0/5", ("T", 0, 5)),
+        ("T/2147483647/5", ("T", 2147483647, 5)),
+        ("T/0/9223372036854775807", ("T", 0, 2**63 - 1)),
+        ("%RETRY%group/3/007", ("%RETRY%group", 3, 7)),
+        ("T/00000000001/5", None),
+        ("T/0/10000000000000000000000", None),
+        ("T/\uff10/\uff15", None),
+        ("T/-1/5", None),
+        ("T/0/5\n", None),
+        ("a b/0/5", None),
+        ("a/b/0/5", None),
+        ("/0/5", None),
+    ],
+)
+def test_a_queue_position_has_a_topic_and_two_numbers_in_ascii(text, position):
+    assert FindRequest.parse(text).queue_position == position
+    if position is None:
+        with pytest.raises(BadInput, match=r"is not a (queue position|valid topic name)"):
+            FindRequest.parse(text, kind="queue-offset")
+    else:
+        assert FindRequest.parse(text, kind="queue-offset").queue_position == position
+
+
+def test_a_queue_position_is_written_as_it_is_read():
+    assert str(QueuePosition("T", 3, 7)) == "T/3/7"
+
+
+def test_a_kind_takes_the_text_for_nothing_else():
+    taken = {kind: FindRequest(OFFSET_ID, kind=kind) for kind in KINDS}
+    for kind, request in taken.items():
+        assert (request.offset_msg_id is not None) == (kind in {"auto", "offset-id"})
+        assert request.is_key == (kind in {"auto", "key", "unique-key"})
+    assert FindRequest("T/0/5", kind="key").queue_position is None
+
+
+def test_a_filter_has_the_key_as_what_the_kind_says():
+    for kind, names in {
+        "auto": ("k", "k"),
+        "key": ("k", None),
+        "unique-key": (None, "k"),
+    }.items():
+        made = FindRequest.parse("k", kind=kind).filter_of(["T"], with_key=True)
+        assert (made.key, made.unique_key, made.topic, made.topics) == (*names, "T", None)
+        assert made.index_key == "k"
+    assert FindRequest.parse("k").filter_of(["T", "U"]).topics == {"T", "U"}
+    assert FindRequest.parse("k").filter_of().index_key == ""
+
+
+def test_times_are_milliseconds_and_none_or_0_is_no_lower_bound():
+    assert FindRequest.parse("k").begin is None
+    assert FindRequest.parse("k", begin=0).begin is None
+    assert FindRequest.parse("k").end == limits.MAX_TIMESTAMP_MS
+    moment = datetime(2026, 11, 20, tzinfo=UTC)
+    request = FindRequest.parse("k", begin=moment, end=moment)
+    assert request.begin == request.end == 1_795_132_800_000
+
+
+@pytest.mark.parametrize(
+    ("tag", "tags"),
+    [(None, None), ("*", None), (" * ", None), ("A", {"A"}), ("A || B", {"A", "B"})],
+)
+def test_tags_are_an_expression_as_consumers_write_it(tag, tags):
+    assert FindRequest.parse(topic="T", tag=tag).tags == tags
+
+
+def test_what_was_asked_is_said_in_one_line():
+    assert FindRequest.parse("k", "T,U").query == "k"
+    assert FindRequest.parse(topic=["T", "U*"]).query == "T,U*"
