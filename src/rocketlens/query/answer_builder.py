@@ -38,6 +38,7 @@ class AnswerMessages:
     ) -> None:
         """Begin without messages."""
         self.max_num: Final = max_num
+        self.oldest: Final = oldest
         self.truncated = False
         self.is_over_bytes = False
         """Whether a message was left out because the others take so much memory."""
@@ -57,13 +58,13 @@ class AnswerMessages:
         return len(self._messages)
 
     def is_past(self, store_timestamp_ms: int) -> bool:
-        """Return whether nothing from that time or further on would be kept any more.
+        """Return whether no message from that time or from before it would be kept any more.
 
-        For messages that are ordered by time.
+        For messages that are ordered by time, and read from the newest on.
         """
-        if self._left_out is None:
+        if self._left_out is None or self.oldest:
             return False
-        past: bool = self._sign * store_timestamp_ms < self._left_out[0]
+        past: bool = store_timestamp_ms < self._left_out[0]
         return past
 
     def take(self, record: Record) -> None:
@@ -156,7 +157,7 @@ class Findings:
         return self._may_take_more
 
     def is_past(self, store_timestamp_ms: int) -> bool:
-        """Return whether nothing from that time or further on would be kept any more."""
+        """Return whether no message from that time or from before it would be kept any more."""
         return self.messages.is_past(store_timestamp_ms)
 
     @property

@@ -13,14 +13,12 @@ from rocketlens.store.read.index_files import CorruptIndexFile, newest_first
 from rocketlens.store.read.tail import Tail
 
 
-def find_by_key(
-    reader: StoreReader, message_filter: MessageFilter, findings: Findings, *, oldest: bool = False
-) -> None:
+def find_by_key(reader: StoreReader, message_filter: MessageFilter, findings: Findings) -> None:
     """Add the messages that have the key or unique key of the filter.
 
     Without a topic in it, every topic that the store knows is searched. They come newest first,
-    until the answer takes no more; with `oldest` only as many of the oldest as it takes. An index
-    file that turns out to be damaged is left, and its part of the log read instead.
+    until the answer takes no more; if it keeps the oldest, only as many of these as it takes. An
+    index file that turns out to be damaged is left, and its part of the log read instead.
     """
     log_end_offset = reader.least_end(reader.tail_end)
     topics = message_filter.topics
@@ -35,9 +33,8 @@ def find_by_key(
         failures: list[str] = []
         try:
             records = _matching(reader, message_filter, hashes, tail, failures)
-            if oldest:
-                # Taken last, so that the others are not decompressed.
-                records = iter(deque(records, maxlen=findings.messages.max_num))
+            if findings.messages.oldest:
+                records = _oldest(records, findings)
             for record in records:
                 if not findings.take(record):
                     break
@@ -58,6 +55,15 @@ def find_by_key(
     findings.cover(coverage)
     newest_ms = max((each.indexed_to_ms or 0 for each in coverage), default=0)
     findings.indexed_to_ms = max(findings.indexed_to_ms, newest_ms)
+
+
+def _oldest(records: Iterator[Record], findings: Findings) -> Iterator[Record]:
+    """Iterate over the oldest records that the answer takes: the others are not decompressed."""
+    kept: deque[Record] = deque(maxlen=findings.messages.max_num)
+    for record in records:
+        findings.messages.truncated |= len(kept) == kept.maxlen
+        kept.append(record)
+    return iter(kept)
 
 
 def _matching(

@@ -205,18 +205,20 @@ class Scan:
 
 
 def find_in_time(scan: Scan, findings: Findings) -> None:
-    """Add the messages of a scan, the newest first: older ones are not even decoded."""
+    """Add the messages of a scan that the answer keeps: the others are not even decoded."""
     most = limits.MAX_ANSWER_BYTES // limits.MESSAGE_OVERHEAD_BYTES
-    max_num = findings.messages.max_num
-    newest: deque[int] = deque(maxlen=most if max_num is None else min(max_num, most))
+    max_num, oldest = findings.messages.max_num, findings.messages.oldest
+    most = most if max_num is None else min(max_num, most)
+    kept: deque[int] = deque(maxlen=most)
     count = 0
     for physical_offset in scan.offsets():
-        newest.append(physical_offset)
         count += 1
-    if count > len(newest):
+        if count <= most or not oldest:
+            kept.append(physical_offset)
+    if count > len(kept):
         findings.messages.truncated = True
-    while newest:
-        record = scan.record_at(newest.pop())
+    while kept:
+        record = scan.record_at(kept.popleft() if oldest else kept.pop())
         if record is not None and not findings.take(record):
             break
     findings.cover(scan.coverage)

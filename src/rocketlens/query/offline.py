@@ -120,7 +120,7 @@ class Store:
         check_key(msg_id)
         findings = _findings(1, oldest=True)
         unique_key = MessageFilter(topic=topic, unique_key=msg_id)
-        find_by_key(reader, unique_key, findings, oldest=True)
+        find_by_key(reader, unique_key, findings)
         return _one_message(findings.answer(msg_id))
 
     def query_message(

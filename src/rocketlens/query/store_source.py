@@ -66,7 +66,7 @@ class StoreSource:
             find_by_queue_offset(reader, position, request.filter_of(), findings)
         if request.is_key and not findings.count:
             key_filter = request.filter_of(topics, with_key=True)
-            find_by_key(reader, key_filter, findings, oldest=request.oldest)
+            find_by_key(reader, key_filter, findings)
 
     async def check_topics(self, names: Sequence[str], findings: Findings) -> None:
         """Add the topics that the store does not have: see `rocketlens.query.source.Source`."""

@@ -366,6 +366,17 @@ def test_of_several_records_with_one_unique_key_the_oldest_is_shown():
     ask(scenario, masters=2)
 
 
+def test_the_oldest_is_shown_also_of_more_than_a_broker_returns_at_once():
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        broker.step_ms = 130
+        for number in range(100):
+            broker.store("T", b"%d" % number, unique_key="U", queue_id=number % 4)
+        assert (await admin.view_message("T", "U")).body == b"0"
+
+    ask(scenario, timeout_s=5)
+
+
 def test_queues_are_asked_for_their_offsets():
     async def scenario(cluster, admin):
         for number in range(3):

@@ -12,6 +12,9 @@ from rocketlens.client.message import Message
 from rocketlens.client.route import MessageQueue
 from rocketlens.errors import BadInput, TopicNotFound, WrongType, WrongUse
 from rocketlens.model.answer import SourceKind, SourceState
+from rocketlens.query.find import find as find_in_one
+from rocketlens.query.find import run_without_waiting
+from rocketlens.query.request import FindRequest
 from rocketlens.testing import cluster
 from tests.crash.made_stores import make_store, some_messages
 
@@ -180,6 +183,23 @@ def test_the_newest_are_returned_and_that_there_are_more_is_said(find, stored):
             kept = found[len(found) - min(max_num, len(found)) :] if max_num is not None else found
             assert ids(answer) == ids_of(*kept)
             assert answer.truncated is (len(kept) < len(found))
+
+
+def test_the_oldest_are_returned_by_every_source(rocketmq, sent, stored):
+    questions = {"text": KEY, "topic": "Orders"}, {"topic": "Orders"}, {"text": KEY}
+
+    async def ask(request):
+        async with rocketlens.MQAdmin(rocketmq.name_server) as admin:
+            return await find_in_one(request, admin.source)
+
+    for question in questions:
+        request = FindRequest.parse(**question, max_num=2, oldest=True)
+        with rocketlens.open_store(rocketmq.store) as store:
+            of_store = run_without_waiting(find_in_one(request, store.source))
+        oldest = [stored[0], stored[1] if "topic" not in question else stored[2]]
+        for answer in (of_store, asyncio.run(ask(request))):
+            assert ids(answer) == ids_of(*oldest)
+            assert answer.truncated
 
 
 @pytest.mark.parametrize(
