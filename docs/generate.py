@@ -53,6 +53,15 @@ def on_page_markdown(markdown: str, *, page: Any, **_: object) -> str:
     return filled(markdown, page.file.src_uri)
 
 
+def on_post_page(output: str, *, page: Any, **_: object) -> None:
+    """Check that a page loads nothing from another host. MkDocs calls this.
+
+    :raises ValueError: when it does.
+    """
+    for loaded in re.findall(r"<(?:script|link|img|iframe)\b[^>]*https?://[^>]*>", output):
+        raise ValueError(f"{page.file.src_uri} loads from another host: {loaded}")
+
+
 def pages() -> dict[str, str]:
     """Return every page of ``docs/``, filled, by its path in there."""
     return {

@@ -12,6 +12,7 @@ from dataclasses import fields
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
@@ -320,6 +321,13 @@ def test_the_python_api_has_every_public_name():
 def test_a_page_with_a_marker_that_nothing_generates_fails():
     with pytest.raises(KeyError):
         generate.filled("<!-- generate: nothing -->", "page.md")
+
+
+def test_a_page_that_loads_from_another_host_fails():
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="index.md"))
+    generate.on_post_page('<script src="assets/a.js"></script><a href="https://b/">', page=page)
+    with pytest.raises(ValueError, match=r"index\.md loads from another host: <script"):
+        generate.on_post_page('<script src="https://b/c.js"></script>', page=page)
 
 
 def test_docstrings_become_markdown():
