@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rocketlens.formats import config_json
+from rocketlens.model import json_dialect
 from tests.peer.our_servers import BROKER_NAME, OurBroker, OurNameServer, broker_conf
 from tests.peer.rocketmq_peer import (
     BROKER_MAIN,
@@ -62,7 +62,7 @@ def world(request, peer, tmp_path_factory):
 def has_delivered_offset(store):
     """Whether delayOffset.json has the one delayed message, which is of the first level."""
     file = store / "config" / "delayOffset.json"
-    return file.exists() and config_json.loads(file.read_bytes())["offsetTable"].get("1") == 1
+    return file.exists() and json_dialect.loads_file(file.read_bytes())["offsetTable"].get("1") == 1
 
 
 def sent_as(world, key):

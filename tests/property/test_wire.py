@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketlens.errors import CommandBodyError, FieldError, ProtocolError
+from rocketlens.model.json_dialect import dumps, loads
 from rocketlens.wire import codec, frame, header_binary, header_json
 from rocketlens.wire.codes import LanguageCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import COMMANDS
 from rocketlens.wire.connection import Connection, ConnectionFailed
 from rocketlens.wire.declare import declared_classes, java_name_of, read_body, write_body
-from rocketlens.wire.json_text import dumps, loads
 from tests.unit.wire.wire_samples import VERSIONS, all_vectors, bodies
 
 I32 = st.integers(-(2**31), 2**31 - 1)

@@ -15,10 +15,10 @@ from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.large_answers import Estimate
 from rocketlens.broker.tables.topics import default_group
 from rocketlens.errors import CommandBodyError
+from rocketlens.model import json_dialect
 from rocketlens.model.rocketmq import SYSTEM_GROUPS, group_problem
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import Pace, in_thread
-from rocketlens.wire import json_text
 from rocketlens.wire.bodies.consumer import SubscriptionAnswer
 from rocketlens.wire.bodies.route import TopicList
 from rocketlens.wire.codes import RequestCode, ResponseCode
@@ -88,7 +88,7 @@ class GroupProcessor:
             await pace.turn()
         async with self.core.large_answers.turn(channel, estimate):
             value = table.value()
-            return Response(body=await in_thread(lambda: json_text.dumps(value).encode()))
+            return Response(body=await in_thread(lambda: json_dialect.dumps(value).encode()))
 
     def configuration(self, command: RemotingCommand, _: Channel) -> Response:
         """Give a group; it is made now if it may make itself."""
@@ -97,7 +97,7 @@ class GroupProcessor:
         if group is None:
             words = "No group in this broker"
             return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=words)
-        return Response(body=json_text.dumps(group).encode())
+        return Response(body=json_dialect.dumps(group).encode())
 
     def delete(self, command: RemotingCommand, _: Channel) -> Pending:
         """Forget a group, and how far it came if that is asked."""
@@ -144,7 +144,7 @@ def _least_bytes(value: Any) -> int:
 def _read(body: bytes) -> Any:
     if len(body) > limits.MAX_CLIENT_JSON_BODY_BYTES:
         raise CommandBodyError(f"{len(body)} bytes, {limits.MAX_CLIENT_JSON_BODY_BYTES} allowed")
-    return json_text.loads(body, CommandBodyError)
+    return json_dialect.loads(body, CommandBodyError)
 
 
 def _object(value: Any) -> dict[str, Any]:

@@ -17,11 +17,11 @@ from rocketlens.broker.large_answers import Estimate
 from rocketlens.broker.registration import topic_table
 from rocketlens.broker.tables.config_table import DataVersion
 from rocketlens.formats import java_properties
+from rocketlens.model import json_dialect
 from rocketlens.model.rocketmq import SYSTEM_TOPICS
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import Pace, in_thread
 from rocketlens.store.write.queue_append import QueueWriter
-from rocketlens.wire import json_text
 from rocketlens.wire.bodies.consumer import ConsumeQueueAnswer, ConsumeQueueData
 from rocketlens.wire.bodies.route import TopicList
 from rocketlens.wire.codes import RequestCode, ResponseCode
@@ -74,7 +74,7 @@ class InspectionProcessor:
     def configuration(self, _: RemotingCommand, __: Channel) -> Response:
         """Return the configuration in effect, a line for each key."""
         values = self.core.settings.properties_in_effect(self.core.store.store_host.port)
-        version = GetBrokerConfigResponse(version=json_text.dumps(self._version.encode()))
+        version = GetBrokerConfigResponse(version=json_dialect.dumps(self._version.encode()))
         return Response(
             ext_fields=broker_commands.GET_BROKER_CONFIG.response.encode(version),
             body=java_properties.dumps_unescaped(values).encode(),

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from rocketlens.model.json_dialect import quote
 from rocketlens.model.message import MessageExt
 from rocketlens.mqadmin.form import NULL, Form, host_of, padded, time_of
 from rocketlens.wire.bodies.route import TopicRouteData
 from rocketlens.wire.bodies.stats import MessageQueue, TopicOffset
-from rocketlens.wire.json_text import quote
 
 NO_CONSUMER: Final = "\n\nWARN: No Consumer"
 _HOUR_MS: Final = 3_600_000

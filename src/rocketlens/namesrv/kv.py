@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, ConfigError, RocketLensError, StoreFailed
-from rocketlens.formats import config_json
+from rocketlens.model import json_dialect
 from rocketlens.net.pace import in_thread
 from rocketlens.store.disk import Disk
 from rocketlens.store.fs import read_bytes
@@ -221,7 +221,7 @@ def _load(path: Path, disk: Disk) -> Table:
 
 
 def _parse(content: bytes) -> Table:
-    top: Any = config_json.loads(content)
+    top: Any = json_dialect.loads_file(content)
     table = top.get("configTable") if isinstance(top, dict) else None
     if not isinstance(table, dict) or not all(isinstance(each, dict) for each in table.values()):
         raise ConfigError("has no configTable of namespaces")

@@ -24,6 +24,7 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.errors import CommandBodyError
+from rocketlens.model.json_dialect import loads
 from rocketlens.wire.bodies.topic import (
     DataVersion,
     RegisterBrokerBody,
@@ -33,7 +34,6 @@ from rocketlens.wire.bodies.topic import (
 )
 from rocketlens.wire.codes import version_number
 from rocketlens.wire.declare import read_body, read_i32
-from rocketlens.wire.json_text import loads
 
 V3_0_11: Final = version_number("V3_0_11")
 LENGTH: Final = struct.Struct(">i")

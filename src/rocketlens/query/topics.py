@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
 from rocketlens.errors import ConfigError, RecordError, TopicNotFound
-from rocketlens.formats import config_json
+from rocketlens.model import json_dialect
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.rocketmq import (
     DEAD_LETTER_PREFIX,
@@ -225,7 +225,7 @@ class Topics:
     def _tables(self, name: str, member: str) -> Iterator[dict[str, Any]]:
         for path in (self._source.path / name, self._source.path / f"{name}.bak"):
             try:
-                content: Any = config_json.loads(
+                content: Any = json_dialect.loads_file(
                     fs.read_bytes(path, limits.MAX_CONFIG_READ_BYTES) or b"{}"
                 )
             except (ConfigError, OSError):

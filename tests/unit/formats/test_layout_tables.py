@@ -12,7 +12,6 @@ import pytest
 from rocketlens import formats
 from rocketlens.formats import (
     body_compression,
-    config_json,
     consumequeue_entry,
     index_file,
     java_properties,
@@ -62,7 +61,7 @@ LAYOUTS = {
 }
 FRAMING = {"batch_body": {"total_size", "magic", "body_crc"}}
 # A table of values instead of a layout; a test below reads it.
-VALUE_TABLES = {"body_compression", "config_json", "java_properties"}
+VALUE_TABLES = {"body_compression", "java_properties"}
 
 # Rooms that declare formats, and the modules elsewhere that have one of their own.
 ROOMS_OF_FORMATS = {"formats", "wire"}
@@ -278,12 +277,6 @@ def test_the_compression_table_names_what_each_flag_writes():
         assert int(row["mask"], 16) == body_compression.TYPE_MASK
         packed = body_compression.compress(b"body", int(row["sysFlag"], 16) | 1)
         assert packed.startswith(first_bytes[row["meaning"].split()[0]]), row
-
-
-def test_the_dialect_table_reads_as_it_says():
-    for row in tables_of(config_json)[0]:
-        written, read_as = row["written"].strip("`"), row["read as"].strip("`")
-        assert config_json.dumps(config_json.loads(written)) == read_as
 
 
 def test_the_table_of_properties_reads_as_it_says():

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketlens import limits
-from rocketlens.broker.tables.config_table import ConfigFile, DataVersion, damaged_tables, dumps
+from rocketlens.broker.tables.config_table import ConfigFile, DataVersion, damaged_tables
 from rocketlens.broker.tables.offsets import ConsumerOffsets, DelayOffsets
 from rocketlens.broker.tables.topics import GroupTable, TopicConfig, TopicTable
 from rocketlens.errors import BadInput
-from rocketlens.formats import config_json
+from rocketlens.model import json_dialect
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from tests.unit.store.written_stores import Clock
@@ -47,7 +47,7 @@ def test_tables_of_a_real_broker_are_read_whole_and_written_as_it_writes_them(
         table.save()
     for name in names:
         ours, before = ((root / name).read_bytes() for root in (layout.config, theirs))
-        read, expected = config_json.loads(ours), config_json.loads(before)
+        read, expected = json_dialect.loads_file(ours), json_dialect.loads_file(before)
         # 4.9 has fewer members; none is lost, and what 5 adds has its default.
         assert_has(read, expected)
         if version == "5.5.0" and name != "subscriptionGroup.json":
@@ -63,7 +63,7 @@ def assert_has(value, expected):
 
 
 def test_integer_keys_stand_without_quotes_and_everything_is_indented_by_tabs():
-    assert dumps({"a": {1: 2}, "b": [], "c": {}, "d": [1, "\u6807"]}) == (
+    assert json_dialect.dumps_file({"a": {1: 2}, "b": [], "c": {}, "d": [1, "\u6807"]}) == (
         '{\n\t"a":{\n\t\t1:2\n\t},\n\t"b":[],\n\t"c":{},\n\t"d":[\n\t\t1,\n\t\t"\u6807"\n\t]\n}'
     )
 

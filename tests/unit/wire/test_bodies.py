@@ -3,9 +3,9 @@ import json
 import pytest
 
 from rocketlens.errors import CommandBodyError
+from rocketlens.model.json_dialect import loads
 from rocketlens.wire.bodies import consumer, heartbeat, route, stats, topic
 from rocketlens.wire.declare import declared_classes, java_name_of, read_body, write_body
-from rocketlens.wire.json_text import loads
 from tests.unit.wire.wire_samples import VERSIONS, all_vectors, bodies
 
 CLASSES = {java_name_of(cls): cls for cls in declared_classes()}

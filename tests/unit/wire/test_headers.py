@@ -285,3 +285,27 @@ def test_a_command_goes_into_a_frame_with_either_codec():
         [received] = FrameSplitter().feed(codec.encode(COMMAND, number))
         assert received[0] == number
         assert codec.decode(received) == COMMAND
+
+
+TRICKS = (
+    '"remark":5',
+    '"remark":"x\\\\"',
+    '"remark":"\\"y"',
+    '"serializeTypeCurrentRPC":5',
+    '"serializeTypeCurrentRPC":"JSON"',
+    '"extFields":{"k":"v\\\\"}',
+    '"extFields":{"k":"\\"","j":"\\\\"}',
+    '"extFields":{"k":1}',
+    '"x":"y"',
+    '"x":{"z":"\\"\\""}',
+)
+
+
+@pytest.mark.parametrize("first", TRICKS)
+@pytest.mark.parametrize("second", TRICKS)
+def test_no_number_of_quotes_hides_a_name_that_comes_twice(first, second):
+    plain = '"code":0,"opaque":1,"flag":0,"version":1,"language":"JAVA"'
+    for twice in ('"code":1', '"flag":0', '"language":"JAVA"', '"y":1,"y":2'):
+        text = f"{{{first},{plain},{second},{twice}}}"
+        with pytest.raises(HeaderError, match="comes twice"):
+            header_json.decode(text.encode())

@@ -9,7 +9,6 @@ A damaged table does not stop a start: the backup is used, or the table begins e
 warning, and the damaged file is kept in ``rocketlens/aside/``.
 """
 
-import json
 import logging
 import zlib
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ from typing import Any, Final
 
 from rocketlens import limits
 from rocketlens.errors import ConfigError
-from rocketlens.formats import config_json
+from rocketlens.model import json_dialect
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
@@ -67,28 +66,6 @@ class DataVersion:
         if not all(isinstance(number, int) for number in numbers):
             return cls(now_ms)
         return cls(*numbers)
-
-
-def dumps(value: Any) -> str:
-    """Return JSON as RocketMQ writes it: tabs, and keys that are ``int`` without quotes."""
-    return "".join(_pieces(value, 0))
-
-
-def _pieces(value: Any, depth: int) -> list[str]:
-    if isinstance(value, dict) and value:
-        tab = "\t" * (depth + 1)
-        pieces = ["{\n"]
-        for place, (name, inner) in enumerate(value.items()):
-            key = str(name) if type(name) is int else json.dumps(name, ensure_ascii=False)
-            pieces += [",\n" if place else "", tab, key, ":", *_pieces(inner, depth + 1)]
-        return [*pieces, "\n", "\t" * depth, "}"]
-    if isinstance(value, (list, tuple)) and value:
-        tab = "\t" * (depth + 1)
-        pieces = ["[\n"]
-        for place, inner in enumerate(value):
-            pieces += [",\n" if place else "", tab, *_pieces(inner, depth + 1)]
-        return [*pieces, "\n", "\t" * depth, "]"]
-    return [json.dumps(value, ensure_ascii=False)]
 
 
 class ConfigFile:
@@ -187,7 +164,7 @@ def _nothing_in(path: Path) -> str:
 
 def encoded(value: Any) -> bytes:
     """Return the bytes of a table. A lone surrogate, which UTF-8 has not, is written escaped."""
-    return dumps(value).encode("utf-8", "backslashreplace")
+    return json_dialect.dumps_file(value).encode("utf-8", "backslashreplace")
 
 
 def _read_object(path: Path) -> tuple[dict[str, Any] | None, bytes, str]:
@@ -199,7 +176,7 @@ def _read_object(path: Path) -> tuple[dict[str, Any] | None, bytes, str]:
     if len(content) > limits.MAX_CONFIG_READ_BYTES:
         raise ConfigError(f"{path} has over {limits.MAX_CONFIG_READ_BYTES} bytes")
     try:
-        value = config_json.loads(content, integer_keys=True)
+        value = json_dialect.loads_file(content, integer_keys=True)
     except ConfigError as error:
         return None, content, f"{path}: {error}"
     if not isinstance(value, dict):

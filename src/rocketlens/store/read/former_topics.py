@@ -28,8 +28,8 @@ from typing import Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import ConfigError, RecordError
-from rocketlens.formats import config_json
 from rocketlens.formats.consumequeue_entry import QueueEntry
+from rocketlens.model import json_dialect
 from rocketlens.model.rocketmq import is_system_topic
 from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
@@ -234,7 +234,7 @@ def configured_topics(layout: StoreLayout) -> frozenset[str] | None:
     if not content:
         return None
     try:
-        value = config_json.loads(content)
+        value = json_dialect.loads_file(content)
     except ConfigError:
         return None
     table = value.get("topicConfigTable") if isinstance(value, dict) else None

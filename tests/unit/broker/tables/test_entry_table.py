@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketlens.broker.tables import entry_table
-from rocketlens.broker.tables.config_table import damaged_tables, dumps
+from rocketlens.broker.tables.config_table import damaged_tables
 from rocketlens.broker.tables.topics import GroupTable, TopicConfig, TopicTable
+from rocketlens.model import json_dialect
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read import table_changes
@@ -265,6 +266,6 @@ def test_a_table_is_what_was_put_whatever_was_written_of_it_when(steps):
 def test_a_topic_is_written_as_any_other_entry_is(name, topic):
     with TemporaryDirectory() as directory:
         table = TopicTable(StoreLayout(Path(directory)), Disk(), Clock())
-        expected = dumps({"a": {name: topic.encode()}})
+        expected = json_dialect.dumps_file({"a": {name: topic.encode()}})
         text = table.entry_text(name, topic).decode("utf-8", "surrogatepass")
         assert f'{{\n\t"a":{{\n{text}\n\t}}\n}}' == expected
