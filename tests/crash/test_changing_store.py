@@ -43,8 +43,8 @@ def refusing(monkeypatch):
 
 def forget_mappings(store):
     """Unmap every file, as when others are read meanwhile."""
-    store._source.log._mapped.close()
-    store._source.queues._mapped.close()
+    store._reader.log._mapped.close()
+    store._reader.queues._mapped.close()
 
 
 def make_old(path):

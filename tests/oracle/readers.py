@@ -52,7 +52,7 @@ class HandleReader:
 
     def state(self) -> str:
         """What the handle remembers, for whoever looks into a failure."""
-        source = self.store._source
+        source = self.store._reader
         log = source.log
         known = {
             "segments": [

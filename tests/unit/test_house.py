@@ -178,6 +178,15 @@ def test_words_of_rocketmq_are_spelled_in_one_module(path):
     assert spelled == []
 
 
+@every_file
+def test_a_docstring_says_return_and_not_give_say_or_tell(path):
+    begins = {
+        function.name: (ast.get_docstring(function) or " ").split(maxsplit=1)[:1]
+        for function in functions_of(path)
+    }
+    assert [name for name, words in begins.items() if words in (["Give"], ["Say"], ["Tell"])] == []
+
+
 def test_architecture_names_every_module():
     if not ARCHITECTURE.exists():
         pytest.skip("ARCHITECTURE.md is not written yet")

@@ -60,7 +60,7 @@ class ClientProcessor:
         core.clients.notifies = self._notifies
 
     def handlers(self) -> Mapping[int, Handler]:
-        """Give the handler of each code."""
+        """Return the handler of each code."""
         return {
             RequestCode.HEART_BEAT: self.heartbeat,
             RequestCode.UNREGISTER_CLIENT: self.unregister,
@@ -78,7 +78,7 @@ class ClientProcessor:
         return config is None or bool(config.get("notifyConsumerIdsChangedEnable", True))
 
     def heartbeat(self, command: RemotingCommand, channel: Channel) -> Pending:
-        """Take in all groups of a client."""
+        """Register all groups of a client."""
         if len(command.body) > LARGE_BODY_BYTES:
             return self._large_heartbeat(command, channel)
         said = read_body(HeartbeatData, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES)
@@ -101,7 +101,7 @@ class ClientProcessor:
     async def _take_in(
         self, said: HeartbeatData, command: RemotingCommand, channel: Channel
     ) -> Response | None:
-        """Take in many groups, with turns for others; those of a connection that ended are left."""
+        """Register many groups, with turns for others; not those of a connection that ended."""
         groups = len(said.producer_datas) + len(said.consumer_datas)
         if groups > limits.MAX_HEARTBEAT_GROUPS:
             words = f"{groups} groups in one heartbeat, {limits.MAX_HEARTBEAT_GROUPS} allowed"
@@ -141,7 +141,7 @@ class ClientProcessor:
             self.core.topics.create_for_group(topic, queue_count, sys_flag)
 
     def unregister(self, command: RemotingCommand, channel: Channel) -> Response:
-        """Let a client's producer or consumer go."""
+        """Unregister a client's producer or consumer."""
         asked = client_commands.UNREGISTER_CLIENT.request.decode(command.ext_fields)
         if asked.producer_group is not None:
             self.core.clients.remove_producer(asked.producer_group, channel)
@@ -150,7 +150,7 @@ class ClientProcessor:
         return Response()
 
     def consumer_ids(self, command: RemotingCommand, _: Channel) -> Response:
-        """Give the client ids of a group."""
+        """Return the client ids of a group."""
         asked = client_commands.GET_CONSUMER_LIST_BY_GROUP.request.decode(command.ext_fields)
         group = self.core.clients.consumers.get(asked.consumer_group)
         if group is None:
@@ -160,7 +160,7 @@ class ClientProcessor:
         return Response(body=write_body(ConsumerIdList(consumer_ids=ids)))
 
     def connections(self, command: RemotingCommand, _: Channel) -> Response:
-        """Give the clients of a group, and what they want."""
+        """Return the clients of a group, and what they want."""
         asked = admin_commands.GET_CONSUMER_CONNECTION_LIST.request.decode(command.ext_fields)
         group = self.core.clients.consumers.get(asked.consumer_group)
         if group is None:
@@ -176,7 +176,7 @@ class ClientProcessor:
         return Response(body=write_body(connection))
 
     async def consume_stats(self, command: RemotingCommand, channel: Channel) -> Response | None:
-        """Give how far a group came in each queue, of one topic or of all it has offsets in."""
+        """Return how far a group came in each queue, of one topic or of all it has offsets in."""
         asked = admin_commands.GET_CONSUME_STATS.request.decode(command.ext_fields)
         group = asked.consumer_group
         names = [asked.topic] if asked.topic else self.core.offsets.topics_of(group)
@@ -200,7 +200,7 @@ class ClientProcessor:
     async def broker_consume_stats(
         self, command: RemotingCommand, channel: Channel
     ) -> Response | None:
-        """Give how far every group came in every topic it has offsets in."""
+        """Return how far every group came in every topic it has offsets in."""
         asked = admin_commands.GET_BROKER_CONSUME_STATS.request.decode(command.ext_fields)
         names: dict[str, list[str]] = {group: [] for group in self.core.groups.table.groups}
         pace = Pace()
@@ -256,7 +256,7 @@ class ClientProcessor:
         return row_bytes(ConsumeStats(offset_table={queue: OffsetWrapper()}), ConsumeStats())
 
     def producer_connections(self, command: RemotingCommand, _: Channel) -> Response:
-        """Give the clients of a producer group."""
+        """Return the clients of a producer group."""
         asked = admin_commands.GET_PRODUCER_CONNECTION_LIST.request.decode(command.ext_fields)
         members = self.core.clients.producers.get(asked.producer_group)
         if members is None:
@@ -265,7 +265,7 @@ class ClientProcessor:
         return Response(body=write_body(ProducerConnection(connections=_connections(members))))
 
     async def producers(self, _: RemotingCommand, channel: Channel) -> Response | None:
-        """Give the clients of all producer groups."""
+        """Return the clients of all producer groups."""
         now_ms = self.core.clock()
         estimate, pace = Estimate("ask for one group at a time (204)"), Pace()
         known: dict[str, dict[Channel, Client]] = {}
@@ -299,7 +299,7 @@ class ClientProcessor:
         )
 
     def groups_of_topic(self, command: RemotingCommand, _: Channel) -> Response:
-        """Give the groups that subscribe to a topic or have offsets in it."""
+        """Return the groups that subscribe to a topic or have offsets in it."""
         asked = admin_commands.QUERY_TOPIC_CONSUME_BY_WHO.request.decode(command.ext_fields)
         groups = dict.fromkeys(self.core.clients.groups_of(asked.topic))
         groups.update(dict.fromkeys(self.core.offsets.groups_of(asked.topic)))

@@ -123,13 +123,13 @@ class ClientTable:
             self._kept.pop(channel, None)
 
     def add_producer(self, group: str, channel: Channel, client: Client) -> None:
-        """Take a producer in, or note that it is alive; only over a connection that is admitted."""
+        """Register a producer, or note that it is alive, over a connection that is admitted."""
         if channel not in self._kept:
             return
         self.producers.setdefault(group, {})[channel] = client
 
     def add_consumer(self, consumer: ConsumerData, channel: Channel, client: Client) -> None:
-        """Take a consumer in, as a producer; all members hear of it if anything changed."""
+        """Register a consumer, and notify all members if anything changed."""
         if channel not in self._kept:
             return
         group = self.consumers.setdefault(consumer.group_name, ConsumerGroup())
@@ -143,7 +143,7 @@ class ClientTable:
             self.notify(consumer.group_name)
 
     def remove_producer(self, group: str, channel: Channel) -> None:
-        """Let a producer go."""
+        """Remove a producer."""
         self._let_go(channel, (False, group))
         members = self.producers.get(group, {})
         members.pop(channel, None)
@@ -151,7 +151,7 @@ class ClientTable:
             self.producers.pop(group, None)
 
     def remove_consumer(self, group_name: str, channel: Channel) -> None:
-        """Let a consumer go; the others hear of it."""
+        """Remove a consumer, and notify the others."""
         self._let_go(channel, (True, group_name))
         group = self.consumers.get(group_name)
         if group is None or group.members.pop(channel, None) is None:
@@ -162,7 +162,7 @@ class ClientTable:
             del self.consumers[group_name]
 
     def closed(self, channel: Channel) -> None:
-        """Let everyone on a connection go."""
+        """Remove every client of a connection."""
         for is_consumer, group in list(self._kept.get(channel, ())):
             if is_consumer:
                 self.remove_consumer(group, channel)
@@ -175,7 +175,7 @@ class ClientTable:
         return [name for name, group in self.consumers.items() if topic in group.subscriptions]
 
     def notify(self, group_name: str) -> None:
-        """Tell the members of a group that it changed (40)."""
+        """Notify the members of a group that it changed (40)."""
         if not self.notifies(group_name):
             return
         for channel in list(self.consumers[group_name].members):
@@ -187,7 +187,7 @@ class ClientTable:
 
 
 def _subscribe(group: ConsumerGroup, subscriptions: Iterable[SubscriptionData]) -> bool:
-    """Take the newest subscriptions; says whether topics came or went, as RocketMQ does."""
+    """Replace subscriptions by newer ones; return whether topics came or went."""
     wanted = {each.topic: each for each in subscriptions}
     is_changed = wanted.keys() != group.subscriptions.keys()
     for topic in group.subscriptions.keys() - wanted.keys():

@@ -100,7 +100,7 @@ class BrokerCore:
         )
 
     def born_host(self, channel: Channel) -> bytes:
-        """Give the address of a peer as it is stored."""
+        """Return the address of a peer as it is stored."""
         packed = self._born_hosts.get(channel)
         if packed is None:
             packed = self._born_hosts[channel] = pack_host(parse_address(channel.address))
@@ -132,7 +132,7 @@ class BrokerCore:
 
 
 def _memory_bytes() -> int:
-    """Give the memory of this machine; 4 GiB where it is not told."""
+    """Return the memory of this machine; 4 GiB where it is not told."""
     with suppress(ValueError, OSError):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return ASSUMED_MEMORY_BYTES

@@ -31,7 +31,7 @@ class Durable:
         self._is_woken = False
 
     def answer(self, end_offset: int, response: Response) -> "asyncio.Future[Response | None]":
-        """Give ``response`` once the log is durable below ``end_offset``.
+        """Return ``response`` once the log is durable below ``end_offset``.
 
         After the timeout it is given with code 10, FLUSH_DISK_TIMEOUT; the future fails with
         StoreFailed when the log can never become durable.

@@ -59,23 +59,23 @@ class Figures:
             self.got_yesterday, self.got_morning = self.got_morning, self.got
 
     def put_rates(self) -> str:
-        """Give messages put in a second, over 10 s, 60 s and 600 s: ``"12.5 3.0 1.1"``."""
+        """Return messages put in a second, over 10 s, 60 s and 600 s: ``"12.5 3.0 1.1"``."""
         return self._rates(lambda sample: sample.put)
 
     def got_rates(self) -> str:
-        """Give messages handed out in a second."""
+        """Return messages handed out in a second."""
         return self._rates(lambda sample: sample.got)
 
     def found_rates(self) -> str:
-        """Give pulls in a second that found something."""
+        """Return pulls in a second that found something."""
         return self._rates(lambda sample: sample.found)
 
     def missed_rates(self) -> str:
-        """Give pulls in a second that found nothing."""
+        """Return pulls in a second that found nothing."""
         return self._rates(lambda sample: sample.missed)
 
     def asked_rates(self) -> str:
-        """Give pulls in a second."""
+        """Return pulls in a second."""
         return self._rates(lambda sample: sample.found + sample.missed)
 
     def _rates(self, count: Callable[[_Sample], int]) -> str:
@@ -83,7 +83,7 @@ class Figures:
         return " ".join(str(self._rate(now, count, span_s)) for span_s in SPANS_S)
 
     def _rate(self, now: _Sample, count: Callable[[_Sample], int], span_s: int) -> float:
-        """Give the rate since the oldest sample that is in the span."""
+        """Return the rate since the oldest sample that is in the span."""
         then = self._samples[max(len(self._samples) - 1 - span_s, 0)]
         passed_ms = now.at_ms - then.at_ms
         return (count(now) - count(then)) * 1000 / passed_ms if passed_ms > 0 else 0.0

@@ -46,7 +46,7 @@ class GroupProcessor:
         self.core: Final = core
 
     def handlers(self) -> Mapping[int, Handler]:
-        """Give the handler of each code."""
+        """Return the handler of each code."""
         return {
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update,
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: self.update_many,
@@ -80,7 +80,7 @@ class GroupProcessor:
         return _when_saved(groups.put(checked)) if checked else Response()
 
     async def all_groups(self, _: RemotingCommand, channel: Channel) -> Response | None:
-        """Give all groups, and the version of the table."""
+        """Return all groups, and the version of the table."""
         table = self.core.groups.table
         estimate, pace = Estimate("ask for one group at a time (352)"), Pace()
         for name, members in list(table.groups.items()):
@@ -91,7 +91,7 @@ class GroupProcessor:
             return Response(body=await in_thread(lambda: json_dialect.dumps(value).encode()))
 
     def configuration(self, command: RemotingCommand, _: Channel) -> Response:
-        """Give a group; it is made now if it may make itself."""
+        """Return a group; it is made now if it may make itself."""
         asked = commands.GET_SUBSCRIPTIONGROUP_CONFIG.request.decode(command.ext_fields)
         group = self.core.groups.find(asked.group)
         if group is None:
@@ -111,7 +111,7 @@ class GroupProcessor:
         return _when_saved(self.core.groups.remove(asked.group_name))
 
     def topics(self, command: RemotingCommand, _: Channel) -> Response:
-        """Give the topics in which a group has offsets."""
+        """Return the topics in which a group has offsets."""
         asked = commands.QUERY_TOPICS_BY_CONSUMER.request.decode(command.ext_fields)
         topics = tuple(self.core.offsets.topics_of(asked.group))
         return Response(
@@ -119,7 +119,7 @@ class GroupProcessor:
         )
 
     def subscription(self, command: RemotingCommand, _: Channel) -> Response:
-        """Give what the connected consumers of a group want of a topic."""
+        """Return what the connected consumers of a group want of a topic."""
         asked = commands.QUERY_SUBSCRIPTION_BY_CONSUMER.request.decode(command.ext_fields)
         group = self.core.clients.consumers.get(asked.group)
         wanted = group.subscriptions.get(asked.topic) if group else None
@@ -128,7 +128,7 @@ class GroupProcessor:
 
 
 def _system_problem(group: str, words: str) -> str | None:
-    """Say that something cannot be done to a group that tools need, if it is one."""
+    """Return the refusal of a change to a group that tools need; None for other groups."""
     return f"{group} is a group of RocketMQ's own: {words}" if group in SYSTEM_GROUPS else None
 
 
@@ -154,7 +154,7 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _checked(given: dict[str, Any]) -> dict[str, Any]:
-    """Give all members of a group; what is not known here stays as it is.
+    """Return all members of a group; what is not known here stays as it is.
 
     :raises CommandBodyError: when one is of another type or out of range.
     """

@@ -38,7 +38,7 @@ _LINE_CHARACTERS: Final = 500
 
 
 def next_wait_s(before_s: float, ran_s: float) -> float:
-    """Give how long to wait after a process ended that ran for ``ran_s``.
+    """Return how long to wait after a process ended that ran for ``ran_s``.
 
     ``before_s``: how long was waited before it was started; 0 for the first.
     """
@@ -179,7 +179,7 @@ async def _last_line(stream: asyncio.StreamReader | None) -> str:
 
 
 async def _lines(stream: asyncio.StreamReader | None) -> AsyncIterator[str]:
-    """Give the lines of a pipe, each cut to a bounded length."""
+    """Return the lines of a pipe, each cut to a bounded length."""
     assert stream is not None  # noqa: S101 - it is a pipe
     rest = b""
     while block := await stream.read(65_536):

@@ -44,7 +44,7 @@ class InspectionProcessor:
         self._version: Final = DataVersion(core.clock())
 
     def handlers(self) -> Mapping[int, Handler]:
-        """Give the handler of each code."""
+        """Return the handler of each code."""
         return {
             RequestCode.GET_ALL_TOPIC_CONFIG: self.topics,
             RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.system_topics,
@@ -56,7 +56,7 @@ class InspectionProcessor:
         }
 
     async def topics(self, _: RemotingCommand, channel: Channel) -> Response | None:
-        """Give the configuration of all topics, and the version of the table."""
+        """Return the configuration of all topics, and the version of the table."""
         topics = self.core.topics.table.topics
         estimate = Estimate("ask for one topic at a time (351)")
         estimate.add(_TOPIC_BYTES, len(topics))
@@ -66,7 +66,7 @@ class InspectionProcessor:
             return Response(body=await in_thread(lambda: write_body(table_of())))
 
     def system_topics(self, _: RemotingCommand, __: Channel) -> Response:
-        """Give the topics that nobody may make, change or delete."""
+        """Return the topics that nobody may make, change or delete."""
         config = self.core.config
         names = SYSTEM_TOPICS | {config.brokerName, config.brokerClusterName}
         return Response(body=write_body(TopicList(topic_list=tuple(sorted(names)))))
@@ -86,7 +86,7 @@ class InspectionProcessor:
         return Response(ResponseCode.NO_PERMISSION, remark=words)
 
     def count(self, command: RemotingCommand, _: Channel) -> Response:
-        """Say that a count is not kept."""
+        """Answer that a count is not kept."""
         asked = commands.VIEW_BROKER_STATS_DATA.request.decode(command.ext_fields)
         words = f"The stats <{asked.stats_name[:300]}> <{asked.stats_key[:300]}> not exist"
         return Response(ResponseCode.SYSTEM_ERROR, remark=words)
@@ -103,7 +103,7 @@ class InspectionProcessor:
         return Response()
 
     async def queue(self, command: RemotingCommand, _: Channel) -> Response | None:
-        """Give entries of a queue, and what a group wants of its topic."""
+        """Return entries of a queue, and what a group wants of its topic."""
         asked = commands.QUERY_CONSUME_QUEUE.request.decode(command.ext_fields)
         store, place = self.core.store, f"{asked.queue_id}@{asked.topic[:300]}"
         queue = store.queues.get(asked.topic, asked.queue_id)

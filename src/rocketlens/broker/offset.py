@@ -22,7 +22,7 @@ class OffsetProcessor:
         self.core: Final = core
 
     def handlers(self) -> Mapping[int, Handler]:
-        """Give the handler of each code."""
+        """Return the handler of each code."""
         return {
             RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self.search,
             RequestCode.GET_MAX_OFFSET: self.max_offset,
@@ -33,7 +33,7 @@ class OffsetProcessor:
         }
 
     def search(self, command: RemotingCommand, _: Channel) -> Response:
-        """Give the first message at or after a time; with UPPER the last at or before it."""
+        """Return the first message at or after a time; with UPPER the last at or before it."""
         asked = commands.SEARCH_OFFSET_BY_TIMESTAMP.request.decode(command.ext_fields)
         is_upper = (asked.boundary_type or "").upper() == UPPER
         return _offset(
@@ -43,24 +43,24 @@ class OffsetProcessor:
         )
 
     def max_offset(self, command: RemotingCommand, _: Channel) -> Response:
-        """Give the offset that a queue's next message gets."""
+        """Return the offset that a queue's next message gets."""
         asked = commands.GET_MAX_OFFSET.request.decode(command.ext_fields)
         return _offset(self.core.store.queues.max_offset(asked.topic, asked.queue_id))
 
     def min_offset(self, command: RemotingCommand, _: Channel) -> Response:
-        """Give the offset of a queue's first message that is still there."""
+        """Return the offset of a queue's first message that is still there."""
         asked = commands.GET_MIN_OFFSET.request.decode(command.ext_fields)
         return _offset(self.core.store.queues.min_offset(asked.topic, asked.queue_id))
 
     def earliest_time(self, command: RemotingCommand, _: Channel) -> Response:
-        """Give when that message was stored, -1 where there is none."""
+        """Return when that message was stored, -1 where there is none."""
         asked = commands.GET_EARLIEST_MSG_STORETIME.request.decode(command.ext_fields)
         first = self.core.store.queues.min_offset(asked.topic, asked.queue_id)
         timestamp_ms = store_time(self.core, asked.topic, asked.queue_id, first)
         return Response(ext_fields={"timestamp": str(timestamp_ms)})
 
     def query(self, command: RemotingCommand, _: Channel) -> Response:
-        """Give how far a group came; 0 where it never began and the first message is still near."""
+        """Return how far a group came; 0 if it never began and the first message is still near."""
         asked = commands.QUERY_CONSUMER_OFFSET.request.decode(command.ext_fields)
         group, topic, queue_id = asked.consumer_group, asked.topic, asked.queue_id
         known = self.core.offsets.get(group, topic, queue_id)
@@ -75,7 +75,7 @@ class OffsetProcessor:
         return Response(ResponseCode.QUERY_NOT_FOUND, remark=NO_OFFSET)
 
     def _is_near(self, topic: str, queue_id: int) -> bool:
-        """Say whether a queue's first message can be taken to be in memory."""
+        """Return whether a queue's first message can be taken to be in memory."""
         queue = self.core.store.queues.get(topic, queue_id)
         entry = queue.entry(0) if queue else None
         return entry is None or entry.physical_offset >= self.core.in_memory_from
@@ -99,7 +99,7 @@ class OffsetProcessor:
 
 
 def may_commit(core: BrokerCore, group: str, topic: str, queue_id: int) -> bool:
-    """Say whether a group can have an offset in a queue; that it cannot is counted.
+    """Return whether a group can have an offset in a queue; that it cannot is counted.
 
     A topic that lost queues has those that were written to, and groups have offsets there.
     """
@@ -118,7 +118,7 @@ def may_commit(core: BrokerCore, group: str, topic: str, queue_id: int) -> bool:
 
 
 def store_time(core: BrokerCore, topic: str, queue_id: int, queue_offset: int) -> int:
-    """Give when a message was stored, in epoch milliseconds; -1 when it is not there."""
+    """Return when a message was stored, in epoch milliseconds; -1 when it is not there."""
     queue = core.store.queues.get(topic, queue_id)
     if queue is None or not 0 <= queue_offset < queue.next_offset:
         return -1

@@ -90,14 +90,14 @@ class PullProcessor:
         self.core: Final = core
 
     def handlers(self) -> Mapping[int, Handler]:
-        """Give the handler of each code."""
+        """Return the handler of each code."""
         return {
             RequestCode.PULL_MESSAGE: self.pull,
             RequestCode.LITE_PULL_MESSAGE: self.pull,
         }
 
     def pull(self, command: RemotingCommand, channel: Channel) -> Response:
-        """Give the messages of a queue from an offset on."""
+        """Return the messages of a queue from an offset on."""
         asked = commands.PULL_MESSAGE.request.decode(command.ext_fields)
         refused = self._refusal(asked, channel)
         if refused is not None:
@@ -123,7 +123,7 @@ class PullProcessor:
         return self._answer(asked, got)
 
     def _refusal(self, asked: PullMessageRequest, channel: Channel) -> Refused | None:
-        """Say why a pull is refused, if it is."""
+        """Return why a pull is refused, if it is."""
         core = self.core
         if not core.config.brokerPermission & PERM_READ:
             words = f"the broker[{core.config.brokerIP1}] pulling message is forbidden"
@@ -156,7 +156,7 @@ class PullProcessor:
         return None
 
     def _codes(self, asked: PullMessageRequest) -> tuple[Codes, Refused | None]:
-        """Give the hash codes that pass, or say why they cannot be told."""
+        """Return the hash codes that pass, or say why they cannot be told."""
         if asked.sys_flag & SUBSCRIPTION_FLAG:
             return self._codes_of(asked.expression_type, asked.subscription)
         group = self.core.clients.consumers.get(asked.consumer_group)
@@ -190,7 +190,7 @@ class PullProcessor:
         return frozenset(map(string_hash, tags)), None
 
     def get(self, asked: PullMessageRequest, codes: Codes) -> Got:
-        """Give what the store has; see the table above."""
+        """Return what the store has; see the table above."""
         store = self.core.store
         topic, queue_id, offset = asked.topic, asked.queue_id, asked.queue_offset
         low = store.queues.min_offset(topic, queue_id)
@@ -257,7 +257,7 @@ class PullProcessor:
         return Got(status, ResponseCode.PULL_RETRY_IMMEDIATELY, offset)
 
     def _record(self, entry: QueueEntry, queue: QueueWriter, offset: int) -> memoryview | None:
-        """Give the record that an entry leads to; None when it is deleted, damaged or another's."""
+        """Return the record of an entry; None when it is deleted, damaged or another's."""
         if entry.is_filler:
             return None
         content = self.core.store.record(entry.physical_offset, entry.store_size)
@@ -294,12 +294,12 @@ class PullProcessor:
 
 
 def _code_of(entry: QueueEntry) -> int:
-    """Give the tags code as Java's int."""
+    """Return the tags code as Java's int."""
     return (entry.tags_code + 2**31) % 2**32 - 2**31
 
 
 def _is_full(entry: QueueEntry, budget: Budget, count: int, total: int) -> bool:
-    """Say whether a pull ends before an entry's message."""
+    """Return whether a pull ends before an entry's message."""
     if not count:
         return False
     if count >= budget.message_count:

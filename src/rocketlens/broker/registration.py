@@ -175,7 +175,7 @@ class Registrar:
         return frozenset(self._local_addresses.values())
 
     async def start(self) -> None:
-        """Tell the name servers now, and from now on."""
+        """Register with the name servers now, and from now on."""
         if not self._namesrvs:
             return
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -194,7 +194,7 @@ class Registrar:
         return self._next
 
     async def stop(self) -> None:
-        """Tell the name servers that this broker stops."""
+        """Unregister from the name servers."""
         if self._task is not None:
             self.core.topics.announce = lambda: None
             self._task.cancel()
@@ -223,7 +223,7 @@ class Registrar:
             self._note(address, error)
 
     async def register(self) -> None:
-        """Tell all name servers what they lack, and wait for each as long as the timeout."""
+        """Send all name servers what they lack, and wait for each as long as the timeout."""
         now = _Round(self.core)
         await asyncio.gather(*(self._update(address, now) for address in self._namesrvs))
         await self._watch.save()
@@ -246,7 +246,7 @@ class Registrar:
             told.set_result(None)
 
     async def _update(self, address: str, now: _Round) -> None:
-        """Tell one name server what it lacks."""
+        """Send one name server what it lacks."""
         told = self._told[address]
         try:
             channel = await self._channel(address)
@@ -264,7 +264,7 @@ class Registrar:
         return channel
 
     async def _tell_changes(self, address: str, told: _Told, now: _Round) -> bool:
-        """Tell a name server that knows this broker what is new; False if it must be told all."""
+        """Send what changed to a name server that knows this broker; False if it needs all."""
         channel = told.channel
         assert channel is not None  # noqa: S101 - it was told over it
         names = now.changed_since(told.counter)
@@ -385,12 +385,12 @@ def topic_table(core: BrokerCore, broker_perm: int = 7) -> Callable[[], TopicCon
 
 
 def is_tellable(topic: str) -> bool:
-    """Say whether a name server can take a topic of this name; one of a table may be anything."""
+    """Return whether a name server accepts this topic name; a table may have any name."""
     return 0 < len(topic) <= limits.MAX_TOPIC_CHARACTERS and topic.isprintable()
 
 
 def wire_topic(topic: StoredTopic, broker_perm: int = 7) -> TopicConfig:
-    """Give a topic as commands have it, with no more permission than the broker has.
+    """Return a topic as commands have it, with no more permission than the broker has.
 
     Inheritance is no permission of a broker.
     """

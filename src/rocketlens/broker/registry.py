@@ -41,7 +41,7 @@ WARNING_INTERVAL_MS: Final = 60_000
 
 
 def topic_text(topic: TopicConfig) -> str:
-    """Give a topic as RocketMQ prints it in remarks."""
+    """Return a topic as RocketMQ prints it in remarks."""
     attributes = ", ".join(f"{name}={value}" for name, value in topic.attributes.items())
     return (
         f"TopicConfig [topicName={topic.topic}, readQueueNums={topic.read_queue_count}, "
@@ -69,7 +69,7 @@ class Room:
         self.refused = 0
 
     def has(self, count: int, name: str) -> bool:
-        """Say whether ``name`` may be made where there are ``count``."""
+        """Return whether ``name`` may be made where there are ``count``."""
         if count < self._most():
             return True
         self.refused += 1
@@ -115,11 +115,11 @@ class TopicRegistry:
             table.save()
 
     def get(self, topic: str) -> TopicConfig | None:
-        """Give a topic, None when there is none."""
+        """Return a topic, None when there is none."""
         return self.topics.get(topic)
 
     def has_room_for(self, topic: str) -> bool:
-        """Say whether a topic is there, or may be made; that it may not is counted and logged."""
+        """Return whether a topic exists, or may be made; a refusal is counted and logged."""
         return topic in self.topics or self.room.has(len(self.topics), topic)
 
     def put(self, topic: TopicConfig) -> Ending:
@@ -167,7 +167,7 @@ class TopicRegistry:
         return made
 
     def create_for_group(self, topic: str, queue_count: int, sys_flag: int = 0) -> TopicConfig:
-        """Give a retry or dead-letter topic, made now if there is none.
+        """Return a retry or dead-letter topic, made now if there is none.
 
         :raises BadInput: when there is no room for it.
         """
@@ -193,7 +193,7 @@ async def _all(endings: list[asyncio.Future[Any]]) -> None:
 
 
 def _first_topics(config: BrokerConfig) -> list[TopicConfig]:
-    """Give the topics that a new broker has."""
+    """Return the topics that a new broker has."""
     count = config.defaultTopicQueueNums
     made = [
         TopicConfig(SELF_TEST_TOPIC, 1, 1),
@@ -244,7 +244,7 @@ class GroupRegistry:
         return self.save() if self.table.remove(group) else None
 
     def find(self, group: str) -> dict[str, Any] | None:
-        """Give a group, made now if it may make itself; None when there is none.
+        """Return a group, made now if it may make itself; None when there is none.
 
         Nobody waits until it is written: one that is lost would be made again.
         """

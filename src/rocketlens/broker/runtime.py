@@ -40,11 +40,11 @@ class RuntimeProcessor:
         self.core: Final = core
 
     def handlers(self) -> Mapping[int, Handler]:
-        """Give the handler of each code."""
+        """Return the handler of each code."""
         return {RequestCode.GET_BROKER_RUNTIME_INFO: self.runtime}
 
     def runtime(self, _: RemotingCommand, __: Channel) -> Response:
-        """Give the table."""
+        """Return the table."""
         table = {
             **self._service(),
             **self._counts(),
@@ -123,7 +123,9 @@ class RuntimeProcessor:
         }
 
     def _index(self) -> dict[str, str]:
-        """Give who builds index files, and how far they are. Ours, but for ``indexBehindBytes``."""
+        """Return who builds index files, and how far they are; not RocketMQ's fields, but for
+        ``indexBehindBytes``.
+        """
         store = self.core.store
         indexed = store.indexed_offset
         process = self.core.index_process
@@ -136,7 +138,7 @@ class RuntimeProcessor:
         }
 
     def _name_servers(self) -> dict[str, str]:
-        """Give what is wrong with the registration, nothing if all is well. All of it is ours."""
+        """Return what is wrong with the registration, nothing if all is well. All of it is ours."""
         core = self.core
         taken = (f"{server} leads to {other}" for server, other in core.name_taken.items())
         return {
@@ -148,7 +150,7 @@ class RuntimeProcessor:
         }
 
     def _kept(self) -> dict[str, str]:
-        """Give what clients make this broker keep, and what was refused. All of it is ours."""
+        """Return what clients make this broker keep, and what was refused. All of it is ours."""
         core = self.core
         return {
             "topics": str(len(core.topics.topics)),
@@ -162,7 +164,7 @@ class RuntimeProcessor:
         }
 
     def _network(self) -> dict[str, str]:
-        """Give how many connections there are, and what was done so that they harm nobody. Ours."""
+        """Return how many connections there are, and how many were refused or ended."""
         network = self.core.network
         if network is None:
             return {}
@@ -176,7 +178,7 @@ class RuntimeProcessor:
         }
 
     def _delays(self) -> dict[str, str]:
-        """Give of each delay level what was delivered and what there is: ``"3,5"``."""
+        """Return of each delay level what was delivered and what there is: ``"3,5"``."""
         table: dict[str, str] = {}
         for level in range(1, DELAY_LEVEL_COUNT + 1):
             high = self.core.store.queues.max_offset(SCHEDULE_TOPIC, level - 1)

@@ -73,7 +73,7 @@ class Schedule:
     def _due(
         self, queue: QueueWriter, offset: int, latest_ms: int, now_ms: int
     ) -> QueueEntry | None:
-        """Give an entry if its message is due.
+        """Return an entry if its message is due.
 
         One that is farther off than its level's delay was written with other delays, or by a
         clock that was ahead: it is due now.

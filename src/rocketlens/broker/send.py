@@ -97,7 +97,7 @@ class SendProcessor:
         self._keys_made = 0
 
     def handlers(self) -> Mapping[int, Handler]:
-        """Give the handler of each code."""
+        """Return the handler of each code."""
         return {
             RequestCode.SEND_MESSAGE: self.send,
             RequestCode.SEND_MESSAGE_V2: self.send,
@@ -246,7 +246,7 @@ class SendProcessor:
         properties: dict[str, str],
         reconsume_times: int,
     ) -> tuple[str, int, int]:
-        """Give where a delayed or half message is stored, and change its properties."""
+        """Return where a delayed or half message is stored, and change its properties."""
         level = read_i32(properties.get(props.DELAY, "0"), props.DELAY)
         is_half = properties.get(props.TRANSACTION_PREPARED, "").lower() == "true"
         if is_half and not (reconsume_times > 0 and level > 0):
@@ -375,7 +375,7 @@ class TimerMissing(MessageIllegal):
     code = ResponseCode.SYSTEM_ERROR
 
     def __init__(self) -> None:
-        """Say it as RocketMQ does."""
+        """Build the message in RocketMQ's words."""
         super().__init__("accurate timer message is not enabled, timerWheelEnable is false")
 
 
@@ -412,6 +412,6 @@ def _check_no_delay(body: bytes, text: str, members: list[BatchMember]) -> None:
 
 
 async def _after(told: asyncio.Future[None], answer: Pending) -> Response | None:
-    """Give an answer once the name servers know the topic."""
+    """Return an answer once the name servers know the topic."""
     await asyncio.shield(told)
     return answer if isinstance(answer, Response) else await answer

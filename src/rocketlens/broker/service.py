@@ -189,7 +189,7 @@ class BrokerService:
             )
 
     async def _answer_and_close(self) -> None:
-        """Say goodbye to name servers and clients."""
+        """Unregister from the name servers and end the connections of clients."""
         registrar, self._registrar = self._registrar, None
         if registrar is not None:
             await within(registrar.stop(), limits.MAX_UNREGISTER_S)
@@ -211,7 +211,7 @@ class BrokerService:
             core.store.close(at_most_seconds=index_s)
 
     async def close_abruptly(self) -> None:
-        """Let go of everything as if this process were killed; for tests."""
+        """Close everything as if this process were killed; for tests."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -359,7 +359,7 @@ async def run(
 
 
 def max_connections(open_files: int) -> int:
-    """Give how many connections there may be so that the store always has files left to open.
+    """Return how many connections there may be so that the store always has files left to open.
 
     It may have a quarter of all as queues, two descriptors each, and others beside.
     """
@@ -369,7 +369,7 @@ def max_connections(open_files: int) -> int:
 
 
 def _free_port(address: str) -> int:
-    """Give a port that is free now, as is the one two below.
+    """Return a port that is free now, as is the one two below.
 
     :raises OSError: when none was found.
     """

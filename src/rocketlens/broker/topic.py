@@ -36,7 +36,7 @@ class TopicProcessor:
         self.core: Final = core
 
     def handlers(self) -> Mapping[int, Handler]:
-        """Give the handler of each code."""
+        """Return the handler of each code."""
         return {
             RequestCode.UPDATE_AND_CREATE_TOPIC: self.create,
             RequestCode.DELETE_TOPIC_IN_BROKER: self.delete,
@@ -100,7 +100,7 @@ class TopicProcessor:
         return Response()
 
     async def statistics(self, command: RemotingCommand, channel: Channel) -> Response | None:
-        """Give the offsets of all queues of a topic, and when each got its last message."""
+        """Return the offsets of all queues of a topic, and when each got its last message."""
         asked = commands.GET_TOPIC_STATS_INFO.request.decode(command.ext_fields)
         config = self.core.topics.get(asked.topic)
         if config is None:
@@ -132,7 +132,7 @@ class TopicProcessor:
         )
 
     def configuration(self, command: RemotingCommand, _: Channel) -> Response:
-        """Give a topic's configuration."""
+        """Return a topic's configuration."""
         asked = commands.GET_TOPIC_CONFIG.request.decode(command.ext_fields)
         config = self.core.topics.get(asked.topic)
         if config is None:
@@ -142,7 +142,7 @@ class TopicProcessor:
 
 
 def _problem(asked: CreateTopicRequest) -> str | None:
-    """Say why a topic cannot be made like this; None when it can."""
+    """Return why a topic cannot be made like this; None when it can."""
     problem = topic_problem(asked.topic)
     if problem is not None:
         return problem

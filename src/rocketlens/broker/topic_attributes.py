@@ -90,7 +90,7 @@ def change(known: Mapping[str, str] | None, text: str) -> dict[str, str]:
 
 
 def _parse(text: str) -> dict[str, str]:
-    """Give what is written: names with their signs, and values ("" behind a minus)."""
+    """Return what is written: names with their signs, and values ("" behind a minus)."""
     parsed: dict[str, str] = {}
     # As in Java, nothing stands behind the last comma or equals sign.
     for part in text.rstrip(",").split(",") if text.strip(",") else ():

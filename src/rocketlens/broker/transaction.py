@@ -43,7 +43,7 @@ class TransactionProcessor:
         self._ended: Final = EndedHalves(core.store, core.search)
 
     def handlers(self) -> Mapping[int, Handler]:
-        """Give the handler of each code."""
+        """Return the handler of each code."""
         return {RequestCode.END_TRANSACTION: self.end}
 
     def end(self, command: RemotingCommand, _: Channel) -> Response | Awaitable[Response | None]:
@@ -73,7 +73,7 @@ class TransactionProcessor:
         return Response()
 
     def _half(self, physical_offset: int) -> Record | None:
-        """Give the half message at an offset; None when there is none."""
+        """Return the half message at an offset; None when there is none."""
         content = self.core.store.record(physical_offset, 0)
         if content is None:
             return None
@@ -127,7 +127,7 @@ class TransactionProcessor:
 
 
 def _refusal(half: Record | None, asked: EndTransactionRequest) -> str | None:
-    """Say in RocketMQ's words why a transaction cannot be ended; None when it can."""
+    """Return in RocketMQ's words why a transaction cannot be ended; None when it can."""
     if half is None:
         return "Find prepared transaction message failed"
     properties = props.parse(decode_utf8(half.properties))

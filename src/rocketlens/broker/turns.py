@@ -37,7 +37,7 @@ class Owner(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Say whether somebody still waits for the answer."""
+        """Return whether somebody still waits for the answer."""
 
 
 class Bounds(NamedTuple):
@@ -69,7 +69,7 @@ class Piece:
 
     @property
     def is_over(self) -> bool:
-        """Say whether it is time to yield."""
+        """Return whether it is time to yield."""
         return time.perf_counter() > self._until
 
     def begin(self) -> None:
@@ -110,7 +110,7 @@ class _Job:
 
     @property
     def has_begun(self) -> bool:
-        """Say whether a piece was done."""
+        """Return whether a piece was done."""
         return self.pieces > 0
 
 

@@ -75,7 +75,7 @@ def forget_broker(access: ClusterAccess, broker_name: str) -> bool:
 
 
 def _say_long_scan(log_bytes: int) -> None:
-    """Tell the user why the answer takes long, and how not to wait for it."""
+    """Print why the answer takes long, and how not to wait for it."""
     gib = log_bytes / (1 << 30)
     note(
         f"it is in none of the topics that are known: reading {gib:.0f} GiB of log for topics that "

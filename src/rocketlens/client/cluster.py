@@ -87,7 +87,7 @@ class Credentials(NamedTuple):
     security_token: str | None = None
 
     def __repr__(self) -> str:
-        """Tell nothing of the secret."""
+        """Return a text without the secret."""
         return f"Credentials(access_key={self.access_key!r})"
 
 
@@ -351,7 +351,7 @@ class Cluster:
     # Routes.
 
     async def route(self, topic: str, *, wait: bool = True) -> Route:
-        """Give where a topic is; see the table above, ``wait`` is for queries.
+        """Return where a topic is; see the table above, ``wait`` is for queries.
 
         :raises TopicNotFound: when no name server knows it.
         :raises RemotingError: when no name server answers and it was never known.
@@ -384,7 +384,7 @@ class Cluster:
         self._routes.pop(topic, None)
 
     async def all_brokers(self, cluster_name: str | None = None) -> dict[str, Broker]:
-        """Give every broker that is registered, or those of one cluster, by name.
+        """Return every broker that is registered, or those of one cluster, by name.
 
         :raises RemotingError: when no name server answers.
         """
@@ -398,7 +398,7 @@ class Cluster:
         return brokers
 
     def known_masters(self) -> set[str]:
-        """Give the masters of all routes in use."""
+        """Return the masters of all routes in use."""
         return {
             broker.master
             for known in self._routes.values()

@@ -44,7 +44,7 @@ class QueueChooser:
         self._back_at_s: dict[str, float] = {}
 
     def choose(self, queues: Sequence[MessageQueue], tried: Sequence[str] = ()) -> MessageQueue:
-        """Give the next queue, on a broker that is not in ``tried`` if there is one.
+        """Return the next queue, on a broker that is not in ``tried`` if there is one.
 
         ``tried`` are the brokers of this send's failed attempts, the last one last; once all have
         been tried, another than the last is taken. ``queues`` are those of one topic, and there is
@@ -72,7 +72,7 @@ class QueueChooser:
         return min([*queues[start:], *queues[:start]], key=reluctance)
 
     def took(self, broker_name: str, seconds: float, *, failed: bool) -> None:
-        """Take note of how an attempt went."""
+        """Note how an attempt went."""
         if not self._isolates_latency:
             return
         latency_s = FAILED_S if failed else seconds

@@ -202,7 +202,7 @@ def _join_keys(keys: str | Collection[str]) -> str:
 
 
 def _is_text(value: object) -> bool:
-    """Say whether it is a text with more than blanks: callers are not all type-checked."""
+    """Return whether it is a text with more than blanks: callers are not all type-checked."""
     return isinstance(value, str) and bool(value.strip())
 
 

@@ -15,7 +15,7 @@ from rocketlens.model.rocketmq import (
 
 
 def with_namespace(namespace: str, name: str) -> str:
-    """Give the name that brokers know; unchanged without a namespace, or if it is there."""
+    """Return the name that brokers know; unchanged without a namespace, or if it is there."""
     mark, rest = _split(name)
     prefix = namespace + NAMESPACE_SEPARATOR
     if (
@@ -28,13 +28,13 @@ def with_namespace(namespace: str, name: str) -> str:
 
 
 def without_namespace(namespace: str, name: str) -> str:
-    """Give the name that users know."""
+    """Return the name that users know."""
     mark, rest = _split(name)
     return mark + rest.removeprefix(namespace + NAMESPACE_SEPARATOR) if namespace else name
 
 
 def is_in_namespace(namespace: str, name: str) -> bool:
-    """Say whether a name that brokers know is one of a namespace; any is, where there is none."""
+    """Return whether a name that brokers know is of a namespace; True without a namespace."""
     return not namespace or _split(name)[1].startswith(namespace + NAMESPACE_SEPARATOR)
 
 

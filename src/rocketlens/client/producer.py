@@ -79,10 +79,10 @@ class SendHook:
     """Is told before and after each attempt to send; what it raises is logged and ignored."""
 
     def before(self, context: SendContext) -> None:
-        """Hear of an attempt that is about to be made."""
+        """Called before an attempt."""
 
     def after(self, context: SendContext) -> None:
-        """Hear how it went."""
+        """Called after an attempt."""
 
 
 class Producer(ClusterClient):
@@ -229,7 +229,7 @@ class Producer(ClusterClient):
             )
 
     async def write_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Give the queues that a topic's messages go to, in the order of broker name and id.
+        """Return the queues that a topic's messages go to, in the order of broker name and id.
 
         :raises TopicNotFound: when no broker has the topic, nor makes topics on demand.
         :raises RemotingError: when no name server answers.
@@ -243,7 +243,7 @@ class Producer(ClusterClient):
             self._heartbeats = asyncio.get_running_loop().create_task(self._beat())
 
     async def close(self) -> None:
-        """Say goodbye to brokers and end all connections; sends under way fail."""
+        """Unregister from the brokers and close all connections; sends under way fail."""
         if self._heartbeats is not None:
             self._heartbeats.cancel()
             await asyncio.wait([self._heartbeats])
@@ -331,7 +331,7 @@ class Producer(ClusterClient):
 
     @contextlib.contextmanager
     def _told(self, context: SendContext) -> Iterator[None]:
-        """Tell the hooks before and after an attempt."""
+        """Call the hooks before and after an attempt."""
         _tell([hook.before for hook in self.hooks], context)
         try:
             yield
@@ -352,7 +352,7 @@ class Producer(ClusterClient):
             self._chooser.took(context.queue.broker_name, took_s, failed=context.result is None)
 
     async def _write_route(self, topic: str) -> Route:
-        """Give a route with queues to write to; the default topic's where there is none yet."""
+        """Return a route with queues to write to; the default topic's where there is none yet."""
         try:
             route = await self._cluster.route(topic, wait=False)
         except TopicNotFound as error:
@@ -373,7 +373,7 @@ class Producer(ClusterClient):
     def _chosen(
         self, route: Route, queue: MessageQueue | None, sharding_key: str | None
     ) -> MessageQueue | None:
-        """Give the queue that the caller wants.
+        """Return the queue that the caller wants.
 
         :raises BadInput: when it wants one of another topic, or of a broker that is not there.
         """

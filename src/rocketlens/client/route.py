@@ -18,7 +18,7 @@ class MessageQueue(NamedTuple):
     queue_id: int
 
     def __str__(self) -> str:
-        """Give ``MessageQueue [topic=T, brokerName=b, queueId=0]``."""
+        """Return ``MessageQueue [topic=T, brokerName=b, queueId=0]``."""
         return (
             f"MessageQueue [topic={self.topic}, brokerName={self.broker_name}, "
             f"queueId={self.queue_id}]"
@@ -45,7 +45,7 @@ class Broker:
 
 
 def brokers_of(broker_datas: Iterable[BrokerData]) -> dict[str, Broker]:
-    """Give brokers by name, in the order of their names.
+    """Return brokers by name, in the order of their names.
 
     :raises CommandBodyError: when there are more, or more addresses of one, than are believed.
     """
@@ -106,7 +106,7 @@ class Route:
         )
 
     def brokers_in(self, cluster_name: str | None) -> list[Broker]:
-        """Give all brokers, or those of one cluster.
+        """Return all brokers, or those of one cluster.
 
         :raises TopicNotFound: when none of them is in that cluster.
         """
@@ -118,7 +118,7 @@ class Route:
         return brokers
 
     def as_default_of(self, topic: str, most_queues: int) -> Self:
-        """Give the route that ``topic`` will have once a broker makes it, if this is TBW102's."""
+        """Return the route that ``topic`` will have once a broker makes it, if this is TBW102's."""
         writable = [
             queue._replace(topic=topic)
             for queue in self.write_queues

@@ -50,7 +50,7 @@ class SendRequest:
     msg_id: str
 
     def header(self, queue: MessageQueue) -> SendMessageRequest:
-        """Give the header for a queue."""
+        """Return the header for a queue."""
         return SendMessageRequest(
             queue_id=queue.queue_id, broker_name=queue.broker_name, **self.fields
         )

@@ -35,7 +35,7 @@ _ATTRIBUTE_HEAD: Final = struct.Struct("=HH")
 
 
 def choose_address(addresses: Iterable[str]) -> str | None:
-    """Give the address that RocketMQ would take for its ids, None when none will do.
+    """Return the address that RocketMQ would take for its ids, None when none will do.
 
     ``addresses`` are in the order of :func:`in_java_order`.
     """
@@ -55,7 +55,7 @@ def choose_address(addresses: Iterable[str]) -> str | None:
 
 
 def _is_usable(address: IPv4Address) -> bool:
-    """Say whether an address is of class A, B or C, and of a host."""
+    """Return whether an address is of class A, B or C, and of a host."""
     first, *_, last = address.packed
     return 1 <= first <= 223 and last not in {0, 255}
 
@@ -70,7 +70,7 @@ def _is_internal(address: IPv4Address) -> bool:
 
 
 def _is_internal_v6(address: IPv6Address) -> bool:
-    """Say whether Java calls it local. Unique-local addresses (fd00::/8) it does not."""
+    """Return whether Java calls it local. Unique-local addresses (fd00::/8) it does not."""
     return (
         address.is_unspecified
         or address.is_link_local
@@ -144,7 +144,7 @@ def _address_in(content: bytes) -> Iterator[tuple[int, str]]:
 
 @cache
 def own_address() -> str:
-    """Give this machine's address for ids; one made up of the clock when it has none."""
+    """Return this machine's address for ids; one made up of the clock when it has none."""
     chosen = choose_address(local_addresses())
     if chosen is None:
         return str(IPv4Address(time.time_ns() // 1_000_000 & 0xFFFFFFFF))
@@ -169,7 +169,7 @@ class UniqueKeys:
         self._next_month_ms = 0
 
     def make(self) -> str:
-        """Give the next key; two are never equal unless 65,536 are made in one millisecond."""
+        """Return the next key; two are never equal unless 65,536 are made in one millisecond."""
         now_ms = self._now_ms()
         if now_ms >= self._next_month_ms:
             self._month_start_ms, self._next_month_ms = _month_of(now_ms)
@@ -185,7 +185,7 @@ class UniqueKeys:
 
 
 def _month_of(now_ms: int) -> tuple[int, int]:
-    """Give when the local month of a time begins, and the next one."""
+    """Return when the local month of a time begins, and the next one."""
     now = time.localtime(now_ms / 1000)
     begins = time.mktime((now.tm_year, now.tm_mon, 1, 0, 0, 0, 0, 0, -1))
     ends = time.mktime((now.tm_year, now.tm_mon + 1, 1, 0, 0, 0, 0, 0, -1))
@@ -196,7 +196,7 @@ _KEYS: Final[list[UniqueKeys]] = []
 
 
 def new_unique_key() -> str:
-    """Give a key of this process."""
+    """Return a key of this process."""
     if not _KEYS:
         _KEYS.append(UniqueKeys())
     return _KEYS[0].make()

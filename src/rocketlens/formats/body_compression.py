@@ -39,7 +39,7 @@ to 8 MiB of output, which the library does not."""
 
 
 def decompress(body: bytes, sys_flag: int, limit: int = limits.MAX_BODY_BYTES) -> bytes:
-    """Give the body as the producer had it; unchanged when the flag says it is not compressed.
+    """Return the body as the producer had it; unchanged when the flag says it is not compressed.
 
     :raises BodyError: when the bytes are not of the named kind, end early, or grow beyond
         ``limit`` bytes.

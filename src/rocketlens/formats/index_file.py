@@ -178,7 +178,7 @@ def find_geometry(content: "Searchable", likely: Iterable[Geometry] = ()) -> Geo
 
 
 def fits(content: "Searchable", header: IndexHeader, geometry: Geometry) -> bool:
-    """Say whether the first and last entry are where ``geometry`` puts them."""
+    """Return whether the first and last entry are where ``geometry`` puts them."""
     last = header.last_entry
     if geometry.slot_count < 1 or not 1 <= last < geometry.entry_count:
         return False
@@ -196,7 +196,7 @@ def fits(content: "Searchable", header: IndexHeader, geometry: Geometry) -> bool
 
 
 def _hangs_right(content: "Searchable", header: IndexHeader, geometry: Geometry) -> bool:
-    """Say whether the newest entries are below the newest of their own hash's chain."""
+    """Return whether the newest entries are below the newest of their own hash's chain."""
     last = header.last_entry
     for number in range(max(1, last - _WITNESSES), last):
         key_hash = decode_entry(content, geometry, number).key_hash
@@ -209,7 +209,7 @@ def _hangs_right(content: "Searchable", header: IndexHeader, geometry: Geometry)
 
 
 def _is_whole(content: "Searchable", header: IndexHeader, geometry: Geometry) -> bool:
-    """Say whether every chain is as the entries make it, and nothing stands behind them.
+    """Return whether every chain is as the entries make it, and nothing stands behind them.
 
     That much is asked of entries of offset 0, which look like none. O(file).
     """
@@ -232,7 +232,7 @@ def _is_whole(content: "Searchable", header: IndexHeader, geometry: Geometry) ->
 
 
 def _possible_slot_counts(content: "Searchable", header: IndexHeader) -> Iterator[int]:
-    """Give the slot counts with which the header's end offset stands in the last entry.
+    """Return the slot counts with which the header's end offset stands in the last entry.
 
     When that offset is 0 the whole file belongs to the first record of the log, and the places
     that are not zero are few: the first of them behind the slots is the first entry's hash.
@@ -265,7 +265,7 @@ def _positions_of(content: "Searchable", needle: bytes, start: int) -> Iterator[
 
 
 def _nonzero_positions(content: "Searchable", first: int) -> Iterator[int]:
-    """Give the places from ``first`` on that are not zero; empty blocks cost a comparison."""
+    """Return the places from ``first`` on that are not zero; empty blocks cost a comparison."""
     zeros = bytes(_BLOCK_BYTES)
     for start in range(first, len(content), _BLOCK_BYTES):
         block = content[start : start + _BLOCK_BYTES]

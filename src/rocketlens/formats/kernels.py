@@ -119,7 +119,7 @@ class EntryArrays(NamedTuple):
         return cls(np.empty(count, np.int32), np.empty(count, np.int64), np.empty(count, np.int64))
 
     def part(self, start: int, stop: int) -> Self:
-        """Give a view of entries ``start .. stop - 1``."""
+        """Return a view of entries ``start .. stop - 1``."""
         return type(self)(
             self.hashes[start:stop], self.offsets[start:stop], self.timestamps[start:stop]
         )
@@ -137,7 +137,7 @@ class IndexFileCheck(NamedTuple):
 
     @property
     def is_good(self) -> bool:
-        """Say whether every chain is what putting the entries one by one gives."""
+        """Return whether every chain is what putting the entries one by one gives."""
         return self.bad_entry_count == 0 and self.bad_slot_count == 0
 
 
@@ -230,7 +230,7 @@ def _scan(
 
 
 def find_record(buffer: ByteArray, base_offset: int, start: int, stop: int) -> int:
-    """Give the first position in ``start .. stop - 1`` at which a record begins, or -1.
+    """Return the first position in ``start .. stop - 1`` at which a record begins, or -1.
 
     A record identifies itself: its magic is known, its parts add up, and it says that it belongs
     exactly there. A forged one inside a body does so too, which only a walk from a known start
@@ -385,7 +385,7 @@ def consume_queue_entries(
 def part_slices(
     rows: RowArray, base_offset: int, part: Part
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Give start positions in the buffer and lengths (-1: absent) of one part of every row."""
+    """Return start positions in the buffer and lengths (-1: absent) of one part of every row."""
     starts = rows["physical_offset"] - base_offset + rows[f"{part}_start"]
     return starts, np.ascontiguousarray(rows[f"{part}_length"])
 

@@ -110,7 +110,7 @@ def _check(buffer: ByteArray, position: int, length: int) -> None:
 
 
 def raw(array: _Array) -> _Array:
-    """Give what device functions are to be handed instead of an array: in machine code its address.
+    """Return what device functions take instead of an array: in machine code its address.
 
     numba counts references to an array in every function that gets one, with two locked
     instructions that cost more than hashing a key. An address has no length: pass that, too.
@@ -186,7 +186,7 @@ def byte_mask(buffer: ByteArray, position: int, wanted: int) -> np.uint64:
 
 
 def lowest_bit(mask: np.uint64) -> int:
-    """Give the number of the lowest set bit of a mask that is not zero."""
+    """Return the number of the lowest set bit of a mask that is not zero."""
     number = 0
     while mask & np.uint64(1) == np.uint64(0):
         mask = mask >> np.uint64(1)
@@ -499,7 +499,7 @@ def mix_bytes(buffer: ByteArray, start: int, stop: int) -> np.uint64:
 
 @device
 def mix(state: np.uint64, word: np.uint64) -> np.uint64:
-    """Take one word into a 64-bit hash."""
+    """Mix one word into a 64-bit hash."""
     mixed = (state ^ word) * _MIX
     return mixed ^ (mixed >> _THIRTY_TWO)
 
@@ -521,7 +521,7 @@ def same_bytes(buffer: ByteArray, start: int, other: int, length: int) -> bool:
 
 @device
 def is_ascii(buffer: ByteArray, start: int, stop: int) -> bool:
-    """Say whether no byte of the slice is above 0x7F."""
+    """Return whether no byte of the slice is above 0x7F."""
     seen = ZERO
     position = start
     while position + 8 <= stop:

@@ -57,7 +57,7 @@ from rocketlens.model.rocketmq import (
     SYS_FLAG_TRANSACTION_MASK,
 )
 
-INLINED: Final = "2943362b000b5f87"
+INLINED: Final = "188912278c081d5e"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 
@@ -167,7 +167,7 @@ def has_queue_entry(sys_flag: int) -> bool:
 def measure_record(
     buffer: ByteArray, physical_offset: int, position: int, limit: int
 ) -> tuple[int, int, int, int, int]:
-    """Say whether a whole record begins at ``position`` and ends by ``limit``, and measure it.
+    """Return whether a whole record begins at ``position`` and ends by ``limit``, and measure it.
 
     Returns its size (0: no record), and within the record the start of the body, its length, the
     start of the topic and its length. All parts add up to the size exactly. ``limit`` must not be
@@ -212,7 +212,7 @@ def measure_record(
 
 @device
 def reason_without_record(buffer: ByteArray, position: int, limit: int) -> int:
-    """Say why no record begins at ``position``: BLANK, END or BAD."""
+    """Return why no record begins at ``position``: BLANK, END or BAD."""
     if limit - position < 8:
         return END
     size = load_i32(buffer, position)
@@ -478,7 +478,7 @@ def scan(
 
 @device
 def row_position(limit: int, base_offset: int, row: Row) -> int:
-    """Give the position of a row's record in ``limit`` bytes; -1 where a slice isn't inside it.
+    """Return the position of a row's record in ``limit`` bytes; -1 where a slice isn't inside it.
 
     Rows come from :func:`scan`, but nothing stops a caller from pairing them with another buffer.
     """
@@ -505,7 +505,7 @@ def row_position(limit: int, base_offset: int, row: Row) -> int:
 
 @device
 def is_inside(start: int, length: int, size: int) -> bool:
-    """Say whether a slice lies behind the fixed fields of a record of ``size`` bytes."""
+    """Return whether a slice lies behind the fixed fields of a record of ``size`` bytes."""
     begin = np.int64(start)
     count = np.int64(length)
     return begin >= MASK_BYTES and count >= 0 and begin + count <= size
@@ -536,7 +536,7 @@ def entries_of_rows(
 
 @kernel(NUMBER, READ_ONLY_BYTES, NUMBER, NUMBER, NUMBER)
 def find_start(buffer: ByteArray, base_offset: int, start: int, stop: int) -> int:
-    """Give the first position in ``start .. stop - 1`` where a record begins, or -1."""
+    """Return the first position in ``start .. stop - 1`` where a record begins, or -1."""
     limit = len(buffer)
     memory = raw(buffer)
     # The magic's first two bytes stand at 4 and 5 of a record; a record has at least 91 bytes.

@@ -46,7 +46,7 @@ from rocketlens.formats.kernels_scan import (
 from rocketlens.model import java
 from rocketlens.model.rocketmq import CRC_MASK
 
-INLINED: Final = "8cd912d16000f58e"
+INLINED: Final = "5d186cccc9b34f42"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 
@@ -60,7 +60,7 @@ _REPLACEMENT_BYTES: Final = 3
 
 @device
 def text_length(buffer: ByteArray, start: int, stop: int) -> int:
-    """Give the UTF-8 length of the slice as Java decodes it."""
+    """Return the UTF-8 length of the slice as Java decodes it."""
     if is_ascii(buffer, start, stop):
         return stop - start
     length = 0
@@ -211,7 +211,7 @@ def name_hash(buffer: ByteArray, start: int, stop: int) -> np.uint64:
 
 @device
 def same_text(buffer: ByteArray, start: int, length: int, other: int, other_length: int) -> bool:
-    """Say whether two slices decode to the same text."""
+    """Return whether two slices decode to the same text."""
     if length == other_length and same_bytes(buffer, start, other, length):
         return True
     stop = start + length

@@ -73,7 +73,7 @@ def address_text(packed: bytes) -> str:
 
 
 def _unhex(text: str, what: str) -> tuple[bytes, int]:
-    """Give the bytes of an id and the length of its address part."""
+    """Return the bytes of an id and the length of its address part."""
     length = _ADDRESS_BYTES.get(len(text))
     if length is None:
         message = f"{text[:60]!r} is not {what}: it has 32 hex digits (IPv4) or 56 (IPv6)"
@@ -93,7 +93,7 @@ class OffsetMessageId:
     physical_offset: int
 
     def encode(self) -> str:
-        """Give the upper-case hex form, 32 or 56 characters.
+        """Return the upper-case hex form, 32 or 56 characters.
 
         :raises BadInput: when a part does not fit its field: what :meth:`decode` would refuse.
         """
@@ -168,7 +168,7 @@ class UniqueKey:
         )
 
     def encode(self) -> str:
-        """Give the upper-case hex form, 32 or 56 characters.
+        """Return the upper-case hex form, 32 or 56 characters.
 
         :raises BadInput: when a part does not fit its field.
         """
@@ -213,7 +213,7 @@ class UniqueKey:
 
 
 def month_start_ms(now_ms: int, zone: tzinfo = UTC) -> int:
-    """Give when the month of ``now_ms`` began in ``zone``; both in epoch milliseconds."""
+    """Return when the month of ``now_ms`` began in ``zone``; both in epoch milliseconds."""
     return _epoch_ms(_month_of(now_ms, zone))
 
 

@@ -72,11 +72,11 @@ class KvConfig:
         await self._change(namespace, key, None)
 
     def get(self, namespace: str, key: str) -> str | None:
-        """Give a value, None when there is none."""
+        """Return a value, None when there is none."""
         return self._table.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> Mapping[str, str] | None:
-        """Give all values of a namespace, None when nothing was ever put there.
+        """Return all values of a namespace, None when nothing was ever put there.
 
         It is never changed in place: what is the same object is the same.
         """

@@ -61,7 +61,7 @@ class Processors:
         """Connections that sent a large registration: the next waits for the one before it."""
 
     def handlers(self) -> dict[int, Handler]:
-        """Give the method for each code."""
+        """Return the method for each code."""
         routes = self.routes
         return {
             RequestCode.PUT_KV_CONFIG: self.put_kv,
@@ -131,7 +131,7 @@ class Processors:
         return Response(body=body)
 
     def _namespace_body(self, namespace: str) -> bytes | None:
-        """Give a namespace as a body, written once for each change of it."""
+        """Return a namespace as a body, written once for each change of it."""
         table = self.kv.namespace(namespace)
         if table is None:
             return None
@@ -156,7 +156,7 @@ class Processors:
     async def _register_aside(
         self, command: RemotingCommand, fields: namesrv.RegisterBrokerRequest, channel: Channel
     ) -> Response | None:
-        """Take a broker with many topics in, while others are served.
+        """Register a broker with many topics, while others are served.
 
         Those of one connection are taken in in their order. Nobody waits for another's to be
         parsed, only for it to be taken in.

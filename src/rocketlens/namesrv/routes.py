@@ -102,7 +102,7 @@ class RouteTable:
         channel: Hashable,
         now_s: float,
     ) -> RegisterBrokerResponse | None:
-        """Take a broker's registration in; O(its topics).
+        """Register a broker; O(its topics).
 
         None when it is refused: a broker that is not known yet and has exactly one topic is
         about to register that topic alone, too early. Nothing is changed then, nor when another
@@ -226,12 +226,12 @@ class RouteTable:
         return [live.channel for _, live in expired]
 
     def data_version(self, cluster: str, address: str) -> DataVersion | None:
-        """Give the version of a broker's topics that is known."""
+        """Return the version of a broker's topics that is known."""
         live = self._live.get((cluster, address))
         return None if live is None else live.data_version
 
     def register_topic(self, topic: str, queue_datas: Iterable[QueueData]) -> None:
-        """Take in one topic's queues; nothing happens if one of the brokers is not known.
+        """Register one topic's queues; nothing happens if one of the brokers is not known.
 
         :raises BadInput: when the name is too long, or there is no room for more.
         """
@@ -259,7 +259,7 @@ class RouteTable:
         return self._set_perm(broker_name, lambda _: PERM_READ_WRITE)
 
     def route(self, topic: str, order_topic_conf: str | None = None) -> TopicRouteData | None:
-        """Give where a topic is; None when no broker has it."""
+        """Return where a topic is; None when no broker has it."""
         queues = self._topics.get(topic)
         if not queues:
             return None
@@ -276,14 +276,14 @@ class RouteTable:
         )
 
     def cluster_info(self) -> ClusterInfo:
-        """Give all brokers, by name and by cluster."""
+        """Return all brokers, by name and by cluster."""
         return ClusterInfo(
             broker_addr_table={name: self._broker_data(name) for name in self._names},
             cluster_addr_table={each: tuple(names) for each, names in self._clusters.items()},
         )
 
     def member_addrs(self, broker_name: str) -> dict[int, str]:
-        """Give the brokers of one name: id to address."""
+        """Return the brokers of one name: id to address."""
         name = self._names.get(broker_name)
         return dict(name.broker_addrs) if name is not None else {}
 
@@ -292,7 +292,7 @@ class RouteTable:
         return iter(list(self._topics))
 
     def all_topics(self) -> TopicList:
-        """Give the names of all topics."""
+        """Return the names of all topics."""
         return TopicList(topic_list=tuple(self._topics))
 
     def topics_of_cluster(self, cluster: str) -> Iterator[str | None]:
@@ -302,7 +302,7 @@ class RouteTable:
             yield None if names.keys().isdisjoint(self._topics.get(topic, ())) else topic
 
     def system_topics(self) -> TopicList:
-        """Give the names of clusters and brokers, which are topics, too, and one broker."""
+        """Return the names of clusters and brokers, which are topics, too, and one broker."""
         listed: dict[str, None] = {}
         for cluster, names in self._clusters.items():
             listed |= {cluster: None, **names}
@@ -323,7 +323,7 @@ class RouteTable:
     def _is_superseded(
         self, cluster: str, holder: str | None, address: str, version: DataVersion
     ) -> bool:
-        """Say whether another broker holds the same id with a later state."""
+        """Return whether another broker holds the same id with a later state."""
         if holder is None or holder == address:
             return False
         live = self._live.get((cluster, holder))
@@ -425,7 +425,7 @@ class RouteTable:
                 self._put(each.topic_name, queues)
 
     def _registered(self, request: RegisterBrokerRequest, entry: _Name) -> RegisterBrokerResponse:
-        """Tell a slave where its master is."""
+        """Return where the master of a slave is."""
         master = entry.broker_addrs.get(MASTER_ID)
         if request.broker_id == MASTER_ID or master is None:
             return RegisterBrokerResponse()

@@ -150,7 +150,7 @@ class Channel(asyncio.Protocol):
         self.group.opened(self)
 
     def data_received(self, chunk: bytes) -> None:
-        """Take what came, and answer what can be answered in one turn."""
+        """Handle what was received, as much as one turn allows."""
         self.last_active_s = self.group.now_s
         if self._waits_turn or self._must_wait:
             self.connection.receive(chunk, 0)
@@ -229,19 +229,19 @@ class Channel(asyncio.Protocol):
 
     @property
     def is_encrypted(self) -> bool:
-        """Say whether TLS is spoken."""
+        """Return whether TLS is spoken."""
         return (
             self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
         )
 
     @property
     def is_behind(self) -> bool:
-        """Say whether the peer has yet to read much of what was sent to it."""
+        """Return whether the peer has yet to read much of what was sent to it."""
         return self._writable is not None
 
     @property
     def is_held_up(self) -> bool:
-        """Say whether what it sent waits here, rather than that it is slow to send."""
+        """Return whether what it sent waits here, rather than that it is slow to send."""
         return self._waits_turn or self._must_wait or self.connection.has_more
 
     @property

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def host_of(channel: "Channel") -> str:
-    """Give the address of a channel's peer, without the port."""
+    """Return the address of a channel's peer, without the port."""
     return channel.address.rpartition(":")[0].strip("[]")
 
 

@@ -116,7 +116,7 @@ class ChannelGroup:
                 asyncio.get_running_loop().call_soon(self._take_turns)
 
     def has_time(self) -> bool:
-        """Say whether answers that became ready may be sent in this turn of the event loop."""
+        """Return whether answers that became ready may be sent in this turn of the event loop."""
         if self._ends_at is None:
             self._ends_at = perf_counter() + self.bounds.round_s
             asyncio.get_running_loop().call_soon(self._new_turn)
@@ -143,13 +143,13 @@ class ChannelGroup:
             self.buffered += channel.counted_bytes
 
     def opened(self, channel: "Channel") -> None:
-        """Take a channel in."""
+        """Register a channel."""
         self.channels.add(channel)
         if self._on_open is not None:
             self._on_open(channel)
 
     def closed(self, channel: "Channel") -> None:
-        """Let a channel go."""
+        """Unregister a channel."""
         self.channels.discard(channel)
         self.buffered -= channel.counted_bytes
         channel.counted_bytes = 0
@@ -186,7 +186,7 @@ class ChannelGroup:
             self._shed(self.buffered - self.bounds.buffered_bytes)
 
     def _verdict(self, channel: "Channel", held: int, unsent: int) -> str | None:
-        """Say why a connection must end, if it must."""
+        """Return why a connection must end, if it must."""
         bounds = self.bounds
         events, since_s, unsent_before = channel.swept
         if events != channel.events_received or not held or channel.is_held_up:

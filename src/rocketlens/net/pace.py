@@ -49,7 +49,7 @@ class WorkThreads(Executor):
         self._work: Final[SimpleQueue[tuple[Future[Any], Callable[[], Any]]]] = SimpleQueue()
 
     def submit(self, work: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Have a thread do something."""
+        """Run something in a thread."""
         future: Future[T] = Future()
         self._work.put((future, lambda: work(*args, **kwargs)))
         with self._lock:

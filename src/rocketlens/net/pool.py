@@ -125,7 +125,7 @@ class ClientPool:
         channel.tell(code, ext_fields, body)
 
     async def channel(self, address: str) -> Channel:
-        """Give the connection to ``address``, made now if there is none.
+        """Return the connection to ``address``, made now if there is none.
 
         :raises AddressNotAllowed: when the address is none to be dialled.
         :raises BadInput: when it is no address.

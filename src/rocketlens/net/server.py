@@ -99,7 +99,7 @@ class RemotingServer:
         self.sweep_arrivals()
 
     def sweep_arrivals(self) -> None:
-        """Give up on connections that never said a byte, and accept again after a shortage."""
+        """Return up on connections that never said a byte, and accept again after a shortage."""
         self._idle.clear()
         oldest_s = self.group.now_s - limits.FRAME_DEADLINE_S
         for task, (since_s, _) in self._arriving.items():
@@ -181,7 +181,7 @@ class RemotingServer:
             del self._accepted[host]
 
     def _has_room(self, host: str) -> bool:
-        """Say whether a connection from ``host`` may be taken; idle ones may end for it."""
+        """Return whether a connection from ``host`` may be taken; idle ones may end for it."""
         bounds = self.group.bounds
         if self._accepted[host] >= bounds.most_of_address and not self._make_room(host):
             self._refuse(f"{self._accepted[host]} connections of {host}")

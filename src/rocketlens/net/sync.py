@@ -64,7 +64,7 @@ class LoopThread:
             self._thread.join()
 
     def __enter__(self) -> Self:
-        """Give this."""
+        """Return this."""
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -41,7 +41,7 @@ OUR_OWN: Final = frozenset({"namesrvAddr", "storePathRootDir", "storePathCommitL
 def cluster(
     directory: Path | None = None, *, build_index: bool = False, **broker_conf: Any
 ) -> "Cluster":
-    """Give a name server and a broker, to be started by ``with`` or ``async with``.
+    """Return a name server and a broker, to be started by ``with`` or ``async with``.
 
     The store is made in ``directory``, and stays; without one it is in a temporary directory that
     is deleted in the end. ``broker_conf`` has keys of a ``broker.conf``, such as
@@ -100,11 +100,11 @@ class Cluster:
         return self._started.directory / "store"
 
     def producer(self, **options: Any) -> SyncProducer:
-        """Give a producer for programs without an event loop; the caller closes it."""
+        """Return a producer for programs without an event loop; the caller closes it."""
         return SyncProducer(self.name_server, **options)
 
     def admin(self, **options: Any) -> SyncMQAdmin:
-        """Give an admin for programs without an event loop; the caller closes it."""
+        """Return an admin for programs without an event loop; the caller closes it."""
         return SyncMQAdmin(self.name_server, **options)
 
     def start(self) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def rocketmq(tmp_path: "Path") -> "Iterator[Cluster]":
-    """Give a name server and an empty broker of this test's own, on free loopback ports."""
+    """Return a name server and an empty broker of this test's own, on free loopback ports."""
     from rocketlens.testing.embedded import cluster
 
     with cluster(tmp_path / "rocketmq") as running:

@@ -24,7 +24,7 @@ UNSIGNED_FLAG: Final = "_UNIQUE_KEY_QUERY"
 
 
 def sign(ext_fields: Mapping[str, str], body: bytes, secret_key: str) -> str:
-    """Give the signature of a request, whose ``AccessKey`` must be in already."""
+    """Return the signature of a request, whose ``AccessKey`` must be in already."""
     names = sorted(ext_fields.keys() - {SIGNATURE}, key=_java_order)
     signed = "".join([ext_fields[name] for name in names]).encode() + body
     digest = hmac.digest(secret_key.encode(), signed, "sha1")
@@ -38,7 +38,7 @@ def signed_fields(
     secret_key: str,
     security_token: str | None = None,
 ) -> dict[str, str]:
-    """Give ``ext_fields`` with the key and signature added."""
+    """Return ``ext_fields`` with the key and signature added."""
     fields = {**ext_fields, ACCESS_KEY: access_key}
     if security_token is not None:
         fields[SECURITY_TOKEN] = security_token
@@ -47,7 +47,7 @@ def signed_fields(
 
 
 def verify(ext_fields: Mapping[str, str], body: bytes, secret_key: str) -> bool:
-    """Say whether a request is signed with this secret, in a time that tells nothing of it."""
+    """Return whether a request is signed with this secret, in a time that tells nothing of it."""
     given = ext_fields.get(SIGNATURE, "").encode("utf-8", "replace")
     with_flag = hmac.compare_digest(given, sign(ext_fields, body, secret_key).encode())
     if UNSIGNED_FLAG not in ext_fields:

@@ -314,7 +314,7 @@ _VERSIONS: Final = {name: number for number, name in enumerate(VERSION_NAMES)}
 
 
 def version_name(version: int) -> str:
-    """Give the release of a header's ``version`` as RocketMQ's tools print it: ``"V5_5_0"``.
+    """Return the release of a header's ``version`` as RocketMQ's tools print it: ``"V5_5_0"``.
 
     Numbers beyond the last known release, and negative ones, are ``"HIGHER_VERSION"``.
     """
@@ -324,7 +324,7 @@ def version_name(version: int) -> str:
 
 
 def version_number(release: str) -> int:
-    """Give the number of a release, spelled ``"5.5.0"``, ``"V5_5_0"`` or ``"4.9.8-SNAPSHOT"``.
+    """Return the number of a release, spelled ``"5.5.0"``, ``"V5_5_0"`` or ``"4.9.8-SNAPSHOT"``.
 
     :raises KeyError: for a release that RocketMQ never numbered.
     """

@@ -37,10 +37,10 @@ class RemotingCommand(NamedTuple):
 
     @property
     def is_response(self) -> bool:
-        """Say whether this answers a request."""
+        """Return whether this answers a request."""
         return self.flag & RESPONSE_FLAG != 0
 
     @property
     def is_one_way(self) -> bool:
-        """Say whether this is a request that must not be answered."""
+        """Return whether this is a request that must not be answered."""
         return self.flag & ONE_WAY_FLAG != 0

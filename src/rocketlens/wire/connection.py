@@ -115,7 +115,7 @@ class Connection(Generic[C]):
         return self._splitter.has_more and not (self.is_closed or self._has_failed)
 
     def receive(self, chunk: bytes, max_events: int = NO_LIMIT) -> list[Event]:
-        """Take bytes from the other end and give what they complete, in order.
+        """Feed bytes from the other end; return the events that they complete, in order.
 
         After ``max_events`` the rest waits: `has_more` says so, and an empty chunk goes on with it.
         With none at all bytes are only kept.
@@ -160,7 +160,7 @@ class Connection(Generic[C]):
         return opaque, sent
 
     def one_way(self, code: int, ext_fields: dict[str, str], body: bytes = b"") -> bytes:
-        """Tell the other end something that it must not answer: give the bytes to send.
+        """Return the bytes of a request that the other end must not answer.
 
         :raises BadInput: when the connection is closed, or the command cannot be written.
         """
@@ -192,7 +192,7 @@ class Connection(Generic[C]):
         return sent
 
     def done(self, request: RemotingCommand) -> None:
-        """Say that a request needs no answer any more: it was one-way, or its sender is gone."""
+        """Note that a request needs no answer any more: it was one-way, or its sender is gone."""
         del request
         self.unanswered -= 1
 

@@ -91,12 +91,12 @@ class FrameSplitter:
         return len(self._held)
 
     def clear(self) -> None:
-        """Let go of what is held."""
+        """Drop what is buffered."""
         self._held = bytearray()
         self.has_more = False
 
     def feed(self, chunk: bytes, max_frames: int = NO_LIMIT) -> list[Frame]:
-        """Take the next bytes and give the frames that they complete, in order.
+        """Feed the next bytes; return the frames that they complete, in order.
 
         After ``max_frames`` the rest is kept as it is: `has_more` says so, and an empty chunk
         goes on with it. Never raises: once lengths lie, ``failure`` says how, and all that follows

@@ -50,7 +50,7 @@ class DataVersion:
         self.counter += 1
 
     def encode(self) -> dict[str, int]:
-        """Give it as RocketMQ writes it."""
+        """Return it as RocketMQ writes it."""
         return {
             "counter": self.counter,
             "stateVersion": self.state_version,

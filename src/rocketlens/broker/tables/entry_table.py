@@ -186,7 +186,7 @@ class EntryTable(Generic[E]):
             self._told_from = self._told.pop(next(iter(self._told)))
 
     def _may_append(self, changed: Mapping[str, None]) -> bool:
-        """Say whether the file is large enough, and the changes are few and fresh enough."""
+        """Return whether the file is large enough, and the changes are few and fresh enough."""
         mark = self._file.mark
         if self._writes_whole or mark is None or mark.size <= WRITTEN_WHOLE_BYTES:
             return False

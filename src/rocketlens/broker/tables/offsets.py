@@ -80,7 +80,7 @@ class ConsumerOffsets:
         )
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Give an offset, None when the group has none in that queue."""
+        """Return an offset, None when the group has none in that queue."""
         return self.table.get(f"{topic}{GROUP_SEPARATOR}{group}", {}).get(queue_id)
 
     def put(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:

@@ -40,7 +40,7 @@ class TopicConfig:
     """Members that are not known here."""
 
     def encode(self) -> dict[str, Any]:
-        """Give it as RocketMQ writes it."""
+        """Return it as RocketMQ writes it."""
         known = {name: getattr(self, attribute) for name, attribute in _TOPIC_FIELDS.items()}
         return dict(sorted({**known, **self.others}.items()))
 
@@ -64,7 +64,7 @@ class TopicConfig:
 
 
 def _may_be(attribute: str, value: Any) -> bool:
-    """Say whether a field of a topic may have a value, so that commands can have it, too."""
+    """Return whether a field of a topic may have a value, so that commands can have it, too."""
     if type(value) is int:
         return attribute in _NUMBERS and 0 <= value < 2**31
     if type(value) is str:
@@ -117,12 +117,12 @@ class TopicTable(EntryTable[TopicConfig]):
         self.put_all({topic.topic: topic for topic in topics})
 
     def remove(self, topic: str) -> TopicConfig | None:
-        """Take a topic out; gives what it was."""
+        """Remove a topic; return what it was."""
         return self.take_out(topic)
 
 
 def _is_plain(text: str) -> bool:
-    """Say whether a text stands in JSON as it is."""
+    """Return whether a text stands in JSON as it is."""
     return text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
 
 
@@ -168,7 +168,7 @@ class GroupTable(EntryTable[dict[str, Any]]):
         )
 
     def remove(self, group: str) -> bool:
-        """Take a group out; False when there was none."""
+        """Remove a group; False when there was none."""
         return self.take_out(group) is not None
 
     def _head(self) -> dict[str, Any]:
@@ -176,7 +176,7 @@ class GroupTable(EntryTable[dict[str, Any]]):
 
 
 def default_group(group: str) -> dict[str, Any]:
-    """Give a subscription group as RocketMQ makes one."""
+    """Return a subscription group as RocketMQ makes one."""
     return {
         "attributes": {},
         "brokerId": 0,

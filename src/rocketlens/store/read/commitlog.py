@@ -159,7 +159,7 @@ class CommitLog:
         return min(distances, default=self.segments[-1].size)
 
     def segment_of(self, physical_offset: int) -> Segment | None:
-        """Give the segment that holds an offset; None when no file does. O(log segments)."""
+        """Return the segment that holds an offset; None when no file does. O(log segments)."""
         last = self.segments[-1]
         if physical_offset >= last.base_offset:
             return last if physical_offset < last.end_offset else None
@@ -175,7 +175,7 @@ class CommitLog:
         return None
 
     def map(self, segment: Segment) -> fs.MappedFile:
-        """Give the segment's bytes, mapped once and kept for a while.
+        """Return the segment's bytes, mapped once and kept for a while.
 
         :raises SegmentLost: when its file cannot be opened.
         """
@@ -231,7 +231,7 @@ class CommitLog:
         )
 
     def is_finished(self, record: Record) -> bool:
-        """Say whether the log shows that a record of it was written to its last byte.
+        """Return whether the log shows that a record of it was written to its last byte.
 
         A broker copies a record from front to back, and each after the one before. So the record
         is finished when its last byte is not zero, or when something follows it. A record whose
@@ -287,7 +287,7 @@ class OpenLog(CommitLog):
 
 
 def _is_other_log(before: list[Segment], after: list[Segment]) -> bool:
-    """Say whether a log changed otherwise than a broker changes it: adding last, deleting first."""
+    """Return whether a log changed as no broker changes it: adding last, deleting first."""
     known = {segment.base_offset: segment for segment in before}
     for segment in after:
         old = known.pop(segment.base_offset, None)
@@ -312,7 +312,7 @@ def _last_bytes(view: memoryview, place: int) -> bytes:
 
 
 def _segment_size(entry: "DirEntry[str]") -> int:
-    """Give the size of a file whose name is that of a segment; 0 for anything else."""
+    """Return the size of a file whose name is that of a segment; 0 for anything else."""
     name = entry.name
     if len(name) != SEGMENT_NAME_DIGITS or not (name.isascii() and name.isdigit()):
         return 0

@@ -92,7 +92,7 @@ class ConsumeQueue:
         return None
 
     def entries(self) -> Iterator[tuple[int, QueueEntry]]:
-        """Give every written entry with its queue offset, in order. O(entries)."""
+        """Return every written entry with its queue offset, in order. O(entries)."""
         for file in self.files:
             content = self._map(file)
             for index in range(file.entry_count):
@@ -120,7 +120,7 @@ class ConsumeQueue:
         return 0
 
     def last_entry(self) -> QueueEntry | None:
-        """Give the newest entry, None when there is none."""
+        """Return the newest entry, None when there is none."""
         return self.entry(self.max_offset - 1) if self.files else None
 
     def _map(self, file: QueueFile) -> memoryview:

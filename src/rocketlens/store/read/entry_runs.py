@@ -74,7 +74,7 @@ class _Run(NamedTuple):
             end, count = start, min(2 * count, _MAX_UNPACKED)
 
     def _candidates(self, bounds: "npt.NDArray[np.uint64]") -> "npt.NDArray[np.uint64]":
-        """Give the entries that have one of the hashes of ``bounds``, sorted."""
+        """Return the entries that have one of the hashes of ``bounds``, sorted."""
         import numpy as np
 
         shift = np.uint64(WINDOW_BITS)
@@ -94,7 +94,7 @@ class EntryRuns:
         """How many entries there are."""
 
     def add(self, hashes: "npt.NDArray[np.int32]", offsets: "npt.NDArray[np.int64]") -> None:
-        """Take on entries, whose offsets ascend."""
+        """Add entries, whose offsets ascend."""
         import numpy as np
 
         windows = (offsets[[0, -1]] >> WINDOW_BITS).tolist() if len(offsets) else (0, -1)

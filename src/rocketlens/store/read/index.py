@@ -60,7 +60,7 @@ _STALE_BYTES_SEARCHED: Final = 32 * 1024 * 1024
 
 
 def is_near(key_hash: int, wanted: int) -> bool:
-    """Say whether two different hashes differ in one byte only, as damage makes them."""
+    """Return whether two different hashes differ in one byte only, as damage makes them."""
     changed = key_hash ^ wanted
     return (
         not changed & 0xFFFFFF00
@@ -104,7 +104,7 @@ class IndexFile:
                     raise IndexFileError(message)
 
     def array(self) -> "npt.NDArray[np.uint8]":
-        """Give the bytes of the file without copying."""
+        """Return the bytes of the file without copying."""
         return self._mapped.array()
 
     def head_of(self, slot: int) -> int:
@@ -245,17 +245,17 @@ class IndexFile:
         self.are_slots_counted = True
 
     def has_grown(self) -> bool:
-        """Say whether a broker added entries since the file was opened."""
+        """Return whether a broker added entries since the file was opened."""
         (next_entry,) = SLOT.unpack_from(self._view, _NEXT_ENTRY_POSITION)
         return bool(next_entry > self.header.next_entry)
 
     def known_start_before(self, physical_offset: int) -> int | None:
-        """Give the largest offset of an entry that is at most ``physical_offset``. O(log n)."""
+        """Return the largest offset of an entry that is at most ``physical_offset``. O(log n)."""
         number = self.number_before(physical_offset)
         return self.entry(number).physical_offset if number else None
 
     def number_before(self, physical_offset: int) -> int:
-        """Give the number of the last entry at or before an offset; 0 for none. O(log entries)."""
+        """Return the number of the last entry at or before an offset, or 0. O(log entries)."""
         low, high = 1, self.last_entry + 1
         while low < high:
             middle = (low + high) // 2
@@ -292,7 +292,7 @@ class IndexFile:
         return False
 
     def is_for_its_record(self, log: CommitLog, number: int) -> bool:
-        """Say whether the entry's record is readable and has its hash.
+        """Return whether the entry's record is readable and has its hash.
 
         :raises IndexFileError: when the record is readable and has not.
         """

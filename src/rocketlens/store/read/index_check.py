@@ -50,7 +50,7 @@ class Extent(NamedTuple):
 
 
 def entry_columns(file: "IndexFile") -> "npt.NDArray[np.void]":
-    """Give entries 0 to the last as a structured array over the file's bytes."""
+    """Return entries 0 to the last as a structured array over the file's bytes."""
     import numpy as np
 
     if file.geometry is None:
@@ -158,7 +158,7 @@ def _compare(file: "IndexFile", log: CommitLog) -> Extent:
 
 
 def _heads(log: CommitLog, offsets: "Offsets") -> "tuple[Offsets, Offsets]":
-    """Give size and store time of the record at each offset; size 0 where none is."""
+    """Return size and store time of the record at each offset; size 0 where none is."""
     import numpy as np
 
     sizes, times = np.zeros(len(offsets), np.int64), np.zeros(len(offsets), np.int64)
@@ -189,7 +189,7 @@ def _heads(log: CommitLog, offsets: "Offsets") -> "tuple[Offsets, Offsets]":
 def _gaps(
     log: CommitLog, offsets: "Offsets", ends: "Offsets", good: "Flags", readable: "Flags"
 ) -> list[tuple[int, int]]:
-    """Give what lies between the good records and is not one unreadable record after the other.
+    """Return what lies between the good records and is not one unreadable record after the other.
 
     Records without any key are such gaps; so is what a broker stored while its index was off, or
     wrote over records that its index still has.
@@ -210,7 +210,7 @@ def _gaps(
 
 
 def _is_blank_before(log: CommitLog, start: int, stop: int) -> bool:
-    """Say whether between two offsets there is only the filler at a segment's end."""
+    """Return whether between two offsets there is only the filler at a segment's end."""
     segment = log.segment_of(stop)
     if segment is None or segment.base_offset != stop:
         return False
@@ -278,7 +278,7 @@ def check_samples(file: "IndexFile", log: CommitLog, count: int = _SAMPLES) -> E
 
 
 def _last_sound_entry(file: "IndexFile", log: CommitLog) -> int:
-    """Give the last entry that is for its record; more than that, the log may have lost.
+    """Return the last entry that is for its record; more than that, the log may have lost.
 
     :raises IndexFileError: when there is none.
     """
@@ -300,7 +300,7 @@ def _last_sound_entry(file: "IndexFile", log: CommitLog) -> int:
 def _gap_behind(
     file: "IndexFile", log: CommitLog, number: int, last: int
 ) -> tuple[int, int] | None:
-    """Give what lies between the record of an entry and the next record that has one."""
+    """Return what lies between the record of an entry and the next record that has one."""
     offset = file.entry(number).physical_offset
     following = file.number_before(offset) + 1
     if following > last:
@@ -311,7 +311,7 @@ def _gap_behind(
 
 
 def log_explains(log: CommitLog, start: int, physical_offset: int) -> bool:
-    """Say whether an offset is in a damaged range of the log, or behind its end.
+    """Return whether an offset is in a damaged range of the log, or behind its end.
 
     ``start`` is a record's, at or before the offset; the records between are read.
     """

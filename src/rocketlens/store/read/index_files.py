@@ -215,14 +215,14 @@ class IndexFiles:
                 self.states[place] = IndexFileState(state.path, None, error)
 
     def has_grown(self) -> bool:
-        """Say whether a broker added to these files, or made new ones, since they were opened."""
+        """Return whether a broker added to these files, or made new ones, after the opening."""
         names = {state.path.name for state in self.states}
         return any(entry.name not in names for entry in self._listed()) or any(
             file.has_grown() for file in self._sound[-1:]
         )
 
     def knows(self, record: Record) -> bool | None:
-        """Say whether these files have a record at its place.
+        """Return whether these files have a record at its place.
 
         None where they don't answer for the place, or the record has nothing to be indexed by.
         """
@@ -238,7 +238,7 @@ class IndexFiles:
         return None if is_open or not index_hashes(record, with_tags=True) else False
 
     def uncovered(self) -> list[tuple[int, int | None]]:
-        """Give the ranges of physical offsets that no sound file answers for, ascending.
+        """Return the ranges of physical offsets that no sound file answers for, ascending.
 
         Each begins at a record's start; a record that begins before its end belongs to it. The
         last one has no end. A file may have filled up in the middle of a record, so where two
@@ -265,7 +265,7 @@ class IndexFiles:
         return ranges
 
     def _after(self, physical_offset: int) -> int | None:
-        """Give the offset behind the record at ``physical_offset``, over a segment's end."""
+        """Return the offset behind the record at ``physical_offset``, over a segment's end."""
         walk = LogWalk(self._log, physical_offset, physical_offset + 1)
         for _ in walk.records():
             pass

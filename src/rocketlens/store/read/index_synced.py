@@ -44,7 +44,7 @@ class SyncedFiles:
             self._noted = _noted_files(layout)
 
     def has(self, path: Path, header: IndexHeader, geometry: Geometry | None) -> bool:
-        """Say whether a file is known to be complete."""
+        """Return whether a file is known to be complete."""
         if self._is_settled or self._noted.get(path.name) == header:
             return True
         is_full = geometry is not None and header.next_entry >= geometry.entry_count

@@ -72,7 +72,7 @@ class MappedFiles:
         self._round += 1
 
     def drop(self, path: Path) -> None:
-        """Give up one file, if it is there."""
+        """Return up one file, if it is there."""
         self._files.pop(path, None)
 
     def close(self) -> None:

@@ -51,7 +51,7 @@ Confirm = Callable[[Record], bool | None]
 def next_record(
     log: CommitLog, position: int, reason: Reason, confirm: Confirm | None = None
 ) -> int | None:
-    """Give the offset of the first record behind ``position``, at which none is; None if there is
+    """Return the offset of the first record behind ``position``, at which none is; None if there is
     none. ``reason`` is why there is none at ``position``, which must be in a segment.
 
     :raises SegmentLost: when a segment that decides it is there and cannot be opened.
@@ -107,7 +107,7 @@ class _Resync:
         return None
 
     def _candidate_ends(self, segment: Segment) -> list[int]:
-        """Give where the damaged record says that it ends: by its parts, and by its size word."""
+        """Return where the damaged record says that it ends: by its parts, and by its size word."""
         view = self._log.map(segment).view
         place = self._position - segment.base_offset
         size, magic = SIZE_AND_MAGIC.unpack_from(view, place)
@@ -150,7 +150,7 @@ class _Resync:
         return None
 
     def _is_followed_by_record(self, record: Record) -> bool:
-        """Say whether what follows a record speaks for it."""
+        """Return whether what follows a record speaks for it."""
         end = record.physical_offset + record.total_size
         try:
             self._log.record_at(end, check_crc=False)
@@ -161,7 +161,7 @@ class _Resync:
         return True
 
     def _candidates(self, segment: Segment, start: int) -> Iterator[int]:
-        """Give the offsets at or after ``start`` where the magic of a record stands.
+        """Return the offsets at or after ``start`` where the magic of a record stands.
 
         Unwritten bytes are passed: holes for nothing, zeros at the cost of reading them, some
         GiB a second. In the log's last segment they are read to its end once; after that a search
@@ -227,7 +227,7 @@ def _implied_sizes(view: memoryview, place: int, magic: int) -> list[int]:
 
 
 def _after_part(view: memoryview, cursor: int, field: "Struct") -> int:
-    """Give the end of a part that begins with its length; -1 when it is not inside the file."""
+    """Return the end of a part that begins with its length; -1 when it is not inside the file."""
     if not 0 <= cursor <= len(view) - field.size:
         return -1
     length: int = field.unpack_from(view, cursor)[0]

@@ -136,7 +136,7 @@ class LogWalk:
         self._must_read = must_read
 
     def records(self) -> Iterator[Record]:
-        """Give the records, bodies not checked. About 100,000 a second."""
+        """Return the records, bodies not checked. About 100,000 a second."""
         while (segment := self._segment()) is not None:
             try:
                 record = self.log.record_at(self.position, check_crc=False)
@@ -153,7 +153,7 @@ class LogWalk:
             yield record
 
     def chunks(self) -> Iterator[Chunk]:
-        """Give the records as rows, found by the compiled scan. Some millions a second."""
+        """Return the records as rows, found by the compiled scan. Some millions a second."""
         if self.position >= self.stop or self.torn_at is not None:
             return
         import numpy as np
@@ -194,13 +194,13 @@ class LogWalk:
                     self._skip_damage(segment, Reason(error.reason), str(error))
 
     def _is_finished(self, record: Record) -> bool:
-        """Say whether a record was written to its last byte, as far as can be known."""
+        """Return whether a record was written to its last byte, as far as can be known."""
         return self.log.is_finished(record) or (
             self._confirm is not None and self._confirm(record) is True
         )
 
     def _is_finished_at(self, physical_offset: int) -> bool:
-        """Say so of the record at an offset; if not, it is where the log is unfinished."""
+        """Return it of the record at an offset; if it is not, the log is unfinished there."""
         try:
             record = self.log.record_at(physical_offset, check_crc=False)
         except RecordError:
@@ -211,7 +211,7 @@ class LogWalk:
         return False
 
     def _segment(self) -> Segment | None:
-        """Give the segment of the position, moved over what no file holds; None at the end."""
+        """Return the segment of the position, moved over what no file holds; None at the end."""
         while self.position < self.stop and self.torn_at is None:
             segment = self.log.segment_of(self.position)
             if segment is None:
@@ -271,7 +271,7 @@ class LogWalk:
         self.position = found
 
     def _has_changed(self, reason: Reason) -> bool:
-        """Say whether the bytes at the position are no longer what they were for ``reason``."""
+        """Return whether the bytes at the position are no longer what they were for ``reason``."""
         try:
             self.log.record_at(self.position, check_crc=False)
         except RecordError as error:
@@ -288,7 +288,7 @@ class LogWalk:
 
 
 def interpreted_bytes(if_not_compiled: int | None = None) -> int:
-    """Give how much log to take by :meth:`LogWalk.records` before :meth:`LogWalk.chunks`.
+    """Return how much log to take by :meth:`LogWalk.records` before :meth:`LogWalk.chunks`.
 
     Loading the kernels takes as long as reading ``if_not_compiled`` bytes without them
     (:data:`rocketlens.limits.MAX_INTERPRETED_SCAN_BYTES`, unless told otherwise); once that is

@@ -33,7 +33,7 @@ class RecordStarts:
         self._damage: list[Damage] = []
 
     def begins_at(self, physical_offset: int) -> bool:
-        """Say whether bytes that look like a record are one. Costs the walk there, once."""
+        """Return whether bytes that look like a record are one. Costs the walk there, once."""
         found = self._walk_to(physical_offset, physical_offset)
         return found == physical_offset and not self.is_known_damage(physical_offset)
 
@@ -46,7 +46,7 @@ class RecordStarts:
             place += _STEP_BYTES
 
     def is_damaged_at(self, physical_offset: int) -> bool:
-        """Say whether a record began at an offset whose bytes are now damaged."""
+        """Return whether a record began at an offset whose bytes are now damaged."""
         segment = self._log.segment_of(physical_offset)
         if segment is None:
             return False
@@ -59,7 +59,7 @@ class RecordStarts:
         return any(damage.start == physical_offset for damage in self._damage)
 
     def is_known_damage(self, physical_offset: int) -> bool:
-        """Say whether an offset is in a stretch that a walk found to be damaged."""
+        """Return whether an offset is in a stretch that a walk found to be damaged."""
         place = bisect_right(self._damage, physical_offset, key=lambda damage: damage.start) - 1
         if place < 0 or physical_offset >= self._damage[place].stop:
             return False
@@ -72,7 +72,7 @@ class RecordStarts:
         return False
 
     def _is_behind_end(self, physical_offset: int) -> bool:
-        """Say whether the log ends at or before an offset at which nothing is written."""
+        """Return whether the log ends at or before an offset at which nothing is written."""
         last = self._starts[-1] if self._starts else self._log.min_offset
         if physical_offset < last:
             return False

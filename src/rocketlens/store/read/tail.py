@@ -194,7 +194,7 @@ class Tail:
         self.drop_below(start)
 
     def is_stale(self) -> bool:
-        """Say whether the last record that was read is no longer where it was.
+        """Return whether the last record that was read is no longer where it was.
 
         So it is when the log was cut and written again, or another was put in its place.
         """
@@ -252,7 +252,7 @@ class Tail:
             yield from sorted(found, reverse=True)
 
     def _has_grown(self, open_at: int) -> bool:
-        """Say whether the log may go on where it ended, or be read farther than it was.
+        """Return whether the log may go on where it ended, or be read farther than it was.
 
         Bytes that were no record are compared with what they were at the walk's end; zeros are
         zeros, whenever they were seen. So nothing that came after the walk is missed.
@@ -335,7 +335,7 @@ class Tail:
 
 
 def _entries(chunk: Chunk) -> tuple["npt.NDArray[np.int32]", "npt.NDArray[np.int64]"]:
-    """Give the hashes and offsets of all index entries of a chunk, tags left out."""
+    """Return the hashes and offsets of all index entries of a chunk, tags left out."""
     from rocketlens.formats import kernels
 
     content, base_offset, rows = chunk.content, chunk.base_offset, chunk.rows

@@ -65,7 +65,7 @@ class GroupCommit:
             waiter(None)
 
     def fail(self, failure: StoreFailed) -> None:
-        """Tell those who wait, and those who come, that nothing will be durable any more."""
+        """Fail those who wait, and those who come: nothing will be durable any more."""
         with self._lock:
             self.failure = self.failure or failure
             served, self._waiting = self._waiting, deque()

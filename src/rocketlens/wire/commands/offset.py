@@ -91,7 +91,7 @@ class QueryConsumerOffsetResponse:
 
 @declare("UpdateConsumerOffsetRequestHeader")
 class UpdateConsumerOffsetRequest:
-    """Say how far a consumer group came in a queue; mostly one-way."""
+    """Return how far a consumer group came in a queue; mostly one-way."""
 
     consumer_group: str = text("consumerGroup")
     topic: str = text("topic")
