@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 import rocketlens
-from rocketlens.broker.tables.topics import TopicConfig, TopicTable
+from rocketlens.broker.tables.topics import StoredTopic, TopicTable
 from rocketlens.client import Message, Producer
 from rocketlens.formats.index_keys import index_hashes
 from rocketlens.model.message import Host
@@ -37,7 +37,7 @@ def run_ours(path, version, entry_count, first, count):
     options = StoreOptions(host, with_tag_index=version == "5.5.0", threads=False)
     with MessageStore(path, config, options) as store:
         topics = TopicTable(store.layout, Disk(), system_clock)
-        topics.put(TopicConfig(TOPIC, read_queue_count=4, write_queue_count=4))
+        topics.put(StoredTopic(TOPIC, read_queue_count=4, write_queue_count=4))
         topics.save()
         for number in range(first, first + count):
             properties = f"UNIQ_KEY\x017F{number:030X}\x02KEYS\x01ours-{number}\x02TAGS\x01A\x02"

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from rocketlens.broker import registration
-from rocketlens.broker.tables.topics import TopicConfig
+from rocketlens.broker.tables.topics import StoredTopic
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire.codes import RequestCode
 from tests.peer.rocketmq_peer import (
@@ -71,14 +71,14 @@ def test_a_real_name_server_takes_topics_in_parts_and_changes_alone(
         asking = Asking(pool, address)
         with their_name_server(peer, version, tmp_path / "first", port):
             async with running(tmp_path, **settings) as world:
-                made = [TopicConfig(f"T{number}", 3, 3) for number in range(100)]
+                made = [StoredTopic(f"T{number}", 3, 3) for number in range(100)]
                 world.core.topics.table.put(*made)
             async with running(tmp_path, **settings) as world:
                 names = set(world.core.topics.topics)
                 assert names <= await asking.topics()
                 # One that is new, and one that changes.
                 for name in ("New", "T0"):
-                    await world.core.topics.put(TopicConfig(name, 7, 7))
+                    await world.core.topics.put(StoredTopic(name, 7, 7))
                     assert await asking.queues(name) == 7
                 assert names | {"New"} <= await asking.topics()
                 # Nothing changed: the version is known, and nothing is lost.

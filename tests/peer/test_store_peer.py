@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import rocketlens
-from rocketlens.broker.tables.topics import TopicConfig, TopicTable
+from rocketlens.broker.tables.topics import StoredTopic, TopicTable
 from rocketlens.model.message import Host
 from rocketlens.store.disk import Disk
 from rocketlens.store.write.config import StoreConfig
@@ -31,7 +31,7 @@ def write_store(path, version, count):
     )
     store = MessageStore(path, CONFIG, options)
     topics = TopicTable(store.layout, Disk(), system_clock)
-    topics.put(TopicConfig(TOPIC, read_queue_count=4, write_queue_count=4))
+    topics.put(StoredTopic(TOPIC, read_queue_count=4, write_queue_count=4))
     lines = []
     for number in range(count):
         unique_key = f"7F000001{number:024X}"

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from rocketlens.broker.tables.offsets import ConsumerOffsets, DelayOffsets
-from rocketlens.broker.tables.topics import GroupTable, TopicConfig, TopicTable
+from rocketlens.broker.tables.topics import GroupTable, StoredTopic, TopicTable
 from rocketlens.namesrv.kv import KvConfig
 from rocketlens.store.layout import StoreLayout
 from tests.support import rocketmq_walk
@@ -466,7 +466,7 @@ class TablesRun(PowerRun):
             name = self.randomness.choice(list(self.saved))
             self.saved[name].append(number)
             if name == "topics":
-                topics.put(TopicConfig("T", read_queue_count=number))
+                topics.put(StoredTopic("T", read_queue_count=number))
                 topics.save()
             elif name == "groups":
                 groups.put("G", retryMaxTimes=number)

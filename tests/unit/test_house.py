@@ -5,6 +5,7 @@ import itertools
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -185,6 +186,15 @@ def test_a_docstring_says_return_and_not_give_say_or_tell(path):
         for function in functions_of(path)
     }
     assert [name for name, words in begins.items() if words in (["Give"], ["Say"], ["Tell"])] == []
+
+
+def test_a_public_class_name_exists_once():
+    modules = defaultdict(list)
+    for path in FILES:
+        for node in tree_of(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                modules[node.name].append(path.name)
+    assert {name: found for name, found in modules.items() if len(found) > 1} == {}
 
 
 def test_architecture_names_every_module():

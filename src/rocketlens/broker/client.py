@@ -16,7 +16,7 @@ from rocketlens.broker.clients import Client
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.large_answers import Estimate, row_bytes
 from rocketlens.broker.offset import store_time
-from rocketlens.broker.tables.topics import TopicConfig
+from rocketlens.broker.tables.topics import StoredTopic
 from rocketlens.model.rocketmq import RETRY_PREFIX, UNIT_SUB_FLAG, topic_problem
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import LARGE_BODY_BYTES, Pace, in_thread
@@ -33,7 +33,7 @@ from rocketlens.wire.bodies.heartbeat import ConsumerData, HeartbeatData
 from rocketlens.wire.bodies.stats import (
     ConsumeStats,
     ConsumeStatsList,
-    MessageQueue,
+    MessageQueueBody,
     OffsetWrapper,
 )
 from rocketlens.wire.codes import RequestCode, ResponseCode
@@ -131,7 +131,7 @@ class ClientProcessor:
             return []
         self._make_retry_topic(consumer, int(config.get("retryQueueNums", 1)))
         self.core.clients.add_consumer(consumer, channel, client)
-        waiting = self.core.topics.fresh.get(RETRY_PREFIX + consumer.group_name)
+        waiting = self.core.topics.pending.get(RETRY_PREFIX + consumer.group_name)
         return [] if waiting is None else [waiting]
 
     def _make_retry_topic(self, consumer: ConsumerData, queue_count: int) -> None:
@@ -182,7 +182,7 @@ class ClientProcessor:
         names = [asked.topic] if asked.topic else self.core.offsets.topics_of(group)
         online = self.core.clients.consumers.get(group)
         estimate, pace = Estimate("ask for one topic at a time"), Pace()
-        topics: list[TopicConfig] = []
+        topics: list[StoredTopic] = []
         for name in names:
             config = self.core.topics.get(name)
             if config is None or (online and name not in online.subscriptions):
@@ -191,7 +191,7 @@ class ClientProcessor:
             estimate.add(self._row_bytes(name), config.read_queue_count)
             await pace.turn()
         async with self.core.large_answers.turn(channel, estimate):
-            table: dict[MessageQueue, OffsetWrapper] = {}
+            table: dict[MessageQueueBody, OffsetWrapper] = {}
             for config in topics:
                 table |= await self._progress_in(group, config, config.read_queue_count, pace)
             answer = ConsumeStats(offset_table=table, consume_tps=0.0)
@@ -209,7 +209,7 @@ class ClientProcessor:
                 names[group].append(topic)
             await pace.turn()
         estimate = Estimate("ask for one group and topic at a time (208)")
-        topics: dict[str, list[TopicConfig]] = {}
+        topics: dict[str, list[StoredTopic]] = {}
         for group, of_group in names.items():
             topics[group] = self._followed(group, of_group, is_order=bool(asked.is_order))
             for config in topics[group]:
@@ -218,7 +218,7 @@ class ClientProcessor:
         async with self.core.large_answers.turn(channel, estimate):
             return await self._all_progress(topics, pace)
 
-    def _followed(self, group: str, names: list[str], *, is_order: bool) -> list[TopicConfig]:
+    def _followed(self, group: str, names: list[str], *, is_order: bool) -> list[StoredTopic]:
         """Return the topics of which a group's progress is told."""
         online = self.core.clients.consumers.get(group)
         found = []
@@ -233,7 +233,7 @@ class ClientProcessor:
         return found
 
     async def _all_progress(
-        self, topics: Mapping[str, list[TopicConfig]], pace: Pace
+        self, topics: Mapping[str, list[StoredTopic]], pace: Pace
     ) -> Response | None:
         listed: list[dict[str, tuple[ConsumeStats, ...]]] = []
         behind = 0
@@ -252,7 +252,7 @@ class ClientProcessor:
 
     def _row_bytes(self, topic: str) -> int:
         """Return what a queue of a topic takes in an answer about progress, at least."""
-        queue = MessageQueue(topic=topic, broker_name=self.core.config.brokerName, queue_id=0)
+        queue = MessageQueueBody(topic=topic, broker_name=self.core.config.brokerName, queue_id=0)
         return row_bytes(ConsumeStats(offset_table={queue: OffsetWrapper()}), ConsumeStats())
 
     def producer_connections(self, command: RemotingCommand, _: Channel) -> Response:
@@ -279,12 +279,12 @@ class ClientProcessor:
             return Response(body=await in_thread(lambda: write_body(_producers(known, now_ms))))
 
     async def _progress_in(
-        self, group: str, topic: TopicConfig, queue_count: int, pace: Pace
-    ) -> dict[MessageQueue, OffsetWrapper]:
+        self, group: str, topic: StoredTopic, queue_count: int, pace: Pace
+    ) -> dict[MessageQueueBody, OffsetWrapper]:
         broker_name = self.core.config.brokerName
-        found: dict[MessageQueue, OffsetWrapper] = {}
+        found: dict[MessageQueueBody, OffsetWrapper] = {}
         for queue_id in range(queue_count):
-            queue = MessageQueue(topic=topic.topic, broker_name=broker_name, queue_id=queue_id)
+            queue = MessageQueueBody(topic=topic.topic, broker_name=broker_name, queue_id=queue_id)
             found[queue] = self._progress(group, topic.topic, queue_id)
             await pace.turn()
         return found

@@ -18,7 +18,7 @@ from rocketlens.model.config_keys import (
     IP_ADDRESS,
     SINCE_5,
     Configuration,
-    Form,
+    KeyForm,
     key,
 )
 from rocketlens.model.rocketmq import (
@@ -35,8 +35,8 @@ from rocketlens.store.write.config import StoreConfig
 VIP_DISTANCE: Final = 2
 """The second port is so far below the first."""
 
-_NAME: Final = Form("1 to 255 letters, digits, % | _ and -", is_topic_name)
-_MASTER: Final = Form(
+_NAME: Final = KeyForm("1 to 255 letters, digits, % | _ and -", is_topic_name)
+_MASTER: Final = KeyForm(
     "ASYNC_MASTER or SYNC_MASTER; there are no slaves here",
     lambda text: text in ("ASYNC_MASTER", "SYNC_MASTER"),
 )

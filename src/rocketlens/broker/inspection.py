@@ -15,7 +15,7 @@ from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.large_answers import Estimate
 from rocketlens.broker.registration import topic_table
-from rocketlens.broker.tables.config_table import DataVersion
+from rocketlens.broker.tables.config_table import TableVersion
 from rocketlens.formats import java_properties
 from rocketlens.model import json_dialect
 from rocketlens.model.rocketmq import SYSTEM_TOPICS
@@ -41,7 +41,7 @@ class InspectionProcessor:
 
     def __init__(self, core: BrokerCore) -> None:
         self.core: Final = core
-        self._version: Final = DataVersion(core.clock())
+        self._version: Final = TableVersion(core.clock())
 
     def handlers(self) -> Mapping[int, Handler]:
         """Return the handler of each code."""

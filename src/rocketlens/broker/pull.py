@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.offset import may_commit
-from rocketlens.broker.tables.topics import TopicConfig
+from rocketlens.broker.tables.topics import StoredTopic
 from rocketlens.errors import BadInput, RecordError
 from rocketlens.formats.commitlog_record import RecordView
 from rocketlens.formats.consumequeue_entry import QueueEntry
@@ -142,7 +142,7 @@ class PullProcessor:
         return self._topic_refusal(asked, topic, channel)
 
     def _topic_refusal(
-        self, asked: PullMessageRequest, topic: TopicConfig, channel: Channel
+        self, asked: PullMessageRequest, topic: StoredTopic, channel: Channel
     ) -> Refused | None:
         if not topic.perm & PERM_READ:
             words = f"the topic[{asked.topic}] pulling message is forbidden"

@@ -32,7 +32,7 @@ from typing import Final
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.name_watch import REMINDER_MS, NameWatch
-from rocketlens.broker.tables.topics import TopicConfig as StoredTopic
+from rocketlens.broker.tables.topics import StoredTopic
 from rocketlens.errors import BrokerError, ProtocolError, RocketLensError
 from rocketlens.model.rocketmq import CRC_MASK
 from rocketlens.net.channel import Channel

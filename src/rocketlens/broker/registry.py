@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from rocketlens import limits
 from rocketlens.broker.config import BrokerConfig
-from rocketlens.broker.tables.topics import GroupTable, TopicConfig, TopicTable
+from rocketlens.broker.tables.topics import GroupTable, StoredTopic, TopicTable
 from rocketlens.errors import BadInput
 from rocketlens.model.rocketmq import (
     BENCHMARK_TOPIC,
@@ -40,7 +40,7 @@ WARNING_INTERVAL_MS: Final = 60_000
 """Between two warnings that there is no room for more."""
 
 
-def topic_text(topic: TopicConfig) -> str:
+def topic_text(topic: StoredTopic) -> str:
     """Return a topic as RocketMQ prints it in remarks."""
     attributes = ", ".join(f"{name}={value}" for name, value in topic.attributes.items())
     return (
@@ -86,35 +86,35 @@ class Room:
         return False
 
 
-Ending = asyncio.Future[Any] | None
+PersistFuture = asyncio.Future[Any] | None
 """Ends when a change is known where it must be; None when it is."""
 
-Spread = Callable[[], Ending]
-"""Has a change written, or told."""
+Persist = Callable[[], PersistFuture]
+"""Begins to write a change, or to announce it."""
 
 
 class TopicRegistry:
     """The topics of a broker.
 
-    ``save`` has the table written and ``announce`` the name servers told; ``fresh`` are the topics
-    of which either is going on, each with the future that ends with it.
+    ``save`` writes the table and ``announce`` registers with the name servers; ``pending`` are the
+    topics of which either is going on, each with the future that ends with it.
     """
 
     def __init__(self, table: TopicTable, config: BrokerConfig, clock: Callable[[], int]) -> None:
         """Take the table of the store, and make the topics that RocketMQ's brokers begin with."""
         self.table: Final = table
         self.config: Final = config
-        self.topics: Final[Mapping[str, TopicConfig]] = table.topics
-        self.save: Spread = lambda: None
-        self.announce: Spread = lambda: None
-        self.fresh: Final[dict[str, asyncio.Future[Any]]] = {}
+        self.topics: Final[Mapping[str, StoredTopic]] = table.topics
+        self.save: Persist = lambda: None
+        self.announce: Persist = lambda: None
+        self.pending: Final[dict[str, asyncio.Future[Any]]] = {}
         self.room: Final = Room("topics", lambda: limits.MAX_TOPICS, clock)
         missing = [made for made in _first_topics(config) if made.topic not in table.topics]
         if missing:
             table.put(*missing)
             table.save()
 
-    def get(self, topic: str) -> TopicConfig | None:
+    def get(self, topic: str) -> StoredTopic | None:
         """Return a topic, None when there is none."""
         return self.topics.get(topic)
 
@@ -122,7 +122,7 @@ class TopicRegistry:
         """Return whether a topic exists, or may be made; a refusal is counted and logged."""
         return topic in self.topics or self.room.has(len(self.topics), topic)
 
-    def put(self, topic: TopicConfig) -> Ending:
+    def put(self, topic: StoredTopic) -> PersistFuture:
         """Make or change a topic.
 
         :raises BadInput: when there is no room for it.
@@ -130,21 +130,21 @@ class TopicRegistry:
         if not self.has_room_for(topic.topic):
             raise TooMany(f"{limits.MAX_TOPICS} topics are allowed, and so many are there")
         self.table.put(topic)
-        ended = self._spread()
+        ended = self._persist_and_announce()
         if ended is not None:
-            self.fresh[topic.topic] = ended
+            self.pending[topic.topic] = ended
             ended.add_done_callback(lambda done: self._known(topic.topic, done))
         return ended
 
-    def remove(self, topic: str) -> Ending:
+    def remove(self, topic: str) -> PersistFuture:
         """Forget a topic."""
         if self.table.remove(topic) is None:
             return None
-        return self._spread()
+        return self._persist_and_announce()
 
     def create_for_send(
         self, topic: str, default_topic: str, queue_count: int, sys_flag: int
-    ) -> TopicConfig | None:
+    ) -> StoredTopic | None:
         """Make a topic that a producer sends to, if ``default_topic`` may be inherited from."""
         default = self.topics.get(default_topic)
         if (
@@ -155,7 +155,7 @@ class TopicRegistry:
         ):
             return None
         count = max(min(queue_count, default.write_queue_count), 0)
-        made = TopicConfig(
+        made = StoredTopic(
             topic,
             count,
             count,
@@ -166,50 +166,50 @@ class TopicRegistry:
         self.put(made)
         return made
 
-    def create_for_group(self, topic: str, queue_count: int, sys_flag: int = 0) -> TopicConfig:
+    def create_for_group(self, topic: str, queue_count: int, sys_flag: int = 0) -> StoredTopic:
         """Return a retry or dead-letter topic, made now if there is none.
 
         :raises BadInput: when there is no room for it.
         """
         made = self.topics.get(topic)
         if made is None:
-            made = TopicConfig(topic, queue_count, queue_count, PERM_READ_WRITE, sys_flag=sys_flag)
+            made = StoredTopic(topic, queue_count, queue_count, PERM_READ_WRITE, sys_flag=sys_flag)
             self.put(made)
         return made
 
-    def _spread(self) -> Ending:
+    def _persist_and_announce(self) -> PersistFuture:
         endings = [ending for ending in (self.save(), self.announce()) if ending is not None]
         if len(endings) < 2:
             return endings[0] if endings else None
         return asyncio.ensure_future(_all(endings))
 
     def _known(self, topic: str, done: asyncio.Future[Any]) -> None:
-        if self.fresh.get(topic) is done:
-            del self.fresh[topic]
+        if self.pending.get(topic) is done:
+            del self.pending[topic]
 
 
 async def _all(endings: list[asyncio.Future[Any]]) -> None:
     await asyncio.wait(endings)
 
 
-def _first_topics(config: BrokerConfig) -> list[TopicConfig]:
+def _first_topics(config: BrokerConfig) -> list[StoredTopic]:
     """Return the topics that a new broker has."""
     count = config.defaultTopicQueueNums
     made = [
-        TopicConfig(SELF_TEST_TOPIC, 1, 1),
-        TopicConfig(BENCHMARK_TOPIC, 1024, 1024),
-        TopicConfig(config.brokerClusterName, 16, 16, PERM_READ_WRITE | PERM_INHERIT),
-        TopicConfig(config.brokerName, 1, 1, PERM_READ_WRITE | PERM_INHERIT),
-        TopicConfig(OFFSET_MOVED_TOPIC, 1, 1),
-        TopicConfig(SCHEDULE_TOPIC, DELAY_LEVEL_COUNT, DELAY_LEVEL_COUNT),
-        TopicConfig(f"{config.brokerClusterName}_REPLY_TOPIC", 1, 1),
-        TopicConfig(HALF_TOPIC, 1, 1),
-        TopicConfig(OP_HALF_TOPIC, 1, 1),
+        StoredTopic(SELF_TEST_TOPIC, 1, 1),
+        StoredTopic(BENCHMARK_TOPIC, 1024, 1024),
+        StoredTopic(config.brokerClusterName, 16, 16, PERM_READ_WRITE | PERM_INHERIT),
+        StoredTopic(config.brokerName, 1, 1, PERM_READ_WRITE | PERM_INHERIT),
+        StoredTopic(OFFSET_MOVED_TOPIC, 1, 1),
+        StoredTopic(SCHEDULE_TOPIC, DELAY_LEVEL_COUNT, DELAY_LEVEL_COUNT),
+        StoredTopic(f"{config.brokerClusterName}_REPLY_TOPIC", 1, 1),
+        StoredTopic(HALF_TOPIC, 1, 1),
+        StoredTopic(OP_HALF_TOPIC, 1, 1),
     ]
     if config.autoCreateTopicEnable:
-        made.append(TopicConfig(DEFAULT_TOPIC, count, count, PERM_READ_WRITE | PERM_INHERIT))
+        made.append(StoredTopic(DEFAULT_TOPIC, count, count, PERM_READ_WRITE | PERM_INHERIT))
     if config.traceTopicEnable:
-        made.append(TopicConfig(config.msgTraceTopicName, 1, 1))
+        made.append(StoredTopic(config.msgTraceTopicName, 1, 1))
     return made
 
 
@@ -220,14 +220,14 @@ class GroupRegistry:
         """Take the table of the store, and make the groups that RocketMQ's brokers begin with."""
         self.table: Final = table
         self.config: Final = config
-        self.save: Spread = lambda: None
+        self.save: Persist = lambda: None
         self.room: Final = Room("groups", lambda: limits.MAX_GROUPS, clock)
         missing = [group for group in SYSTEM_GROUPS if group not in table.groups]
         if missing:
             table.put_many({group: {"consumeBroadcastEnable": True} for group in missing})
             table.save()
 
-    def put(self, groups: Mapping[str, Mapping[str, Any]]) -> Ending:
+    def put(self, groups: Mapping[str, Mapping[str, Any]]) -> PersistFuture:
         """Make or change groups, all of them or none.
 
         :raises BadInput: when there is no room for all of them.
@@ -239,7 +239,7 @@ class GroupRegistry:
         self.table.put_many(groups)
         return self.save()
 
-    def remove(self, group: str) -> Ending:
+    def remove(self, group: str) -> PersistFuture:
         """Forget a group."""
         return self.save() if self.table.remove(group) else None
 

@@ -24,7 +24,7 @@ from rocketlens import limits
 from rocketlens.broker import look_up as look_ups
 from rocketlens.broker.live_index import LiveIndex
 from rocketlens.broker.look_up import FoundRecords, LookUp
-from rocketlens.broker.turns import Bounds, Owner, Turns, Work, result_of
+from rocketlens.broker.turns import LookUpLimits, Owner, Turns, Work, result_of
 from rocketlens.errors import RocketLensError
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.store.read.commitlog import CommitLog
@@ -41,7 +41,7 @@ READ_INTERVAL_S: Final = 0.25
 """Seconds from one round of steps to the next."""
 THREAD_NAME: Final = "rocketlens-search"
 TAG_THREAD_NAME: Final = "rocketlens-search-tags"
-KEY_BOUNDS: Final = Bounds(
+KEY_BOUNDS: Final = LookUpLimits(
     limits.MAX_LOOK_UPS_OF_CONNECTION,
     limits.MAX_LOOK_UPS,
     limits.MAX_LOOK_UP_S,

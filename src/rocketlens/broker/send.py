@@ -27,7 +27,7 @@ from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.properties import REDIRECTING_NAMES, PropertyWriter
 from rocketlens.broker.registry import topic_text
-from rocketlens.broker.tables.topics import TopicConfig
+from rocketlens.broker.tables.topics import StoredTopic
 from rocketlens.errors import FormatError, MessageIllegal
 from rocketlens.formats import batch_body
 from rocketlens.formats.batch_body import BatchMember
@@ -84,7 +84,7 @@ class SendProcessor:
         self.core: Final = core
         config = core.config
         self._topics: Final = core.topics.topics
-        self._fresh: Final = core.topics.fresh
+        self._pending: Final = core.topics.pending
         self._is_sync: Final = core.settings.store.is_sync_flush
         self._writer: Final = PropertyWriter(
             region=config.regionId, trace_on=config.traceOn, cluster=config.brokerClusterName
@@ -126,15 +126,15 @@ class SendProcessor:
             answer = self._store_batch(command, channel, queue_id, fields)
         else:
             answer = self._store(command, channel, config, queue_id, fields)
-        if self._fresh and topic in self._fresh:
-            return _after(self._fresh[topic], answer)
+        if self._pending and topic in self._pending:
+            return _after(self._pending[topic], answer)
         return answer
 
     def _store(
         self,
         command: RemotingCommand,
         channel: Channel,
-        config: TopicConfig,
+        config: StoredTopic,
         queue_id: int,
         fields: Fields,
     ) -> Pending:
@@ -192,7 +192,7 @@ class SendProcessor:
 
     def _topic_for(
         self, topic: str, command: RemotingCommand
-    ) -> tuple[TopicConfig | None, Refused]:
+    ) -> tuple[StoredTopic | None, Refused]:
         """Make the topic of a message, if it may be made; otherwise say why not."""
         problem = topic_problem(topic)
         if problem is not None:
@@ -219,10 +219,10 @@ class SendProcessor:
     def _to_retry(
         self,
         command: RemotingCommand,
-        config: TopicConfig,
+        config: StoredTopic,
         queue_id: int,
         reconsume_times: int | None,
-    ) -> tuple[TopicConfig, int, dict[str, str]]:
+    ) -> tuple[StoredTopic, int, dict[str, str]]:
         """Send what failed too often to the dead letters; gives what to change of properties."""
         name = config.topic[len(RETRY_PREFIX) :]
         group = self.core.groups.find(name)

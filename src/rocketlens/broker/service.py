@@ -42,7 +42,7 @@ from rocketlens.errors import RocketLensError
 from rocketlens.model.message import Host
 from rocketlens.net.channel import Channel, Handler
 from rocketlens.net.event_loop import end_on_signals, within
-from rocketlens.net.group import Bounds
+from rocketlens.net.group import ConnectionLimits
 from rocketlens.net.server import RemotingServer
 from rocketlens.net.tls import ServerTls
 from rocketlens.store.disk import Disk
@@ -137,7 +137,10 @@ class BrokerService:
         open_files = raise_open_file_limit()
         most = self._max_connections or max_connections(open_files)
         self._server = RemotingServer(
-            self._handlers, tls=self._tls, on_close=self._closed, bounds=Bounds(connections=most)
+            self._handlers,
+            tls=self._tls,
+            on_close=self._closed,
+            bounds=ConnectionLimits(connections=most),
         )
         try:
             host = self._listen(self._server)

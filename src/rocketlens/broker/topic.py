@@ -13,12 +13,12 @@ from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.large_answers import Estimate, row_bytes
 from rocketlens.broker.offset import store_time
 from rocketlens.broker.registration import wire_topic
-from rocketlens.broker.tables.topics import TopicConfig
+from rocketlens.broker.tables.topics import StoredTopic
 from rocketlens.broker.topic_attributes import change
 from rocketlens.model.rocketmq import is_system_topic, topic_problem
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import Pace, in_thread
-from rocketlens.wire.bodies.stats import MessageQueue, TopicOffset, TopicStatsTable
+from rocketlens.wire.bodies.stats import MessageQueueBody, TopicOffset, TopicStatsTable
 from rocketlens.wire.bodies.topic import TopicFilterType
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
@@ -52,7 +52,7 @@ class TopicProcessor:
             return Response(ResponseCode.INVALID_PARAMETER, remark=problem)
         known = self.core.topics.get(asked.topic)
         attributes = change(known.attributes if known else None, asked.attributes or "")
-        made = TopicConfig(
+        made = StoredTopic(
             asked.topic,
             asked.read_queue_nums,
             asked.write_queue_nums,
@@ -108,14 +108,16 @@ class TopicProcessor:
             return Response(ResponseCode.TOPIC_NOT_EXIST, remark=words)
         broker_name, pace = self.core.config.brokerName, Pace()
         queue_count = max(config.write_queue_count, config.read_queue_count)
-        first = MessageQueue(topic=asked.topic, broker_name=broker_name, queue_id=0)
+        first = MessageQueueBody(topic=asked.topic, broker_name=broker_name, queue_id=0)
         one = TopicStatsTable(offset_table={first: TopicOffset()})
         estimate = Estimate("a topic of so many queues cannot be told of")
         estimate.add(row_bytes(one, TopicStatsTable()), queue_count)
         async with self.core.large_answers.turn(channel, estimate):
-            table: dict[MessageQueue, TopicOffset] = {}
+            table: dict[MessageQueueBody, TopicOffset] = {}
             for queue_id in range(queue_count):
-                queue = MessageQueue(topic=asked.topic, broker_name=broker_name, queue_id=queue_id)
+                queue = MessageQueueBody(
+                    topic=asked.topic, broker_name=broker_name, queue_id=queue_id
+                )
                 table[queue] = self._offsets(asked.topic, queue_id)
                 await pace.turn()
             answer = TopicStatsTable(offset_table=table, topic_put_tps=0.0)

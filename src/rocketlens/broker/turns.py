@@ -40,7 +40,7 @@ class Owner(Protocol):
         """Return whether somebody still waits for the answer."""
 
 
-class Bounds(NamedTuple):
+class LookUpLimits(NamedTuple):
     """How many look-ups may wait, and for how long they wait and are worked on."""
 
     of_one: int
@@ -123,7 +123,7 @@ class Turns:
     def __init__(
         self,
         name: str,
-        bounds: Bounds,
+        bounds: LookUpLimits,
         clock: Callable[[], float] = time.monotonic,
         work_clock: Callable[[], float] = time.thread_time,
     ) -> None:

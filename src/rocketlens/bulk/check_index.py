@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rocketlens import limits
-from rocketlens.bulk.report import Finding, Findings, Kind
+from rocketlens.bulk.report import Finding, Kind, StoreFindings
 from rocketlens.errors import IndexFileError
 from rocketlens.formats import index_file
 from rocketlens.formats.index_file import ENTRY_LAYOUT, HEADER_BYTES, SLOT_BYTES, Geometry
@@ -49,7 +49,7 @@ class IndexFileChecked:
     """The facts (None: nothing in it, or unusable), and what is wrong."""
 
     facts: IndexFileFacts | None = None
-    findings: Findings = field(default_factory=Findings)
+    findings: StoreFindings = field(default_factory=StoreFindings)
     notes: list[str] = field(default_factory=list)
 
 
@@ -138,14 +138,14 @@ class Expected(NamedTuple):
 class IndexCompared:
     """What a range's records and the index files say of each other."""
 
-    findings: Findings = field(default_factory=Findings)
+    findings: StoreFindings = field(default_factory=StoreFindings)
     unindexed: int = 0
     """Entries missing behind the newest entry of all files: perhaps not written yet."""
     duplicates: int = 0
     """Entries too many of a record's key: a broker that starts indexes the last record again."""
     first_tag_offset: int | None = None
     """The first record of the range whose tags are in the index."""
-    early_tags: Findings = field(default_factory=Findings)
+    early_tags: StoreFindings = field(default_factory=StoreFindings)
     """Tags before that one which are not in the index: perhaps the broker was older then."""
     sound: dict[str, int] = field(default_factory=dict)
     """Entries that belong to a record, by file."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rocketlens.bulk.report import Finding, Findings, Kind
+from rocketlens.bulk.report import Finding, Kind, StoreFindings
 from rocketlens.errors import RecordError
 from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT, FILLER_SIZE
 from rocketlens.model.rocketmq import is_topic_name
@@ -37,7 +37,7 @@ class QueueRecords(NamedTuple):
 class QueueCompared:
     """What the records of a range and the queues say of each other."""
 
-    findings: Findings = field(default_factory=Findings)
+    findings: StoreFindings = field(default_factory=StoreFindings)
     sound: dict[tuple[str, int], int] = field(default_factory=dict)
     """Entries that belong to their record, by queue."""
     undispatched: int = 0
@@ -144,7 +144,7 @@ def _entries(mapped: fs.MappedFile, count: int) -> Any:
     return np.frombuffer(mapped.view, ENTRY_LAYOUT.dtype, count).copy()
 
 
-class QueueTask(NamedTuple):
+class QueueCheckTask(NamedTuple):
     """Look for entries of one queue that no record belongs to; ``sound`` of them have one.
 
     No entry may lead to a record below ``end``, which is of a deleted topic.
@@ -160,13 +160,13 @@ class QueueTask(NamedTuple):
 class QueueChecked(NamedTuple):
     """What is wrong, and how many entries the queue has of records that are still there."""
 
-    findings: Findings
+    findings: StoreFindings
     entries: int
 
 
-def check_queue(task: QueueTask) -> QueueChecked:
+def check_queue(task: QueueCheckTask) -> QueueChecked:
     """Count the entries of a queue, and name those without a record; runs in an executor."""
-    findings = Findings()
+    findings = StoreFindings()
     log = CommitLog(Path(task.store, "commitlog"))
     directory = Path(task.store, "consumequeue", task.topic, str(task.queue_id))
     queue = ConsumeQueue(directory)
@@ -205,7 +205,7 @@ def _live(file: QueueFile, min_offset: int) -> Any:
     return np.stack([column.astype(np.int64) for column in columns], axis=1)
 
 
-def _misfit(log: CommitLog, task: QueueTask, queue_offset: int, offset: int, size: int) -> str:
+def _misfit(log: CommitLog, task: QueueCheckTask, queue_offset: int, offset: int, size: int) -> str:
     """Return why no record belongs to an entry; nothing when one does."""
     try:
         record = log.record_at(offset, check_crc=False)

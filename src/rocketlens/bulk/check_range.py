@@ -10,8 +10,15 @@ from rocketlens.bulk import check_index, check_queue, store_settings
 from rocketlens.bulk.check_index import Expected, IndexCompared, IndexFileFacts
 from rocketlens.bulk.check_queue import QueueCompared, QueueRecords
 from rocketlens.bulk.extract import ENTRIES_AT_ONCE, QueueRows
-from rocketlens.bulk.ranges import Ending, LogRange, RangeReader, Walked, open_range, true_start
-from rocketlens.bulk.report import Finding, Findings, Kind
+from rocketlens.bulk.ranges import (
+    LogRange,
+    RangeEnding,
+    RangeReader,
+    Walked,
+    open_range,
+    true_start,
+)
+from rocketlens.bulk.report import Finding, Kind, StoreFindings
 from rocketlens.formats.commitlog_record import is_indexed
 from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT
 from rocketlens.store.read.commitlog import CommitLog
@@ -37,7 +44,7 @@ class RangeChecked:
     """What one range gave."""
 
     walked: Walked
-    findings: Findings = field(default_factory=Findings)
+    findings: StoreFindings = field(default_factory=StoreFindings)
     index: IndexCompared = field(default_factory=IndexCompared)
     queues: QueueCompared = field(default_factory=QueueCompared)
     newest_timestamp_ms: int = 0
@@ -51,7 +58,7 @@ def check_range(task: RangeTask) -> RangeChecked:
     with mapped:
         log_range = true_start(task.log_range, content)
         if log_range is None:
-            return RangeChecked(Walked(task.log_range, ending=Ending.CLOSED))
+            return RangeChecked(Walked(task.log_range, ending=RangeEnding.CLOSED))
         room = max(ENTRIES_AT_ONCE, limits.MAX_RECORD_ENTRIES)
         entries = kernels.EntryArrays.allocate(room)
         reader = RangeReader(log_range, content, entries, with_tags=True)

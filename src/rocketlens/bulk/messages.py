@@ -265,13 +265,13 @@ def _whole_segments(log: "CommitLog") -> list[Share]:
 
 def _unreadable(walked: "Walked", *, ends_log: bool) -> "list[Damage]":
     """Return the damage of a whole segment."""
-    from rocketlens.bulk.ranges import NOTHING_WRITTEN, Ending
+    from rocketlens.bulk.ranges import NOTHING_WRITTEN, RangeEnding
     from rocketlens.store.read.scan import Damage
 
     damage = list(walked.damage)
     base, rest = walked.log_range.base_offset, walked.log_range.stop - walked.next_position
     is_end = ends_log and walked.reason == NOTHING_WRITTEN
-    if walked.ending is Ending.OPEN and rest > 0 and not is_end:
+    if walked.ending is RangeEnding.OPEN and rest > 0 and not is_end:
         damage.append(
             Damage(base + walked.next_position, base + walked.log_range.stop, walked.reason)
         )

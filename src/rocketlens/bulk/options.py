@@ -24,7 +24,7 @@ Reader = Literal["batch reads", "streams", "read_batches"]
 """What reads a store: ``spark.read``, ``spark.readStream``, and the function without Spark."""
 
 
-class Option(NamedTuple):
+class SourceOption(NamedTuple):
     """An option: its default as text, its meaning, and which readers have it with that meaning."""
 
     name: str
@@ -37,59 +37,63 @@ STREAMS: Final[tuple[Reader, ...]] = ("streams",)
 _BATCHES: Final[tuple[Reader, ...]] = ("batch reads", "read_batches")
 
 OPTIONS: Final = (
-    Option(
+    SourceOption(
         "store", "", "The store directory, which all executors must see. load(DIR) sets it, too."
     ),
-    Option("topic", "", "Only these topics, separated by commas; * and ? match any characters."),
-    Option(
+    SourceOption(
+        "topic", "", "Only these topics, separated by commas; * and ? match any characters."
+    ),
+    SourceOption(
         "allowUnknownTopic",
         "false",
         "Whether a topic may be one that the store does not have: messages of a deleted topic may "
         "still be in the log.",
     ),
-    Option("startingTimestamp", "", "Only messages stored at or after this time, epoch ms."),
-    Option("endingTimestamp", "", "Only messages stored at or before this time, epoch ms."),
-    Option("startingOffset", "", "Only messages at or after this physical offset.", _BATCHES),
-    Option(
+    SourceOption("startingTimestamp", "", "Only messages stored at or after this time, epoch ms."),
+    SourceOption("endingTimestamp", "", "Only messages stored at or before this time, epoch ms."),
+    SourceOption("startingOffset", "", "Only messages at or after this physical offset.", _BATCHES),
+    SourceOption(
         "startingOffset",
         "earliest",
         "Begin with the first record at or after this physical offset; earliest or latest.",
         STREAMS,
     ),
-    Option("endingOffset", "", "Only messages before this physical offset."),
-    Option("minPartitions", "1", "At least so many partitions, if the log is large enough."),
-    Option("maxPartitionBytes", "134217728", "Bytes of log in a partition, at most."),
-    Option("maxBytesPerTrigger", "268435456", "Bytes of log in one micro-batch, at most.", STREAMS),
-    Option("body", "true", "false: the columns body and body_error are null."),
-    Option("checkCrc", "true", "Whether records are compared with their checksums."),
-    Option(
+    SourceOption("endingOffset", "", "Only messages before this physical offset."),
+    SourceOption("minPartitions", "1", "At least so many partitions, if the log is large enough."),
+    SourceOption("maxPartitionBytes", "134217728", "Bytes of log in a partition, at most."),
+    SourceOption(
+        "maxBytesPerTrigger", "268435456", "Bytes of log in one micro-batch, at most.", STREAMS
+    ),
+    SourceOption("body", "true", "false: the columns body and body_error are null."),
+    SourceOption("checkCrc", "true", "Whether records are compared with their checksums."),
+    SourceOption(
         "failOnDataLoss",
         "false",
         "Whether the job fails when a broker deletes a segment that is still to be read.",
         _BATCHES,
     ),
-    Option(
+    SourceOption(
         "failOnDataLoss",
         "true",
         "Whether the query fails when messages were lost before it read them, or logs what was "
         "lost and continues.",
         STREAMS,
     ),
-    Option(
+    SourceOption(
         "includeUnsynced",
         "false",
         "Whether messages are returned before they are synced to the disk.",
         STREAMS,
     ),
-    Option("table", "messages", "messages, or damage: what cannot be read.", _BATCHES),
-    Option(
+    SourceOption("table", "messages", "messages, or damage: what cannot be read.", _BATCHES),
+    SourceOption(
         "table",
         "messages",
         "messages, or index_entries, from which index files are made.",
         STREAMS,
     ),
-    Option("tagIndex", "true", "Whether index_entries has entries for tags, too.", STREAMS),
-    Option(
+    SourceOption("tagIndex", "true", "Whether index_entries has entries for tags, too.", STREAMS),
+    SourceOption(
         "filterPushdown",
         "false",
         "Whether the query's own filters prune what is read.",

@@ -46,7 +46,7 @@ class QueueUnit(NamedTuple):
     entry_count: int
 
 
-class QueueTask(NamedTuple):
+class QueueBuildTask(NamedTuple):
     """Units to write to ``disk``.
 
     ``delays_ms[level]`` is added to the store time of delayed messages.
@@ -194,27 +194,27 @@ def tasks_of(
     delays_ms: Sequence[int],
     parallelism: int,
     disk: Disk,
-) -> list[QueueTask]:
+) -> list[QueueBuildTask]:
     """Make the directories, and return tasks of about equal work."""
     for directory in sorted({unit.directory for unit in units}):
         disk.make_directory(Path(directory))
     total = sum(unit.entry_count + 1 for unit in units)
     share = min(-(-total // max(2 * parallelism, 1)), ENTRIES_PER_TASK)
-    tasks: list[QueueTask] = []
+    tasks: list[QueueBuildTask] = []
     batch: list[QueueUnit] = []
     size = 0
     for unit in units:
         batch.append(unit)
         size += unit.entry_count + 1
         if size >= share:
-            tasks.append(QueueTask(tuple(batch), file_entries, tuple(delays_ms), disk))
+            tasks.append(QueueBuildTask(tuple(batch), file_entries, tuple(delays_ms), disk))
             batch, size = [], 0
     if batch:
-        tasks.append(QueueTask(tuple(batch), file_entries, tuple(delays_ms), disk))
+        tasks.append(QueueBuildTask(tuple(batch), file_entries, tuple(delays_ms), disk))
     return tasks
 
 
-def build(task: QueueTask) -> QueueResult:
+def build(task: QueueBuildTask) -> QueueResult:
     """Write the files of the task's units; runs in an executor."""
     files = entries = repeated = impossible = 0
     for unit in task.units:
@@ -229,7 +229,7 @@ def build(task: QueueTask) -> QueueResult:
     return QueueResult(files, entries, repeated, impossible)
 
 
-def _build_file(unit: QueueUnit, queue_offset: int, task: QueueTask) -> QueueResult:
+def _build_file(unit: QueueUnit, queue_offset: int, task: QueueBuildTask) -> QueueResult:
     """Write one file of a regular queue."""
     first, fillers = divmod(queue_offset, task.file_entries)
     with _create(unit.directory, first, task) as file:
@@ -240,7 +240,7 @@ def _build_file(unit: QueueUnit, queue_offset: int, task: QueueTask) -> QueueRes
     return QueueResult(1, unit.entry_count, 0, 0)
 
 
-def _build_irregular(unit: QueueUnit, task: QueueTask) -> QueueResult:
+def _build_irregular(unit: QueueUnit, task: QueueBuildTask) -> QueueResult:
     """Write all files of a queue with holes or repetitions, which are filled and left out."""
     import numpy as np
 
@@ -334,6 +334,6 @@ def read_queue_offsets(part: QueuePart) -> "Numbers":
         return np.fromfile(file, np.int64, part.row_count)
 
 
-def _create(directory: str, number: int, task: QueueTask) -> BinaryIO:
+def _create(directory: str, number: int, task: QueueBuildTask) -> BinaryIO:
     name = f"{number * task.file_entries * ENTRY_BYTES:020}"
     return task.disk.new_file(Path(directory, name))

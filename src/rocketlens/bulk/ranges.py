@@ -52,7 +52,7 @@ class LogRange(NamedTuple):
     known: bool
 
 
-class Ending(StrEnum):
+class RangeEnding(StrEnum):
     """How the walk through a range ended."""
 
     RECORD = "record"
@@ -70,7 +70,7 @@ class Walked:
     log_range: LogRange
     first: int | None = None
     """Where the first record begins; None when there is none."""
-    ending: Ending = Ending.OPEN
+    ending: RangeEnding = RangeEnding.OPEN
     next_position: int = 0
     """The next record, or the first byte that belongs to none."""
     reason: str = ""
@@ -193,7 +193,7 @@ class RangeReader:
             walked.next_position = walked.log_range.start
             walked.reason = "no record begins here"
         elif _is_record(self._content, self._base, position):
-            walked.next_position, walked.ending = position, Ending.RECORD
+            walked.next_position, walked.ending = position, RangeEnding.RECORD
         else:
             self.after(position, position)
 
@@ -205,12 +205,12 @@ class RangeReader:
         walked = self.walked
         size, magic = _size_and_magic(self._content, position)
         if magic == MAGIC_BLANK and size == len(self._content) - position:
-            walked.next_position, walked.ending = position, Ending.CLOSED
+            walked.next_position, walked.ending = position, RangeEnding.CLOSED
             return None
         reason = _reason(self._content, position, size, magic)
         following = self._next_record(position, is_unwritten=reason == NOTHING_WRITTEN)
         if following is None:
-            walked.next_position, walked.ending, walked.reason = position, Ending.OPEN, reason
+            walked.next_position, walked.ending, walked.reason = position, RangeEnding.OPEN, reason
             return None
         self._note(position, following, reason)
         if following >= stop:
@@ -339,10 +339,10 @@ def _stitch_segment(
     stitched: Stitched[Result], results: Sequence[Result], reread: Callable[[LogRange], Result]
 ) -> Walked:
     """Follow one segment from its first byte; how the last of its walks that counts ended."""
-    before = Walked(results[0].walked.log_range, ending=Ending.RECORD)
+    before = Walked(results[0].walked.log_range, ending=RangeEnding.RECORD)
     for result in results:
         walked, position = result.walked, before.next_position
-        if before.ending is not Ending.RECORD:
+        if before.ending is not RangeEnding.RECORD:
             break
         if position >= walked.log_range.stop:
             continue
@@ -358,7 +358,7 @@ def _end_segment(stitched: Stitched[Result], last: Walked, *, is_last: bool) -> 
     base, size = last.log_range.base_offset, last.log_range.size
     if last.next_position or not stitched.end_offset:
         stitched.end_offset = base + last.next_position
-    if last.ending is not Ending.OPEN or last.next_position >= size:
+    if last.ending is not RangeEnding.OPEN or last.next_position >= size:
         return
     rest = Damage(base + last.next_position, base + size, last.reason)
     if not is_last:
@@ -398,7 +398,7 @@ def true_start(log_range: LogRange, content: "Bytes", walk_from: int = 0) -> Log
             break
         following = reader.after(position, start)
         if following is None:
-            if reader.walked.ending is not Ending.RECORD:
+            if reader.walked.ending is not RangeEnding.RECORD:
                 return None
             following = reader.walked.next_position
         position = following

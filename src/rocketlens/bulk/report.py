@@ -65,7 +65,7 @@ class Finding:
 
 
 @dataclass(slots=True)
-class Findings:
+class StoreFindings:
     """Counts by kind, and the first of each kind one by one."""
 
     counts: Counter[Kind] = field(default_factory=Counter)
@@ -78,7 +78,7 @@ class Findings:
             self.listed.append(finding)
         self.counts[finding.kind] += count
 
-    def merge(self, other: "Findings") -> None:
+    def merge(self, other: "StoreFindings") -> None:
         """Add all of another's."""
         room = limits.MAX_DAMAGE_REPORTS // len(Kind)
         have = Counter(finding.kind for finding in self.listed)

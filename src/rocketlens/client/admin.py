@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TypeVar, overload
 
 from rocketlens import limits
-from rocketlens.client.cluster import Cluster, Credentials, fields_of
+from rocketlens.client.cluster import ClusterCalls, Credentials, fields_of
 from rocketlens.client.cluster_source import ClusterSource
 from rocketlens.client.message import check_topic
 from rocketlens.client.route import MessageQueue
@@ -76,7 +76,7 @@ class ClusterClient:
         seen_brokers: "str | PathLike[str] | None" = None,
     ) -> None:
         self.namespace: Final = namespace
-        self._cluster: Final = Cluster(
+        self._cluster: Final = ClusterCalls(
             name_servers,
             credentials=credentials,
             tls=tls,

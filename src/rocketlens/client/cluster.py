@@ -104,7 +104,7 @@ class _Known(NamedTuple):
     since_s: float
 
 
-class Cluster:
+class ClusterCalls:
     """Name servers, routes and connections; made anywhere, used in one event loop.
 
     ``clock`` gives seconds, and never goes back.

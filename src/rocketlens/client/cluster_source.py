@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from rocketlens.client.cluster import BrokerAnswer, Cluster, failures
+from rocketlens.client.cluster import BrokerAnswer, ClusterCalls, failures
 from rocketlens.client.dispatch import Dispatch
 from rocketlens.client.key_search import KeySearch, SearchedIndex
 from rocketlens.client.namespace import is_in_namespace, with_namespace, without_namespace
@@ -44,7 +44,7 @@ class ClusterSource:
     kind: Final = SourceKind.BROKER
     is_one_log: Final = False
 
-    def __init__(self, cluster: Cluster, survey: Survey, namespace: str) -> None:
+    def __init__(self, cluster: ClusterCalls, survey: Survey, namespace: str) -> None:
         self.cluster: Final = cluster
         self.survey: Final = survey
         self.namespace: Final = namespace

@@ -10,7 +10,7 @@ import asyncio
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.client.cluster import Cluster
+from rocketlens.client.cluster import ClusterCalls
 from rocketlens.errors import BrokerError
 from rocketlens.wire.bodies.key_value import KvTable
 from rocketlens.wire.commands.broker import GET_BROKER_RUNTIME_INFO
@@ -26,7 +26,7 @@ _DELAYS_S: Final = (0.002, 0.1)
 class Dispatch:
     """How far each broker came, for one question: each address is asked once."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterCalls) -> None:
         self._cluster: Final = cluster
         self._turns: dict[str, asyncio.Lock] = {}
         self._said: dict[str, str | None] = {}

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.client.cluster import Cluster, broker_error, fields_of
+from rocketlens.client.cluster import ClusterCalls, broker_error, fields_of
 from rocketlens.client.queue_read import read_queue
 from rocketlens.client.records import Page, add_damage, take_page
 from rocketlens.client.route import MessageQueue
@@ -52,7 +52,7 @@ class KeySearch:
     The filter has the topic and the key, and decides what matches; ``findings`` takes it.
     """
 
-    cluster: Cluster
+    cluster: ClusterCalls
     address: str
     message_filter: MessageFilter
     findings: Findings

@@ -6,7 +6,7 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from rocketlens import limits
-from rocketlens.client.cluster import Cluster, broker_error, fields_of
+from rocketlens.client.cluster import ClusterCalls, broker_error, fields_of
 from rocketlens.client.records import Page, take_page
 from rocketlens.client.route import MessageQueue
 from rocketlens.model.rocketmq import TOOLS_GROUP
@@ -22,7 +22,7 @@ _NO_GROUP: Final = "subscription group no permission"
 """How a broker says that a group's ``consumeEnable`` is false."""
 
 _logger: Final = logging.getLogger("rocketlens.client")
-_at_own_group: Final[WeakKeyDictionary[Cluster, set[str]]] = WeakKeyDictionary()
+_at_own_group: Final[WeakKeyDictionary[ClusterCalls, set[str]]] = WeakKeyDictionary()
 """Addresses of the brokers at which OWN_TOOLS_GROUP is used."""
 
 NOTHING_HERE: Final = frozenset(
@@ -44,7 +44,7 @@ class Pulled:
 
 
 async def pull_answer(
-    cluster: Cluster,
+    cluster: ClusterCalls,
     address: str,
     queue: MessageQueue,
     queue_offset: int,
@@ -92,7 +92,7 @@ def _is_group_refused(answer: RemotingCommand) -> bool:
 
 
 async def pull(
-    cluster: Cluster,
+    cluster: ClusterCalls,
     address: str,
     queue: MessageQueue,
     queue_offset: int,

@@ -16,7 +16,7 @@ appends meanwhile                       what came after the question was asked i
 from dataclasses import dataclass
 
 from rocketlens import limits
-from rocketlens.client.cluster import Cluster, fields_of
+from rocketlens.client.cluster import ClusterCalls, fields_of
 from rocketlens.client.pull import pull
 from rocketlens.client.records import Page, add_damage
 from rocketlens.client.route import MessageQueue
@@ -32,7 +32,7 @@ from rocketlens.wire.commands.offset import (
 
 
 async def read_queue(
-    cluster: Cluster,
+    cluster: ClusterCalls,
     address: str,
     queue: MessageQueue,
     *,
@@ -57,7 +57,7 @@ async def read_queue(
 
 @dataclass(slots=True)
 class _Reader:
-    cluster: Cluster
+    cluster: ClusterCalls
     address: str
     queue: MessageQueue
     message_filter: MessageFilter

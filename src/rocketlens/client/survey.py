@@ -15,7 +15,7 @@ no broker is registered               failed
 a broker was seen before, and is      failed, with when and where it was seen
 not registered now
 a slave answers for its master        failed, with both: it may lack what the master acknowledged
-                                      last (`rocketlens.client.cluster.Cluster.ask_broker`)
+                                      last (`rocketlens.client.cluster.ClusterCalls.ask_broker`)
 ====================================  ==========================================================
 """
 
@@ -26,7 +26,7 @@ from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from rocketlens import limits
-from rocketlens.client.cluster import Cluster
+from rocketlens.client.cluster import ClusterCalls
 from rocketlens.client.route import Broker, Route, brokers_of
 from rocketlens.client.seen_brokers import SeenBroker, SeenBrokers
 from rocketlens.errors import BrokerError, RemotingError, RocketLensError, TopicNotFound
@@ -69,7 +69,7 @@ class Survey:
     """Asks all name servers of a cluster. ``clock`` returns seconds, and never goes back."""
 
     def __init__(
-        self, cluster: Cluster, seen: SeenBrokers | None, clock: Callable[[], float]
+        self, cluster: ClusterCalls, seen: SeenBrokers | None, clock: Callable[[], float]
     ) -> None:
         self._cluster: Final = cluster
         self._seen: Final = seen

@@ -7,7 +7,7 @@ record counts only if it carries the id's address as its store host.
 
 from typing import Final
 
-from rocketlens.client.cluster import BrokerAnswer, Cluster, broker_error
+from rocketlens.client.cluster import BrokerAnswer, ClusterCalls, broker_error
 from rocketlens.client.pull import pull_answer
 from rocketlens.client.records import records_in
 from rocketlens.client.route import Broker, MessageQueue
@@ -36,7 +36,7 @@ def brokers_named(asked: OffsetMessageId, brokers: dict[str, Broker]) -> list[Br
 
 
 async def view_on(
-    cluster: Cluster, brokers: list[Broker], asked: OffsetMessageId, topic: str | None
+    cluster: ClusterCalls, brokers: list[Broker], asked: OffsetMessageId, topic: str | None
 ) -> list[BrokerAnswer[list[Record]]]:
     """Ask brokers for the record; a value is the record in a list, or an empty list.
 
@@ -58,7 +58,7 @@ async def view_on(
 
 
 async def _record_at(
-    cluster: Cluster, address: str, asked: OffsetMessageId, topic: str | None
+    cluster: ClusterCalls, address: str, asked: OffsetMessageId, topic: str | None
 ) -> Record | None:
     header = ViewMessageRequest(physical_offset=asked.physical_offset, topic=topic)
     answer = await cluster.call(address, VIEW_MESSAGE_BY_ID, header)
@@ -81,7 +81,7 @@ async def _record_at(
     return record if is_same else None
 
 
-async def _is_forged(cluster: Cluster, broker: Broker, address: str, record: Record) -> bool:
+async def _is_forged(cluster: ClusterCalls, broker: Broker, address: str, record: Record) -> bool:
     """Return whether the record's own place in its queue belongs to another one.
 
     A body can hold a perfect record; a broker that is asked for that offset gives it. Where the

@@ -36,7 +36,7 @@ _INTEGER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
 Value = int | bool | str
 
 
-class Form(NamedTuple):
+class KeyForm(NamedTuple):
     """What a text must be."""
 
     description: str
@@ -53,7 +53,7 @@ class Key(NamedTuple):
     default: Value
     meaning: str
     unit: str
-    allowed: range | tuple[str, ...] | Form | None
+    allowed: range | tuple[str, ...] | KeyForm | None
     """None: any value of its type."""
     since: str
     """Which server has it: empty for RocketMQ 4.9 and 5, else SINCE_5 or OURS."""
@@ -68,7 +68,7 @@ class Key(NamedTuple):
         """Return which values are allowed, in words; empty where all of its type are."""
         if isinstance(self.allowed, range):
             return f"{self.allowed[0]} to {self.allowed[-1]}"
-        if isinstance(self.allowed, Form):
+        if isinstance(self.allowed, KeyForm):
             return self.allowed.description
         if self.allowed is None:
             return ""
@@ -101,7 +101,9 @@ class Key(NamedTuple):
         if self.allowed is None:
             return
         is_allowed = (
-            self.allowed.accepts(value) if isinstance(self.allowed, Form) else value in self.allowed
+            self.allowed.accepts(value)
+            if isinstance(self.allowed, KeyForm)
+            else value in self.allowed
         )
         if not is_allowed and value != self.default:
             shown = repr(value[:_MAX_SHOWN]) if isinstance(value, str) else value
@@ -116,7 +118,7 @@ def key(
     meaning: str,
     *,
     unit: str = "",
-    allowed: range | tuple[str, ...] | Form | None = None,
+    allowed: range | tuple[str, ...] | KeyForm | None = None,
     since: str = "",
     name: str = "",
 ) -> Any:
@@ -201,4 +203,4 @@ def is_ip_address(text: str) -> bool:
     return True
 
 
-IP_ADDRESS: Final = Form("an IPv4 or IPv6 address", is_ip_address)
+IP_ADDRESS: Final = KeyForm("an IPv4 or IPv6 address", is_ip_address)

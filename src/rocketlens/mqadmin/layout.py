@@ -7,7 +7,7 @@ from rocketlens.model.json_dialect import quote
 from rocketlens.model.message import MessageExt
 from rocketlens.mqadmin.form import NULL, Form, host_of, padded, time_of
 from rocketlens.wire.bodies.route import TopicRouteData
-from rocketlens.wire.bodies.stats import MessageQueue, TopicOffset
+from rocketlens.wire.bodies.stats import MessageQueueBody, TopicOffset
 
 NO_CONSUMER: Final = "\n\nWARN: No Consumer"
 _HOUR_MS: Final = 3_600_000
@@ -101,7 +101,7 @@ def key_table(
     return "\n".join([*lines, ""])
 
 
-def status_table(form: Form, offsets: Mapping[MessageQueue, TopicOffset]) -> str:
+def status_table(form: Form, offsets: Mapping[MessageQueueBody, TopicOffset]) -> str:
     """Return the rows of topicStatus."""
     lines = [_status_row("#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated")]
     in_order = sorted(offsets, key=lambda queue: (queue.topic, queue.broker_name, queue.queue_id))

@@ -18,7 +18,7 @@ from rocketlens.mqadmin.layout import route_json, route_table, status_table
 from rocketlens.mqadmin.tool import Call, as_it_is, incomplete
 from rocketlens.mqadmin.track import groups_of
 from rocketlens.wire.bodies.route import TopicList
-from rocketlens.wire.bodies.stats import MessageQueue, TopicOffset, TopicStatsTable
+from rocketlens.wire.bodies.stats import MessageQueueBody, TopicOffset, TopicStatsTable
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.command_table import NoFields
 from rocketlens.wire.commands.namesrv import (
@@ -97,7 +97,7 @@ async def topic_status(call: Call) -> None:
         )
 
     tables, failed = await call.tool.ask_all(list(route.brokers.values()), ask)
-    offsets: dict[MessageQueue, TopicOffset] = {}
+    offsets: dict[MessageQueueBody, TopicOffset] = {}
     for table in tables:
         offsets.update(table.offset_table)
     if offsets:

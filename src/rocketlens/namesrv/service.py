@@ -18,7 +18,7 @@ from rocketlens.namesrv.processors import Processors
 from rocketlens.namesrv.routes import Reserved, RouteTable
 from rocketlens.net.channel import Channel, logger
 from rocketlens.net.event_loop import end_on_signals, within
-from rocketlens.net.group import Bounds
+from rocketlens.net.group import ConnectionLimits
 from rocketlens.net.server import RemotingServer
 from rocketlens.store.disk import Disk
 from rocketlens.store.fs import raise_open_file_limit
@@ -56,7 +56,7 @@ class NameServer:
             most = min(raise_open_file_limit() * 3 // 4, limits.MAX_CONNECTIONS)
         self.server: Final = RemotingServer(
             processors.handlers(),
-            bounds=Bounds(connections=most),
+            bounds=ConnectionLimits(connections=most),
             tls=config.tls,
             clock=clock,
             on_close=self._closed,

@@ -37,7 +37,7 @@ _ASKED: Final = threading.Event()
 END_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-class Ending:
+class StopRequest:
     """When a server is to end: ``ended`` once it is asked to, ``hurried`` when asked again."""
 
     def __init__(self, ended: asyncio.Event | None = None) -> None:
@@ -53,13 +53,13 @@ class Ending:
         self.ended.set()
 
 
-def end_on_signals(ended: asyncio.Event | None = None) -> Ending:
+def end_on_signals(ended: asyncio.Event | None = None) -> StopRequest:
     """Return what SIGTERM, SIGINT and SIGHUP set from now on, in the running event loop.
 
     A SIGHUP that the process was started to ignore, as by ``nohup``, stays ignored. Outside the
     main thread there are no signals to handle: there ``ended`` is the caller's alone.
     """
-    ending = Ending(ended)
+    ending = StopRequest(ended)
     loop = asyncio.get_running_loop()
     with suppress(ValueError, RuntimeError, NotImplementedError):
         for number in END_SIGNALS:

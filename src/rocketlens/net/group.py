@@ -28,7 +28,7 @@ CLOSE_PATIENCE_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class ConnectionLimits:
     """What one server or client allows; see :mod:`rocketlens.limits` for reasons."""
 
     connections: int = limits.MAX_CONNECTIONS
@@ -63,13 +63,13 @@ class ChannelGroup:
 
     def __init__(
         self,
-        bounds: Bounds | None = None,
+        bounds: ConnectionLimits | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
         on_open: "Callable[[Channel], None] | None" = None,
         on_close: "Callable[[Channel], None] | None" = None,
     ) -> None:
-        self.bounds: Final = bounds or Bounds()
+        self.bounds: Final = bounds or ConnectionLimits()
         self.channels: Final[set[Channel]] = set()
         self.tasks: Final[set[asyncio.Future[Any]]] = set()
         """Handlers that are waiting for something."""

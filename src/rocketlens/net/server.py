@@ -25,7 +25,7 @@ from rocketlens.errors import BadInput
 from rocketlens.model.message import Host
 from rocketlens.net.channel import Channel, Handler, Waiting, logger
 from rocketlens.net.crowd import host_of, idle_channels
-from rocketlens.net.group import Bounds, ChannelGroup
+from rocketlens.net.group import ChannelGroup, ConnectionLimits
 from rocketlens.net.tls import ServerTls, TlsMode
 from rocketlens.wire.connection import Connection
 from rocketlens.wire.frame import TLS_HANDSHAKE
@@ -48,7 +48,7 @@ class RemotingServer:
         self,
         handlers: Mapping[int, Handler],
         *,
-        bounds: Bounds | None = None,
+        bounds: ConnectionLimits | None = None,
         tls: ServerTls | None = None,
         clock: Callable[[], float] = time.monotonic,
         on_open: Callable[[Channel], None] | None = None,

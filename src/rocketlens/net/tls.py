@@ -29,7 +29,7 @@ from typing import Final, NamedTuple
 from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.formats import java_properties
-from rocketlens.model.config_keys import OURS, Configuration, Form, key, keys_of
+from rocketlens.model.config_keys import OURS, Configuration, KeyForm, key, keys_of
 
 
 class TlsMode(StrEnum):
@@ -62,9 +62,9 @@ class TlsSettings(NamedTuple):
 CONFIG_FILE_KEY: Final = "tls.config.file"
 
 
-def _words_in_any_case(*words: str) -> Form:
+def _words_in_any_case(*words: str) -> KeyForm:
     *others, last = words
-    return Form(f"{', '.join(others)} or {last}", lambda text: text.lower() in words)
+    return KeyForm(f"{', '.join(others)} or {last}", lambda text: text.lower() in words)
 
 
 @dataclass(frozen=True, slots=True)

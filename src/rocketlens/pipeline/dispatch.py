@@ -315,7 +315,7 @@ class _Dispatch:
         index_build.finish(index_tasks, results[: len(index_tasks)], self.workspace.disk)
         repeated = impossible = 0
         for done, task in zip(results, work, strict=True):
-            if isinstance(task, queue_build.QueueTask):
+            if isinstance(task, queue_build.QueueBuildTask):
                 self.result.queue_files += done.files
                 self.result.queue_entries += done.entries
                 self.result.bytes_written += done.files * task.file_entries * ENTRY_BYTES

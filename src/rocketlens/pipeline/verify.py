@@ -19,7 +19,7 @@ from rocketlens.bulk import check_index, check_queue, store_settings
 from rocketlens.bulk.check_index import IndexFileFacts
 from rocketlens.bulk.check_range import RangeChecked, RangeTask, check_range
 from rocketlens.bulk.ranges import RANGE_BYTES, LogRange, cut, stitch
-from rocketlens.bulk.report import Finding, Findings, Kind
+from rocketlens.bulk.report import Finding, Kind, StoreFindings
 from rocketlens.errors import CheckpointError, StoreError
 from rocketlens.formats import checkpoint
 from rocketlens.model.rocketmq import LMQ_PREFIX
@@ -124,7 +124,7 @@ def _verify(
     """Compare once."""
     log = CommitLog(store / "commitlog")
     report = VerifyReport(store)
-    findings = Findings()
+    findings = StoreFindings()
     is_open = (store / "abort").exists()
     if is_open:
         report.notes.append(
@@ -179,7 +179,7 @@ class _Verify:
 
     spark: "SparkSession"
     store: Path
-    findings: Findings
+    findings: StoreFindings
     report: VerifyReport
     progress: jobs.Progress
     is_open: bool
@@ -274,7 +274,7 @@ class _Verify:
             self.report.not_compared.append(f"{len(light)} light queues ({LMQ_PREFIX})")
             names = [name for name in names if name not in light]
         tasks = [
-            check_queue.QueueTask(
+            check_queue.QueueCheckTask(
                 str(self.store),
                 name.topic,
                 name.queue_id,

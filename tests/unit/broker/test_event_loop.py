@@ -7,7 +7,7 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.broker import registration
-from rocketlens.broker.tables.topics import TopicConfig
+from rocketlens.broker.tables.topics import StoredTopic
 from rocketlens.formats import batch_body
 from rocketlens.namesrv.config import NameServerConfig
 from rocketlens.namesrv.service import NameServer
@@ -43,7 +43,7 @@ async def ask(world, code, body=b"", **fields):
 
 def add_topics(core, count=MANY, queue_count=1):
     core.topics.table.put(
-        *(TopicConfig(f"Topic{number:05}", queue_count, queue_count) for number in range(count))
+        *(StoredTopic(f"Topic{number:05}", queue_count, queue_count) for number in range(count))
     )
 
 
@@ -89,8 +89,8 @@ def test_with_many_topics_name_servers_are_told_and_tools_answered(tmp_path):
             await registrar.start()
             await asyncio.to_thread(add_topics, core)  # not the broker's own work
             for number in range(2):
-                core.topics.put(TopicConfig(f"New{number}", 1, 1))
-                await asyncio.shield(core.topics.fresh[f"New{number}"])
+                core.topics.put(StoredTopic(f"New{number}", 1, 1))
+                await asyncio.shield(core.topics.pending[f"New{number}"])
             assert len(name_server.routes.all_topics().topic_list) > MANY
             await ask(world, RequestCode.GET_ALL_TOPIC_CONFIG)
             await core.saver.save(core.topics.table)
@@ -123,7 +123,7 @@ def test_with_many_groups_heartbeats_and_tools_are_answered(tmp_path):
 def test_with_many_queues_and_offsets_statistics_are_answered(tmp_path, queue_count):
     async def test(world, watch):
         core = world.core
-        core.topics.table.put(TopicConfig("Wide", queue_count, queue_count))
+        core.topics.table.put(StoredTopic("Wide", queue_count, queue_count))
         await asyncio.to_thread(add_groups, core, 100)
         await asyncio.to_thread(add_offsets, core)
         await world.send(topic="Wide")

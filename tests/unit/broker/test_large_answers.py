@@ -7,7 +7,7 @@ import pytest
 from rocketlens import limits
 from rocketlens.broker import large_answers
 from rocketlens.broker.client import ClientProcessor
-from rocketlens.broker.tables.topics import TopicConfig
+from rocketlens.broker.tables.topics import StoredTopic
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire import declare
 from rocketlens.wire.bodies.heartbeat import HeartbeatData, ProducerData
@@ -28,9 +28,9 @@ QUESTIONS = {
 async def fill(world, queue_count=200, count=30):
     """Make a topic of many queues, groups that read it, and producers."""
     core = world.core
-    core.topics.table.put(TopicConfig("Wide", queue_count, queue_count))
+    core.topics.table.put(StoredTopic("Wide", queue_count, queue_count))
     for number in range(count):
-        core.topics.table.put(TopicConfig(f"Topic{number}", 1, 1))
+        core.topics.table.put(StoredTopic(f"Topic{number}", 1, 1))
         core.groups.table.put(f"group{number}")
         core.offsets.put(f"group{number}", "Wide", 0, 1)
     producers = tuple(ProducerData(group_name=f"producer{number}") for number in range(count))

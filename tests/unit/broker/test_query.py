@@ -7,7 +7,7 @@ import zlib
 import pytest
 
 from rocketlens.broker import look_up, search
-from rocketlens.broker.turns import Bounds
+from rocketlens.broker.turns import LookUpLimits
 from rocketlens.errors import ConnectionLost
 from rocketlens.formats import commitlog_record
 from rocketlens.net.pool import ClientPool
@@ -315,7 +315,9 @@ async def come_true(is_so):
 
 
 def test_more_look_ups_by_tag_than_may_wait_are_answered_busy(tmp_path, monkeypatch):
-    monkeypatch.setattr(search, "TAG_BOUNDS", Bounds(of_one=2, of_all=10, work_s=10, wait_s=60))
+    monkeypatch.setattr(
+        search, "TAG_BOUNDS", LookUpLimits(of_one=2, of_all=10, work_s=10, wait_s=60)
+    )
 
     async def test(world):
         await world.send(properties=properties_of(TAGS="a", KEYS="k"))

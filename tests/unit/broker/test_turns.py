@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from rocketlens.broker.turns import FRESH_TURNS, Bounds, Busy, Turns
+from rocketlens.broker.turns import FRESH_TURNS, Busy, LookUpLimits, Turns
 
-BOUNDS = Bounds(of_one=5, of_all=8, work_s=10, wait_s=60)
+BOUNDS = LookUpLimits(of_one=5, of_all=8, work_s=10, wait_s=60)
 
 
 class Clock:

@@ -8,7 +8,7 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.client.admin import MQAdmin
-from rocketlens.client.cluster import Cluster, Credentials
+from rocketlens.client.cluster import ClusterCalls, Credentials
 from rocketlens.client.route import MessageQueue
 from rocketlens.errors import (
     AnswerIncomplete,
@@ -495,7 +495,7 @@ def test_a_signed_question_leaves_out_the_flag_that_releases_verify_differently(
     monkeypatch.setattr(ClientPool, "call", call)
 
     async def ask(credentials):
-        cluster = Cluster("127.0.0.1:9876", credentials=credentials)
+        cluster = ClusterCalls("127.0.0.1:9876", credentials=credentials)
         header = QueryMessageRequest(
             topic="T",
             key="k",

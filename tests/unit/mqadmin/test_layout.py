@@ -18,7 +18,7 @@ from rocketlens.mqadmin.layout import (
 )
 from rocketlens.mqadmin.tool import set_order
 from rocketlens.wire.bodies.route import TopicRouteData
-from rocketlens.wire.bodies.stats import MessageQueue as QueueKey
+from rocketlens.wire.bodies.stats import MessageQueueBody as QueueKey
 from rocketlens.wire.bodies.stats import TopicOffset
 from rocketlens.wire.declare import read_body
 

@@ -8,7 +8,7 @@ import pytest
 
 from rocketlens.errors import BadInput, CallTimeout, ConnectionLost, FieldError, StoreFull
 from rocketlens.net.channel import Channel, Response
-from rocketlens.net.group import Bounds, ChannelGroup
+from rocketlens.net.group import ChannelGroup, ConnectionLimits
 from rocketlens.wire import codec
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
@@ -25,7 +25,7 @@ class Bench:
         self.clock = Clock()
         # What takes long only because this machine is busy ends no turn, unless a test says so.
         bounds = {"turn_s": 60.0, "first_turn_s": 60.0, "round_s": 120.0} | bounds
-        self.group = group or ChannelGroup(Bounds(**bounds), clock=self.clock)
+        self.group = group or ChannelGroup(ConnectionLimits(**bounds), clock=self.clock)
         self.handlers = {ECHO: echo} if handlers is None else handlers
         self.connect()
 
@@ -460,7 +460,7 @@ async def test_a_stopped_channel_handles_no_more_and_answers_what_is_under_way()
 
 @on_loop
 async def test_incomplete_frames_are_bounded_as_their_bytes_come_not_at_the_next_sweep():
-    group = ChannelGroup(Bounds(buffered_bytes=1_000_000))
+    group = ChannelGroup(ConnectionLimits(buffered_bytes=1_000_000))
     benches = [Bench(group=group) for _ in range(5)]
     for each in benches:
         each.channel.data_received(request_frame(body=bytes(2_000_000))[:400_000])
@@ -540,7 +540,7 @@ async def test_a_client_side_channel_may_be_silent_for_ever():
 
 @on_loop
 async def test_when_all_connections_hold_too_much_the_largest_ends():
-    group = ChannelGroup(Bounds(buffered_bytes=1_000_000))
+    group = ChannelGroup(ConnectionLimits(buffered_bytes=1_000_000))
     transports = []
     for held in (100_000, 800_000, 300_000):
         channel = Channel(group, {}, Connection())

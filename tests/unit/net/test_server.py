@@ -13,7 +13,7 @@ import pytest
 
 from rocketlens.errors import BadInput, ConnectFailed, ConnectionLost
 from rocketlens.net.channel import Response
-from rocketlens.net.group import Bounds
+from rocketlens.net.group import ConnectionLimits
 from rocketlens.net.server import RemotingServer
 from rocketlens.net.tls import ServerTls, TlsMode
 from rocketlens.wire import codec
@@ -89,7 +89,7 @@ def test_it_listens_on_several_ports_and_on_ipv6():
 
 def test_whoever_is_one_connection_too_many_is_closed_and_the_others_are_served():
     async def main():
-        async with serving(bounds=Bounds(connections=2)) as (_, address):
+        async with serving(bounds=ConnectionLimits(connections=2)) as (_, address):
             first, second = await connect(address), await connect(address)
             for each in (first, second):
                 each.ask(ECHO)
@@ -121,7 +121,10 @@ def test_when_there_are_too_many_connections_the_longest_idle_ends_for_a_new_one
             return Response()
 
         handlers = {ECHO: echo, LATER: later}
-        async with serving(handlers, clock=clock, bounds=Bounds(**bound)) as (server, address):
+        async with serving(handlers, clock=clock, bounds=ConnectionLimits(**bound)) as (
+            server,
+            address,
+        ):
             peers = {}
             for name in ("spoke first", "waits", "silent", "spoke last", "busy"):
                 peers[name] = await connect(address)
@@ -151,7 +154,10 @@ def test_when_there_are_too_many_connections_the_longest_idle_ends_for_a_new_one
 def test_whoever_has_most_connections_has_them_closed_for_others():
     async def main():
         clock = Clock()
-        async with serving(clock=clock, bounds=Bounds(connections=8)) as (server, address):
+        async with serving(clock=clock, bounds=ConnectionLimits(connections=8)) as (
+            server,
+            address,
+        ):
             one = await connect(address, local_addr=("127.0.0.2", 0))
             assert await answered(one)
             await until(lambda: not server._arriving)
@@ -175,7 +181,10 @@ def test_whoever_has_most_connections_has_them_closed_for_others():
 def test_refusals_are_counted_and_logged_once_a_minute(caplog):
     async def main():
         clock = Clock()
-        async with serving(clock=clock, bounds=Bounds(connections=1)) as (server, address):
+        async with serving(clock=clock, bounds=ConnectionLimits(connections=1)) as (
+            server,
+            address,
+        ):
             assert await answered(await connect(address))
             for minutes in (1, 2):
                 for _ in range(20):
@@ -468,7 +477,7 @@ def test_the_loop_turns_to_others_while_one_connection_floods_it(loop):
         running = asyncio.get_running_loop()
         # Only the count of a turn counts here, however busy this machine is.
         async with serving(
-            {ECHO: echo, LATER: count}, bounds=Bounds(turn_s=60, first_turn_s=60)
+            {ECHO: echo, LATER: count}, bounds=ConnectionLimits(turn_s=60, first_turn_s=60)
         ) as (_, address):
             flooding = socket.create_connection((HOST, int(address.rpartition(":")[2])))
             tick()
@@ -477,7 +486,7 @@ def test_the_loop_turns_to_others_while_one_connection_floods_it(loop):
             await sent
             flooding.close()
             # A turn when bytes come, and one in the round of those that wait.
-            assert most <= 2 * Bounds().turn_requests
+            assert most <= 2 * ConnectionLimits().turn_requests
 
     run(main, loop)
 

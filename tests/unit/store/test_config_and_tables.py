@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketlens import limits
-from rocketlens.broker.tables.config_table import ConfigFile, DataVersion, damaged_tables
+from rocketlens.broker.tables.config_table import ConfigFile, TableVersion, damaged_tables
 from rocketlens.broker.tables.offsets import ConsumerOffsets, DelayOffsets
-from rocketlens.broker.tables.topics import GroupTable, TopicConfig, TopicTable
+from rocketlens.broker.tables.topics import GroupTable, StoredTopic, TopicTable
 from rocketlens.errors import BadInput
 from rocketlens.model import json_dialect
 from rocketlens.store.disk import Disk
@@ -101,7 +101,7 @@ def test_a_table_that_is_gone_is_told_when_its_backup_is_used(tmp_path, caplog, 
     layout = StoreLayout(tmp_path)
     for name in ("T1", "T2"):
         topics = TopicTable(layout, Disk(), Clock())
-        topics.put(TopicConfig(name))
+        topics.put(StoredTopic(name))
         topics.save()
     path = layout.config / "topics.json"
     assert not any(damaged_tables(layout.config))
@@ -118,7 +118,7 @@ def test_a_change_of_topics_is_counted_and_on_the_disk_when_saved(tmp_path):
     clock = Clock()
     layout = StoreLayout(tmp_path)
     topics = TopicTable(layout, Disk(), clock)
-    topics.put(TopicConfig("T", others={"future": [1]}), TopicConfig("U"))
+    topics.put(StoredTopic("T", others={"future": [1]}), StoredTopic("U"))
     assert topics.remove("U").topic == "U"
     assert topics.remove("U") is None
     assert topics.is_changed
@@ -126,7 +126,7 @@ def test_a_change_of_topics_is_counted_and_on_the_disk_when_saved(tmp_path):
     topics.save()
     assert not topics.is_changed
     again = TopicTable(layout, Disk(), clock)
-    assert again.topics == {"T": TopicConfig("T", others={"future": [1]})}
+    assert again.topics == {"T": StoredTopic("T", others={"future": [1]})}
     assert again.data_version.encode() == {
         "counter": 2,
         "stateVersion": 0,
@@ -166,7 +166,7 @@ def test_offsets_are_kept_until_saved_and_forgotten_when_removed(tmp_path):
 
 @pytest.mark.parametrize("value", [None, 3, {"counter": "x"}, {"timestamp": None}])
 def test_a_data_version_that_is_none_begins_now(value):
-    assert DataVersion.decode(value, 77).encode()["timestamp"] == 77
+    assert TableVersion.decode(value, 77).encode()["timestamp"] == 77
 
 
 def test_tables_with_members_of_other_kinds_keep_the_sound_ones(tmp_path):
@@ -190,13 +190,13 @@ def test_a_name_of_digits_is_the_same_name_after_any_start(tmp_path):
         groups = GroupTable(layout, Disk(), Clock())
         offsets = ConsumerOffsets(layout, Disk(), Clock())
         assert list(topics.topics) == list(groups.groups) == NAMES[:number]
-        topics.put(TopicConfig(name, attributes={name: name}, others={name: {name: 1}}))
+        topics.put(StoredTopic(name, attributes={name: name}, others={name: {name: 1}}))
         groups.put(name, **{"x" + name: {name: [name]}})
         offsets.put(name, name, number, 5)
         for table in (topics, groups, offsets):
             table.save()
     topics = TopicTable(layout, Disk(), Clock())
-    assert topics.topics["007"] == TopicConfig(
+    assert topics.topics["007"] == StoredTopic(
         "007", attributes={"007": "007"}, others={"007": {"007": 1}}
     )
     assert GroupTable(layout, Disk(), Clock()).groups["-0"]["x-0"] == {"-0": ["-0"]}
@@ -246,7 +246,7 @@ def test_whatever_is_put_is_there_after_each_start(changes):
             assert tables[0].topics == topics
             assert tables[1].groups == groups
             assert read.table == offsets
-            topics[topic] = TopicConfig(topic, attributes=attributes, others=members)
+            topics[topic] = StoredTopic(topic, attributes=attributes, others=members)
             tables[0].put(topics[topic])
             groups[group] = tables[1].put(group, **members)
             read.put(group, topic, queue_id, offset)
@@ -280,7 +280,7 @@ def test_what_would_not_be_read_back_is_refused_before_it_is_kept(tmp_path, monk
     with pytest.raises(BadInput, match=r"'g' in subscriptionGroup\.json"):
         groups.put("g", x="A" * limits.MAX_CONFIG_ENTRY_BYTES)
     with pytest.raises(BadInput, match=r"'T' in topics\.json"):
-        topics.put(TopicConfig("T", others={"x": "A" * limits.MAX_CONFIG_ENTRY_BYTES}))
+        topics.put(StoredTopic("T", others={"x": "A" * limits.MAX_CONFIG_ENTRY_BYTES}))
     assert not groups.groups
     assert not topics.topics
     monkeypatch.setattr(limits, "MAX_CONFIG_BYTES", (1 << 20) + 200_000)
@@ -317,7 +317,7 @@ def test_offsets_that_would_not_be_read_back_are_refused(tmp_path, monkeypatch):
 def test_a_table_that_cannot_be_opened_now_is_no_damaged_one(tmp_path, monkeypatch):
     layout = StoreLayout(tmp_path)
     topics = TopicTable(layout, Disk(), Clock())
-    topics.put(TopicConfig("T"))
+    topics.put(StoredTopic("T"))
     topics.save()
 
     def refuse(*_):

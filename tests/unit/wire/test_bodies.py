@@ -94,7 +94,7 @@ def test_every_flipped_bit_gives_a_body_or_an_error(body):
 def test_maps_by_queue_have_objects_for_keys_and_are_read_with_quoted_ones_too():
     table = stats.TopicStatsTable(
         offset_table={
-            stats.MessageQueue(topic="t", broker_name="b", queue_id=number): stats.TopicOffset(
+            stats.MessageQueueBody(topic="t", broker_name="b", queue_id=number): stats.TopicOffset(
                 max_offset=number
             )
             for number in range(3)

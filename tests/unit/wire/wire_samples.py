@@ -58,7 +58,7 @@ def sample(header_class, version):
 
 def bodies():
     """One of each body; maps have one entry, for RocketMQ orders them in its own way."""
-    queue = stats.MessageQueue(topic="t", broker_name="b", queue_id=3)
+    queue = stats.MessageQueueBody(topic="t", broker_name="b", queue_id=3)
     subscription = heartbeat.SubscriptionData(
         topic="t", sub_string="A", tags=("A",), codes=(65,), sub_version=1_700_000_000_000
     )

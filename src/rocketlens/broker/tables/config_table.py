@@ -21,7 +21,7 @@ from rocketlens.model import json_dialect
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.read.table_changes import Mark, changes_path, mark_of, read_changes
+from rocketlens.store.read.table_changes import TableMark, changes_path, mark_of, read_changes
 
 TABLES: Final = (
     "topics.json",
@@ -35,7 +35,7 @@ _KEPT_BYTES: Final = 1024 * 1024
 """The content of files up to this size is kept in memory, until the next is written."""
 
 
-class DataVersion:
+class TableVersion:
     """RocketMQ's count of changes to a table: brokers and name servers compare it."""
 
     def __init__(self, timestamp_ms: int, counter: int = 0, state_version: int = 0) -> None:
@@ -58,7 +58,7 @@ class DataVersion:
         }
 
     @classmethod
-    def decode(cls, value: Any, now_ms: int) -> "DataVersion":
+    def decode(cls, value: Any, now_ms: int) -> "TableVersion":
         """Read it; one of now where there is none."""
         if not isinstance(value, dict):
             return cls(now_ms)
@@ -76,7 +76,7 @@ class ConfigFile:
         self.path = path
         self._disk = disk
         self._written: bytes | None = None
-        self.mark: Mark | None = None
+        self.mark: TableMark | None = None
         """What the file is recognized by; None while it is not there, or not known to be sound."""
         self.read_bytes = 0
         """Size of what was read."""

@@ -15,7 +15,7 @@ from itertools import takewhile
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from rocketlens import limits
-from rocketlens.broker.tables.config_table import ConfigFile, DataVersion, encoded, table_of
+from rocketlens.broker.tables.config_table import ConfigFile, TableVersion, encoded, table_of
 from rocketlens.errors import BadInput
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
@@ -65,7 +65,7 @@ class EntryTable(Generic[E]):
         self._clock: Final = clock
         value = self._file.read()
         self.entries: Final[dict[str, E]] = table_of(value.get(self.MEMBER), self.decode_entry)
-        self.data_version = DataVersion.decode(value.get("dataVersion"), clock())
+        self.data_version = TableVersion.decode(value.get("dataVersion"), clock())
         self.is_changed = False
         self._sizes: Final[dict[str, int]] = {}
         """Bytes of the entries that were put; of those that were read it is not known."""
@@ -243,7 +243,7 @@ class EntryTable(Generic[E]):
                 self.entries.update(table_of(change.put, self.decode_entry))
                 for name in change.remove:
                     self.entries.pop(name, None)
-                self.data_version = DataVersion.decode(change.data_version, self._clock())
+                self.data_version = TableVersion.decode(change.data_version, self._clock())
             self._bytes += len(found.content)
         self.is_changed = self._has_changes_file = bool(found.content)
         is_sound = found.mark == self._file.mark and found.content.endswith(b"\n")

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from rocketlens import limits
-from rocketlens.broker.tables.config_table import ConfigFile, DataVersion, table_of
+from rocketlens.broker.tables.config_table import ConfigFile, TableVersion, table_of
 from rocketlens.broker.tables.log_identity import (
     SegmentChecksums,
     format_checksums,
@@ -67,7 +67,7 @@ class ConsumerOffsets:
         self.log: SegmentChecksums = parse_checksums(self._others.pop(LOG_MEMBER, None))
         self.log_checksums: Callable[[], SegmentChecksums] = dict
         self.table: dict[str, dict[int, int]] = table_of(self._others.get("offsetTable"), _numbers)
-        self.data_version = DataVersion.decode(self._others.get("dataVersion"), clock())
+        self.data_version = TableVersion.decode(self._others.get("dataVersion"), clock())
         self._bytes = 0
         self.refused = 0
         """Offsets that were not kept: there was no room, or no such queue."""
@@ -183,7 +183,7 @@ class DelayOffsets:
         self.log: SegmentChecksums = parse_checksums(value.get(LOG_MEMBER))
         self.log_checksums: Callable[[], SegmentChecksums] = dict
         self.table: dict[int, int] = _numbers(value.get("offsetTable")) or {}
-        self.data_version = DataVersion.decode(value.get("dataVersion"), clock())
+        self.data_version = TableVersion.decode(value.get("dataVersion"), clock())
 
     def put(self, level: int, queue_offset: int) -> None:
         """Set the offset of a level."""

@@ -25,7 +25,7 @@ _FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 
 
 @dataclass(slots=True)
-class TopicConfig:
+class StoredTopic:
     """One topic. ``perm`` is a sum of ``PERM_READ``, ``PERM_WRITE`` and ``PERM_INHERIT``."""
 
     topic: str
@@ -75,26 +75,26 @@ def _may_be(attribute: str, value: Any) -> bool:
     return is_texts and attribute == "attributes"
 
 
-class TopicTable(EntryTable[TopicConfig]):
+class TopicTable(EntryTable[StoredTopic]):
     """The topics of a store, by name."""
 
     FILE = "topics.json"
     MEMBER = "topicConfigTable"
 
     @property
-    def topics(self) -> dict[str, TopicConfig]:
+    def topics(self) -> dict[str, StoredTopic]:
         """The topics; they are changed by the methods here alone."""
         return self.entries
 
-    def decode_entry(self, value: Any) -> TopicConfig | None:
+    def decode_entry(self, value: Any) -> StoredTopic | None:
         """Return the topic that a member of the table is, or None if it is not one."""
-        return TopicConfig.decode(value)
+        return StoredTopic.decode(value)
 
-    def encode_entry(self, entry: TopicConfig) -> dict[str, Any]:
+    def encode_entry(self, entry: StoredTopic) -> dict[str, Any]:
         """Return a topic as RocketMQ writes it."""
         return entry.encode()
 
-    def entry_text(self, name: str, entry: TopicConfig) -> bytes:
+    def entry_text(self, name: str, entry: StoredTopic) -> bytes:
         """Return a topic as it stands in the file."""
         has_more = bool(entry.attributes or entry.others) or name != entry.topic
         if has_more or not (_is_plain(name) and _is_plain(entry.filter_type)):
@@ -109,14 +109,14 @@ class TopicTable(EntryTable[TopicConfig]):
             f'\t\t\t"writeQueueNums":{entry.write_queue_count}\n\t\t}}'
         ).encode()
 
-    def put(self, *topics: TopicConfig) -> None:
+    def put(self, *topics: StoredTopic) -> None:
         """Add or replace topics, all of them or none: one change, however many.
 
         :raises BadInput: when one is too large for the table.
         """
         self.put_all({topic.topic: topic for topic in topics})
 
-    def remove(self, topic: str) -> TopicConfig | None:
+    def remove(self, topic: str) -> StoredTopic | None:
         """Remove a topic; return what it was."""
         return self.take_out(topic)
 

@@ -24,7 +24,7 @@ from rocketlens.store.read.note import decode_note, opened_record
 NOTE_KIND: Final = "deleted"
 
 
-class Mark(NamedTuple):
+class DeletionMark(NamedTuple):
     """How far the log is of a topic that is deleted, and the record that ends there."""
 
     end_offset: int
@@ -32,12 +32,12 @@ class Mark(NamedTuple):
     last_record_timestamp_ms: int
 
 
-def decode_marks(content: bytes | None) -> dict[str, Mark]:
+def decode_marks(content: bytes | None) -> dict[str, DeletionMark]:
     """Return the marks of a file's content by topic; none when it is damaged or not there."""
     note = decode_note(NOTE_KIND, content or b"")
     try:
         marks = note.value.items() if note is not None else ()
-        return {str(topic): Mark(*map(int, numbers)) for topic, numbers in marks}
+        return {str(topic): DeletionMark(*map(int, numbers)) for topic, numbers in marks}
     except (ValueError, TypeError):
         return {}
 
@@ -51,7 +51,7 @@ def read_ends(layout: StoreLayout, log: CommitLog) -> dict[str, int]:
     return {topic: mark.end_offset for topic, mark in marks.items() if is_of_log(mark, log)}
 
 
-def is_of_log(mark: Mark, log: CommitLog) -> bool:
+def is_of_log(mark: DeletionMark, log: CommitLog) -> bool:
     """Return whether the record that a mark names is in ``log``, which still has what is below.
 
     :raises OSError: when the log cannot be read now.

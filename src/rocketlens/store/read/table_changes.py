@@ -30,16 +30,16 @@ _BEGIN: Final = b"rocketlens-changes 1 "
 _CRC_DIGITS: Final = 8
 
 
-class Mark(NamedTuple):
+class TableMark(NamedTuple):
     """What a table's file is recognized by."""
 
     size: int
     crc32: int
 
 
-def mark_of(content: bytes) -> Mark:
+def mark_of(content: bytes) -> TableMark:
     """Return the mark of a file's content."""
-    return Mark(len(content), zlib.crc32(content))
+    return TableMark(len(content), zlib.crc32(content))
 
 
 class Change(NamedTuple):
@@ -53,7 +53,7 @@ class Change(NamedTuple):
 class Changes(NamedTuple):
     """What a file of changes says."""
 
-    mark: Mark | None
+    mark: TableMark | None
     """The file that they belong to; None where there are none."""
     changes: Sequence[Change] = ()
     content: bytes = b""
@@ -69,7 +69,7 @@ def changes_path(table: Path) -> Path:
     return table.with_name(f"{table.name}.changes")
 
 
-def encode_first(mark: Mark) -> bytes:
+def encode_first(mark: TableMark) -> bytes:
     """Return the first line."""
     return b"%s%d %08x\n" % (_BEGIN, mark.size, mark.crc32)
 
@@ -110,12 +110,12 @@ def changed_names(table: Path) -> set[str]:
         return set()
 
 
-def _mark_in(line: bytes) -> Mark | None:
+def _mark_in(line: bytes) -> TableMark | None:
     words = line.removeprefix(_BEGIN).split(b" ")
     if not line.startswith(_BEGIN) or len(words) != 2 or len(words[1]) != _CRC_DIGITS:
         return None
     try:
-        return Mark(int(words[0]), int(words[1], 16))
+        return TableMark(int(words[0]), int(words[1], 16))
     except ValueError:
         return None
 

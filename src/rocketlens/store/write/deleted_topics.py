@@ -10,7 +10,7 @@ from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.commitlog import CommitLog
-from rocketlens.store.read.deleted import NOTE_KIND, Mark, decode_marks, is_of_log
+from rocketlens.store.read.deleted import NOTE_KIND, DeletionMark, decode_marks, is_of_log
 from rocketlens.store.read.note import encode_note
 from rocketlens.store.write.append import Appender
 
@@ -38,7 +38,7 @@ class DeletedTopics:
                 disk.remove_tree(Path(entry.path))
         self.make_durable: Callable[[], None] = lambda: None
         self.is_changed = False
-        self.marks: dict[str, Mark] = decode_marks(
+        self.marks: dict[str, DeletionMark] = decode_marks(
             fs.read_bytes(self._path, limits.MAX_CONFIG_READ_BYTES)
         )
 
@@ -48,7 +48,7 @@ class DeletedTopics:
         self.is_changed |= len(kept) < len(self.marks)
         self.marks = kept
 
-    def put(self, topic: str, mark: Mark) -> None:
+    def put(self, topic: str, mark: DeletionMark) -> None:
         """Note a topic that is being deleted."""
         self.marks[topic] = mark
         self.is_changed = True
@@ -62,7 +62,7 @@ class DeletedTopics:
         if last is None or not self._has_queues(topic):
             return False
         end_offset = last.physical_offset + last.store_size
-        self.put(topic, Mark(end_offset, last.physical_offset, last.store_timestamp_ms))
+        self.put(topic, DeletionMark(end_offset, last.physical_offset, last.store_timestamp_ms))
         return True
 
     def _has_queues(self, topic: str) -> bool:

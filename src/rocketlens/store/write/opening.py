@@ -20,7 +20,7 @@ from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.lock import StoreLock
 from rocketlens.store.read.commitlog import OpenLog
-from rocketlens.store.read.deleted import Mark
+from rocketlens.store.read.deleted import DeletionMark
 from rocketlens.store.read.state import StoreState, read_state, read_synced
 from rocketlens.store.write.append import Appender
 from rocketlens.store.write.config import StoreConfig
@@ -165,7 +165,7 @@ class Opening:
         log.close()
         for topic, last in recovered.deleted.items():
             end_offset = last.physical_offset + last.store_size
-            mark = Mark(end_offset, last.physical_offset, last.store_timestamp_ms)
+            mark = DeletionMark(end_offset, last.physical_offset, last.store_timestamp_ms)
             deleted.put(topic, mark)
         if recovered.deleted:
             _save(deleted)

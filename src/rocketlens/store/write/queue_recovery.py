@@ -46,7 +46,7 @@ _DURABLE_FOR_MS: Final = 3_000
 _ALL: Final = 1 << 62
 
 
-class Ending(NamedTuple):
+class QueueEnding(NamedTuple):
     """How the last run on a store ended, as far as that can be known."""
 
     is_ours: bool
@@ -100,7 +100,7 @@ class QueueRecovery:
         self._deleted = deleted
         self._unchecked_bytes = _CHECKED_BYTES
 
-    def prepare(self, state: StoreState | None, ending: Ending) -> PreparedQueues:
+    def prepare(self, state: StoreState | None, ending: QueueEnding) -> PreparedQueues:
         """Do it. ``state`` is of this log, or None.
 
         :raises OSError: when something cannot be read or written now.
@@ -132,7 +132,7 @@ class QueueRecovery:
         state: StoreState | None,
         table: dict[str, dict[int, tuple[int, int]]],
         found: PreparedQueues,
-        ending: Ending,
+        ending: QueueEnding,
     ) -> None:
         """Find what a real broker deleted, and expect nothing of that any more."""
         first_offsets = self._first_offsets()

@@ -50,7 +50,7 @@ from rocketlens.store.read.state import StoreState, Synced
 from rocketlens.store.write.append import Appended, Appender
 from rocketlens.store.write.queue_append import QueueWriter
 from rocketlens.store.write.queue_files import QueueFiles
-from rocketlens.store.write.queue_recovery import Ending, PreparedQueues, QueueRecovery
+from rocketlens.store.write.queue_recovery import PreparedQueues, QueueEnding, QueueRecovery
 from rocketlens.store.write.torn import lacks_a_sector
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class Recovery:
             files=self._files,
             deleted=self._deleted,
         )
-        self._queues = queue_recovery.prepare(state, Ending(is_ours, was_closed))
+        self._queues = queue_recovery.prepare(state, QueueEnding(is_ours, was_closed))
         start = result.read_from = self._queues.start
         result.notes += self._queues.notes
         result.deleted.update(self._queues.deleted)

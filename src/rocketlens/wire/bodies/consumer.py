@@ -12,7 +12,7 @@ from rocketlens.wire.bodies.heartbeat import (
     MessageModel,
     SubscriptionData,
 )
-from rocketlens.wire.bodies.stats import MessageQueue
+from rocketlens.wire.bodies.stats import MessageQueueBody
 from rocketlens.wire.codes import V5_0_0
 from rocketlens.wire.declare import (
     BOOLEAN,
@@ -89,8 +89,8 @@ class LockBatchRequest:
 
     consumer_group: str = member("consumerGroup", TEXT)
     client_id: str = member("clientId", TEXT)
-    queues: tuple[MessageQueue, ...] = member(
-        "mqSet", array_of(object_of(MessageQueue)), default=()
+    queues: tuple[MessageQueueBody, ...] = member(
+        "mqSet", array_of(object_of(MessageQueueBody)), default=()
     )
     only_this_broker: bool | None = member("onlyThisBroker", BOOLEAN, default=None, since=V5_0_0)
 
@@ -99,8 +99,8 @@ class LockBatchRequest:
 class LockBatchResponse:
     """The queues that it got."""
 
-    locked_queues: tuple[MessageQueue, ...] = member(
-        "lockOKMQSet", array_of(object_of(MessageQueue)), default=()
+    locked_queues: tuple[MessageQueueBody, ...] = member(
+        "lockOKMQSet", array_of(object_of(MessageQueueBody)), default=()
     )
 
 
@@ -144,9 +144,9 @@ class ConsumerRunningInfo:
     subscriptions: tuple[SubscriptionData, ...] = member(
         "subscriptionSet", array_of(object_of(SubscriptionData)), default=()
     )
-    queue_table: Mapping[MessageQueue, ProcessQueueInfo] = member(
+    queue_table: Mapping[MessageQueueBody, ProcessQueueInfo] = member(
         "mqTable",
-        map_of(object_key_of(MessageQueue), object_of(ProcessQueueInfo)),
+        map_of(object_key_of(MessageQueueBody), object_of(ProcessQueueInfo)),
         default_factory=dict,
     )
     status_table: Mapping[str, ConsumeStatus] = member(

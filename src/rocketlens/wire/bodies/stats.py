@@ -18,7 +18,7 @@ from rocketlens.wire.declare import (
 
 
 @declare("MessageQueue")
-class MessageQueue:
+class MessageQueueBody:
     """One queue of a topic on the brokers of one name."""
 
     topic: str = member("topic", TEXT)
@@ -39,9 +39,9 @@ class TopicOffset:
 class TopicStatsTable:
     """All queues of a topic on one broker."""
 
-    offset_table: Mapping[MessageQueue, TopicOffset] = member(
+    offset_table: Mapping[MessageQueueBody, TopicOffset] = member(
         "offsetTable",
-        map_of(object_key_of(MessageQueue), object_of(TopicOffset)),
+        map_of(object_key_of(MessageQueueBody), object_of(TopicOffset)),
         default_factory=dict,
     )
     topic_put_tps: float | None = member("topicPutTps", REAL, default=None, since=V5_0_0)
@@ -61,9 +61,9 @@ class OffsetWrapper:
 class ConsumeStats:
     """How far a group came on one broker."""
 
-    offset_table: Mapping[MessageQueue, OffsetWrapper] = member(
+    offset_table: Mapping[MessageQueueBody, OffsetWrapper] = member(
         "offsetTable",
-        map_of(object_key_of(MessageQueue), object_of(OffsetWrapper)),
+        map_of(object_key_of(MessageQueueBody), object_of(OffsetWrapper)),
         default_factory=dict,
     )
     consume_tps: float = member("consumeTps", REAL, default=0.0)

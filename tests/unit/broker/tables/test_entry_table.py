@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rocketlens.broker.tables import entry_table
 from rocketlens.broker.tables.config_table import damaged_tables
-from rocketlens.broker.tables.topics import GroupTable, TopicConfig, TopicTable
+from rocketlens.broker.tables.topics import GroupTable, StoredTopic, TopicTable
 from rocketlens.model import json_dialect
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
@@ -59,7 +59,7 @@ def large_table(directory, count=100, disk=None, clock=None, kind=TopicTable):
     """A table of T0, T1, …, in its file."""
     table = kind(StoreLayout(directory), disk or QuickDisk(), clock or Clock())
     if kind is TopicTable:
-        table.put(*(TopicConfig(f"T{number}") for number in range(count)))
+        table.put(*(StoredTopic(f"T{number}") for number in range(count)))
     else:
         table.put_many({f"T{number}": {} for number in range(count)})
     table.save()
@@ -104,7 +104,7 @@ def test_a_change_of_a_large_table_is_durable_without_writing_the_table(tmp_path
 def test_a_large_table_is_written_whole_when_it_is_quiet_and_when_much_has_changed(tmp_path):
     disk, clock = CountingDisk(), Clock()
     table = large_table(tmp_path, disk=disk, clock=clock)
-    table.put(TopicConfig("New"))
+    table.put(StoredTopic("New"))
     write(table)
     disk.written.clear()
     write(table)
@@ -116,7 +116,7 @@ def test_a_large_table_is_written_whole_when_it_is_quiet_and_when_much_has_chang
     assert not table.is_changed
     disk.written.clear()
     for number in range(100):
-        table.put(TopicConfig(f"N{number}"))
+        table.put(StoredTopic(f"N{number}"))
         write(table)
     assert 0 < disk.written.count("topics.json") < 10
     assert again(tmp_path).topics == table.topics
@@ -124,7 +124,7 @@ def test_a_large_table_is_written_whole_when_it_is_quiet_and_when_much_has_chang
 
 def test_topics_that_only_the_changes_have_are_topics_for_recovery_and_queries(tmp_path):
     table = large_table(tmp_path)
-    table.put(TopicConfig("New"))
+    table.put(StoredTopic("New"))
     write(table)
     assert "New" in configured_topics(StoreLayout(tmp_path))
 
@@ -134,7 +134,7 @@ def test_changes_cut_anywhere_are_those_that_were_acknowledged(tmp_path, caplog)
     path = tmp_path / "config" / "topics.json.changes"
     sizes = []
     for number in range(3):
-        table.put(TopicConfig(f"N{number}"))
+        table.put(StoredTopic(f"N{number}"))
         write(table)
         sizes.append(path.stat().st_size)
     content = path.read_bytes()
@@ -151,7 +151,7 @@ def test_changes_cut_anywhere_are_those_that_were_acknowledged(tmp_path, caplog)
     assert "N2" not in found.topics
     assert not caplog.messages
     # What is appended behind a line that was cut could not be read.
-    found.put(TopicConfig("N3"))
+    found.put(StoredTopic("N3"))
     write(found)
     assert "N3" in again(tmp_path).topics
 
@@ -160,7 +160,7 @@ def test_a_damaged_change_costs_itself_and_is_told(tmp_path, caplog):
     table = large_table(tmp_path)
     path = tmp_path / "config" / "topics.json.changes"
     for number in range(3):
-        table.put(TopicConfig(f"N{number}"))
+        table.put(StoredTopic(f"N{number}"))
         write(table)
     path.write_bytes(path.read_bytes().replace(b'"topicName":"N1"', b'"topicName":"N9"'))
     (told,) = damaged_tables(tmp_path / "config")
@@ -177,7 +177,7 @@ def test_a_damaged_change_costs_itself_and_is_told(tmp_path, caplog):
 
 def test_what_another_program_wrote_since_counts_and_what_it_lacks_is_told(tmp_path, caplog):
     table = large_table(tmp_path)
-    table.put(TopicConfig("New"))
+    table.put(StoredTopic("New"))
     write(table)
     file = tmp_path / "config" / "topics.json"
     file.write_text(file.read_text().replace("T1", "X1"))
@@ -189,7 +189,7 @@ def test_what_another_program_wrote_since_counts_and_what_it_lacks_is_told(tmp_p
 
 def test_changes_that_the_file_has_already_are_no_matter(tmp_path, caplog):
     table = large_table(tmp_path)
-    table.put(TopicConfig("New"))
+    table.put(StoredTopic("New"))
     table.remove("T3")
     write(table)
     path = tmp_path / "config" / "topics.json.changes"
@@ -205,7 +205,7 @@ def test_after_a_change_that_could_not_be_appended_the_table_is_written_whole(tm
     disk = CountingDisk()
     table = large_table(tmp_path, disk=disk)
     for name in ("A", "B"):
-        table.put(TopicConfig(name))
+        table.put(StoredTopic(name))
         if name == "B":
             disk.failures = 1
             with pytest.raises(OSError, match="full"):
@@ -232,7 +232,7 @@ def test_a_table_is_what_was_put_whatever_was_written_of_it_when(steps):
         expected = dict(table.topics)
         for step, name in steps:
             if step == "put":
-                expected[name] = TopicConfig(name, len(expected))
+                expected[name] = StoredTopic(name, len(expected))
                 table.put(expected[name])
                 write(table)
             elif step == "remove":
@@ -253,7 +253,7 @@ def test_a_table_is_what_was_put_whatever_was_written_of_it_when(steps):
 @given(
     names,
     st.builds(
-        TopicConfig,
+        StoredTopic,
         names | st.text(),
         st.integers(),
         st.integers(),

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from rocketlens.store.disk import Disk
-from rocketlens.store.read.deleted import Mark
+from rocketlens.store.read.deleted import DeletionMark
 from rocketlens.store.read.note import encode_note
 from rocketlens.store.write.deleted_topics import DeletedTopics
 from tests.unit.store.written_stores import open_small, send, send_many
@@ -141,8 +141,8 @@ def test_marks_of_another_log_and_of_messages_that_expired_are_forgotten(tmp_pat
     store = open_small(tmp_path)
     send_many(store, OLD)
     delete(store)
-    store.deleted.put("Foreign", Mark(500, 100, 7))
-    store.deleted.put("Expired", Mark(0, 0, 0))
+    store.deleted.put("Foreign", DeletionMark(500, 100, 7))
+    store.deleted.put("Expired", DeletionMark(0, 0, 0))
     store.deleted.snapshot()()
     store.close()
     with open_small(tmp_path) as store:
