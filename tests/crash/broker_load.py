@@ -124,9 +124,11 @@ class Load:
         ]
 
 
-async def undisturbed(tasks, seconds):
-    """Let tasks work for some time, in which none ends."""
+async def undisturbed(tasks, seconds, is_enough=lambda: True):
+    """Let tasks work for some time, and until they did enough; none of them ends."""
     done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    while not done and not is_enough():
+        done, _ = await asyncio.wait(tasks, timeout=0.1, return_when=asyncio.FIRST_COMPLETED)
     for task in done:
         await task
     assert not done

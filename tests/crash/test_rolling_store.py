@@ -110,16 +110,19 @@ async def ask_for_ever(broker, load, admin, outcomes, seed):
 
 
 def read_for_ever(broker, load, ended, outcomes, seed):
-    """Ask a reader of the directory; now and then another one."""
+    """Ask a reader of the directory, now and then another one; if one fails, all end."""
     randomness = random.Random(seed)
-    while not ended.is_set():
-        with rocketlens.open_store(broker.store) as store:
-            for _ in range(randomness.randrange(1, 50)):
-                sent = randomness.choice(load.acknowledged[-AS_LATE_AS:])
-                for way in READING_WAYS:
-                    outcomes.judge(broker, sent, *outcome_of(way, store, sent))
-                if ended.is_set():
-                    return
+    try:
+        while not ended.is_set():
+            with rocketlens.open_store(broker.store) as store:
+                for _ in range(randomness.randrange(1, 50)):
+                    sent = randomness.choice(load.acknowledged[-AS_LATE_AS:])
+                    for way in READING_WAYS:
+                        outcomes.judge(broker, sent, *outcome_of(way, store, sent))
+                    if ended.is_set():
+                        return
+    finally:
+        ended.set()
 
 
 def in_threads(work, count):
@@ -152,6 +155,11 @@ def rolls(broker):
     return last // ROLLING["mappedFileSizeCommitLog"]
 
 
+def has_rolled(broker, outcomes):
+    """Whether enough was found, and files were deleted: how long that takes is the machine's."""
+    return outcomes.found > 100 and broker.min_offset() > 0
+
+
 @pytest.mark.parametrize("lasts_s", LASTS_S)
 def test_clients_find_all_that_the_log_still_has_while_it_rolls_and_is_cleaned(
     tmp_path, lasts_s, record_property
@@ -165,7 +173,7 @@ def test_clients_find_all_that_the_log_still_has_while_it_rolls_and_is_cleaned(
                 asyncio.create_task(ask_for_ever(broker, load, clients[1], outcomes, SEED + n))
                 for n in range(CLIENT_TASKS)
             ]
-            await undisturbed([*sending, *asking], lasts_s)
+            await undisturbed([*sending, *asking], lasts_s, lambda: has_rolled(broker, outcomes))
             for task in (*sending, *asking):
                 task.cancel()
             await asyncio.gather(*sending, *asking, return_exceptions=True)
@@ -177,10 +185,8 @@ def test_clients_find_all_that_the_log_still_has_while_it_rolls_and_is_cleaned(
         record_property("found", outcomes.found)
         record_property("missed", outcomes.missed)
         record_property("log_files", rolls(broker))
-        assert broker.min_offset() > 0
         broker.stop()
         assert broker.said() == ""
-    assert outcomes.found > 100
 
 
 @pytest.mark.parametrize("lasts_s", LASTS_S)
@@ -196,7 +202,9 @@ def test_readers_of_the_directory_find_all_that_the_log_still_has_while_it_is_wr
             join = in_threads(
                 lambda n: read_for_ever(broker, load, ended, outcomes, SEED + n), READERS
             )
-            await undisturbed(sending, lasts_s)
+            await undisturbed(
+                sending, lasts_s, lambda: ended.is_set() or has_rolled(broker, outcomes)
+            )
             ended.set()
             await asyncio.to_thread(join)
             for task in sending:
@@ -210,6 +218,4 @@ def test_readers_of_the_directory_find_all_that_the_log_still_has_while_it_is_wr
         record_property("found", outcomes.found)
         record_property("missed", outcomes.missed)
         record_property("log_files", rolls(broker))
-        assert broker.min_offset() > 0
         broker.stop()
-    assert outcomes.found > 100

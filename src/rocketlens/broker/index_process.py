@@ -33,7 +33,7 @@ STOP_S: Final = 2.0
 HUNG_S: Final = 60.0
 """How long a process may bring nothing into the index files though there is something to index."""
 HUNG_STARTING_S: Final = 180.0
-"""The same for one that is not ready yet: Spark starts."""
+"""The same for one that brought nothing yet: Spark and its workers start, kernels compile."""
 _LINE_CHARACTERS: Final = 500
 
 
@@ -70,6 +70,8 @@ class IndexProcess:
         self._moved_s = 0.0
         self._hung_count = 0
         self._is_hung = False
+        self._has_indexed = False
+        """Whether the process that runs brought something into the index files."""
         self._command: Final = tuple(command)
         self._waits_s: Final = waits_s
         self._clock: Final = clock
@@ -89,10 +91,10 @@ class IndexProcess:
         now_s, process = self._clock(), self._process
         if safe_offset != self._safe_offset or safe_offset >= log_end or process is None:
             if safe_offset > self._safe_offset >= 0:
-                self._hung_count = 0
+                self._hung_count, self._has_indexed = 0, True
             self._safe_offset, self._moved_s = safe_offset, now_s
             return
-        allowed_s = HUNG_S if self.state == "running" else HUNG_STARTING_S
+        allowed_s = HUNG_S if self._has_indexed else HUNG_STARTING_S
         allowed_s = min(allowed_s * 2**self._hung_count, limits.MAX_BUILDER_HUNG_S)
         if now_s - self._moved_s > allowed_s and process.returncode is None and not self._is_hung:
             self._hung_count += 1
@@ -149,7 +151,7 @@ class IndexProcess:
         )
         if self._ending.is_set() and process.stdin is not None:
             process.stdin.close()
-        self._moved_s, self._is_hung = self._clock(), False
+        self._moved_s, self._is_hung, self._has_indexed = self._clock(), False, False
         said, _, code = await asyncio.gather(
             _last_line(process.stderr), self._hear(process), process.wait()
         )
