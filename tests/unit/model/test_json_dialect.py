@@ -217,3 +217,9 @@ def test_a_file_may_hold_what_a_request_may_not(text):
     json_dialect.loads_file(text)
     with pytest.raises(CommandBodyError):
         loads(text, CommandBodyError)
+
+
+def test_integer_keys_stand_without_quotes_and_everything_is_indented_by_tabs():
+    assert json_dialect.dumps_file({"a": {1: 2}, "b": [], "c": {}, "d": [1, "\u6807"]}) == (
+        '{\n\t"a":{\n\t\t1:2\n\t},\n\t"b":[],\n\t"c":{},\n\t"d":[\n\t\t1,\n\t\t"\u6807"\n\t]\n}'
+    )
