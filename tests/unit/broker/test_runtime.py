@@ -5,10 +5,9 @@ import re
 
 import pytest
 
-from rocketlens.broker.figures import Figures
 from rocketlens.broker.runtime import _size, _size_1024
 from rocketlens.wire.codes import RequestCode
-from tests.unit.broker.broker_world import NOW_MS, Clock, in_broker, properties_of
+from tests.unit.broker.broker_world import NOW_MS, in_broker, properties_of
 
 READ_BY_TOOLS = (
     "putTps getTransferredTps getTransferedTps sendThreadPoolQueueSize pullThreadPoolQueueSize "
@@ -41,27 +40,6 @@ def test_everything_that_tools_read_is_there(tmp_path):
         assert table["runtime"] == "[ 0 days, 0 hours, 0 minutes, 0 seconds ]"
 
     in_broker(tmp_path, test)
-
-
-def test_rates_are_over_ten_seconds_a_minute_and_ten(tmp_path):
-    clock = Clock()
-    figures = Figures(clock)
-    for second in range(700):
-        clock.now_ms += 1000
-        figures.put += 100 if second >= 690 else 10
-        figures.sample()
-    assert figures.put_rates() == "100.0 25.0 11.5"
-
-
-def test_at_midnight_the_counts_of_the_day_are_kept():
-    clock = Clock()
-    figures = Figures(clock)
-    for day in (1, 2):
-        figures.put += 5
-        clock.now_ms = NOW_MS + day * 86_400_000
-        figures.sample()
-    figures.put += 5
-    assert (figures.put_yesterday, figures.put_morning, figures.put) == (5, 10, 15)
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,14 @@ import asyncio
 import pytest
 
 from rocketlens import limits
-from rocketlens.errors import StoreFailed, StoreFull
+from rocketlens.errors import StoreFull
 from rocketlens.model import properties as props
 from rocketlens.wire.codes import RequestCode, ResponseCode
-from tests.unit.broker.broker_world import NOW_MS, in_broker, properties_of, running
+from tests.unit.broker.broker_world import NOW_MS, in_broker, properties_of
 
 KEY = "0A0000091F4018B4AAC2140DD5A20000"
+
+
 TOO_LARGE = (
     "the message is illegal, maybe msg body or properties length not matched. "
     "msg body length limit 4194304B, msg properties length limit 32KB."
@@ -45,48 +47,6 @@ def test_a_message_is_stored_as_it_was_sent(tmp_path):
         assert (record.born_timestamp_ms, record.store_timestamp_ms) == (NOW_MS - 5, NOW_MS)
         assert record.born_host.address == "127.0.0.1"
         assert record.store_host == world.core.store.store_host
-
-    in_broker(tmp_path, test)
-
-
-def test_properties_stand_as_a_real_broker_stores_them(tmp_path, golden):
-    """The golden store's own records, sent again as their producer sent them."""
-    added = ("MSG_REGION", "TRACE_ON", "CLUSTER")
-
-    async def test(world):
-        from rocketlens.query.offline import open_store
-
-        with open_store(golden("5.5.0").store) as store:
-            scanned = store.scan("OrderTopic")
-            messages = [m for m in scanned if "CLUSTER" in m.properties and not m.reconsume_times]
-        for message in messages[:50]:
-            sent = {name: message.properties[name] for name in sorted(message.properties)}
-            sent = {name: text for name, text in sent.items() if name not in added}
-            await world.send("Again", properties=properties_of(**sent))
-        expected = [props.format_properties(message.properties) for message in messages[:50]]
-        assert [record.properties.decode() for record in world.stored("Again")] == expected
-
-    in_broker(tmp_path, test)
-
-
-def test_a_message_without_a_unique_key_gets_one(tmp_path):
-    async def test(world):
-        answers = [await world.send() for _ in range(2)]
-        keys = [answer.ext_fields["transactionId"] for answer in answers]
-        assert len(set(keys)) == 2
-        stored = [props.parse(each.properties.decode()) for each in world.stored("Orders")]
-        assert [each["UNIQ_KEY"] for each in stored] == keys
-
-    in_broker(tmp_path, test)
-
-
-def test_an_unknown_topic_is_made_from_the_default_topic(tmp_path):
-    async def test(world):
-        await world.send("New", d=3)
-        await world.send("Many", d=64)
-        made = world.core.topics.get("New")
-        assert (made.read_queue_count, made.write_queue_count, made.perm) == (3, 3, 6)
-        assert world.core.topics.get("Many").write_queue_count == 8
 
     in_broker(tmp_path, test)
 
@@ -204,13 +164,6 @@ def test_a_topic_that_may_not_be_written_refuses_messages(tmp_path):
         assert answer.remark == "the topic[Orders] sending message is forbidden"
 
     in_broker(tmp_path, test)
-
-
-def test_topics_make_themselves_only_where_that_is_allowed(tmp_path):
-    async def test(world):
-        assert (await world.send()).code == ResponseCode.TOPIC_NOT_EXIST
-
-    in_broker(tmp_path, test, autoCreateTopicEnable=False)
 
 
 def test_a_delayed_message_waits_in_the_schedule_topic(tmp_path):
@@ -362,31 +315,6 @@ def test_what_failed_too_often_goes_to_the_dead_letters(tmp_path):
     in_broker(tmp_path, test)
 
 
-def test_with_sync_flush_an_answer_comes_when_the_message_is_on_the_disk(tmp_path):
-    async def test(world):
-        store = world.core.store
-        answers = await asyncio.gather(*(world.send() for _ in range(20)))
-        assert {answer.code for answer in answers} == {0}
-        assert store.flushed_offset == store.end_offset
-
-    in_broker(tmp_path, test, flushDiskType="SYNC_FLUSH")
-
-
-def test_with_sync_flush_a_slow_disk_is_told_and_a_failed_one_refuses(tmp_path):
-    async def test(world):
-        core = world.core
-        core.durable._when_durable = lambda *_: None
-        late = await world.send()
-        assert late.code == ResponseCode.FLUSH_DISK_TIMEOUT
-        assert late.ext_fields["queueOffset"] == "0"
-        assert (await world.send(properties=properties_of(WAIT="false"))).code == 0
-        core.durable._when_durable = lambda _, waiter: waiter(StoreFailed("the disk is gone"))
-        failed = await world.send()
-        assert (failed.code, failed.remark) == (14, "the disk is gone")
-
-    in_broker(tmp_path, test, flushDiskType="SYNC_FLUSH", syncFlushTimeout=1)
-
-
 def test_a_full_disk_refuses_messages_until_there_is_room(tmp_path):
     async def test(world):
         appender = world.core.store._appender
@@ -397,14 +325,3 @@ def test_a_full_disk_refuses_messages_until_there_is_room(tmp_path):
         assert (await world.send()).code == 0
 
     in_broker(tmp_path, test)
-
-
-def test_messages_of_an_ipv6_producer_are_stored_with_its_address(tmp_path):
-    async def main():
-        async with running(tmp_path, brokerIP1="::1") as world:
-            await world.send()
-            (record,) = world.stored("Orders")
-            assert record.born_host.address == "::1"
-            assert record.store_host.address == "::1"
-
-    asyncio.run(main())

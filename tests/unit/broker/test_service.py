@@ -91,26 +91,6 @@ def test_a_clean_stop_leaves_no_abort_and_frees_the_store(tmp_path):
     assert (layout.config / "topics.json").exists()
 
 
-def test_damaged_tables_do_not_stop_the_start_and_are_named_and_kept(tmp_path, caplog):
-    async def main(names):
-        async with running(tmp_path) as world:
-            for name in names:
-                await world.send(name)
-            return set(world.core.topics.topics)
-
-    names = {"007", "-01", "00"}
-    assert names <= asyncio.run(main(names))
-    assert names <= asyncio.run(main(()))
-    assert not any("damaged" in message for message in caplog.messages)
-    config = tmp_path / "store" / "config"
-    for name in ("topics.json", "topics.json.bak"):
-        (config / name).write_text("{]")
-    assert not names & asyncio.run(main(()))
-    assert "topics.json: not JSON" in caplog.text
-    kept = (tmp_path / "store/rocketlens/aside").iterdir()
-    assert "{]" in {each.read_text() for each in kept}
-
-
 def test_it_runs_until_it_is_told_to_stop(tmp_path):
     async def main():
         stop, addresses = asyncio.Event(), []
@@ -208,24 +188,6 @@ def test_a_broker_that_is_asked_to_stop_while_it_starts_does_not_start(tmp_path)
         assert not (tmp_path / "abort").exists()
 
     asyncio.run(main())
-
-
-def test_its_topics_and_groups_are_those_of_a_real_broker(tmp_path, golden):
-    import json
-
-    config = golden("5.5.0").store / "config"
-    theirs = json.loads((config / "topics.json").read_text())["topicConfigTable"]
-    groups = json.loads((config / "subscriptionGroup.json").read_text())["subscriptionGroupTable"]
-
-    async def test(world):
-        topics = world.core.topics.topics
-        assert len(topics) >= 10
-        for name, topic in topics.items():
-            assert topic.encode() == theirs[name]
-        for name in world.core.groups.table.groups:
-            assert name in groups
-
-    in_broker(tmp_path, test)
 
 
 def test_expired_segments_go_and_queries_go_on(tmp_path):

@@ -1,0 +1,36 @@
+"""What all processors of a broker share."""
+
+import asyncio
+
+from tests.unit.broker.broker_world import running
+
+
+def test_messages_of_an_ipv6_producer_are_stored_with_its_address(tmp_path):
+    async def main():
+        async with running(tmp_path, brokerIP1="::1") as world:
+            await world.send()
+            (record,) = world.stored("Orders")
+            assert record.born_host.address == "::1"
+            assert record.store_host.address == "::1"
+
+    asyncio.run(main())
+
+
+def test_damaged_tables_do_not_stop_the_start_and_are_named_and_kept(tmp_path, caplog):
+    async def main(names):
+        async with running(tmp_path) as world:
+            for name in names:
+                await world.send(name)
+            return set(world.core.topics.topics)
+
+    names = {"007", "-01", "00"}
+    assert names <= asyncio.run(main(names))
+    assert names <= asyncio.run(main(()))
+    assert not any("damaged" in message for message in caplog.messages)
+    config = tmp_path / "store" / "config"
+    for name in ("topics.json", "topics.json.bak"):
+        (config / name).write_text("{]")
+    assert not names & asyncio.run(main(()))
+    assert "topics.json: not JSON" in caplog.text
+    kept = (tmp_path / "store/rocketlens/aside").iterdir()
+    assert "{]" in {each.read_text() for each in kept}
