@@ -19,7 +19,7 @@ from tests.peer.rocketmq_peer import (
     wait_until,
 )
 from tests.unit.broker.broker_world import running
-from tests.unit.broker.test_registration import Impostor
+from tests.unit.broker.impostors import Impostor
 
 
 @contextmanager

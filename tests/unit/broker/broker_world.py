@@ -179,3 +179,23 @@ def is_record(content):
         return commitlog_record.decode(content).total_size == len(content)
     except RecordError:
         return False
+
+
+TOPIC_FIELDS = {
+    "topic": "New",
+    "defaultTopic": "TBW102",
+    "readQueueNums": 3,
+    "writeQueueNums": 2,
+    "perm": 6,
+    "topicFilterType": "SINGLE_TAG",
+    "topicSysFlag": 0,
+    "order": False,
+}
+
+
+async def create_topic(world, **changes):
+    return await world.call(RequestCode.UPDATE_AND_CREATE_TOPIC, **(TOPIC_FIELDS | changes))
+
+
+def bodies(answer):
+    return [record.body for record in records_of(answer.body)]

@@ -8,11 +8,7 @@ from rocketlens.broker import pull
 from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES
 from rocketlens.store.write.queue_append import QueueWriter
 from rocketlens.wire.codes import RequestCode, ResponseCode
-from tests.unit.broker.broker_world import in_broker, properties_of, records_of
-
-
-def bodies(answer):
-    return [record.body for record in records_of(answer.body)]
+from tests.unit.broker.broker_world import bodies, in_broker, properties_of, records_of
 
 
 async def send_many(world, count, **changes):

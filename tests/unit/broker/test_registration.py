@@ -3,64 +3,21 @@
 import asyncio
 import json
 import zlib
-from contextlib import asynccontextmanager
 
 import pytest
 
 from rocketlens.broker import registration
 from rocketlens.errors import ConnectionLost
-from rocketlens.namesrv.config import NameServerConfig
-from rocketlens.namesrv.service import NameServer
 from rocketlens.net.channel import Response
-from rocketlens.net.pool import ClientPool
-from rocketlens.net.server import RemotingServer
 from rocketlens.wire.codes import RequestCode
-from tests.unit.broker.broker_world import running, settings_of
-from tests.unit.broker.test_topic import create
-
-
-class NameServerStub:
-    """Takes registrations, and says what it was told last."""
-
-    def __init__(self, code=0):
-        self.told = []
-        self.code = code
-        self.gate = None
-        handlers = {
-            RequestCode.REGISTER_BROKER: self.register,
-            RequestCode.UNREGISTER_BROKER: self.unregister,
-        }
-        self.server = RemotingServer(handlers)
-        self.address = str(self.server.listen("127.0.0.1", 0))
-        self.arrived = asyncio.Event()
-
-    async def register(self, command, _):
-        self.told.append(command)
-        self.arrived.set()
-        if self.gate is not None:
-            await self.gate.wait()
-        return Response(self.code)
-
-    def unregister(self, command, _):
-        self.told.append(command)
-        return Response(self.code)
-
-    @property
-    def topics(self):
-        """All topics that it was told of."""
-        found = {}
-        for command in self.told:
-            if command.code == RequestCode.REGISTER_BROKER:
-                found |= topics_in(command)
-        return found
-
-
-def wrapper_in(command):
-    return json.loads(command.body)["topicConfigSerializeWrapper"]
-
-
-def topics_in(command):
-    return wrapper_in(command)["topicConfigTable"]
+from tests.unit.broker.broker_world import create_topic, running, settings_of
+from tests.unit.broker.impostors import (
+    NameServerStub,
+    figures,
+    impostor_and_world,
+    topics_in,
+    wrapper_in,
+)
 
 
 def test_a_broker_registers_with_all_name_servers_and_leaves_them(tmp_path):
@@ -91,7 +48,7 @@ def test_whoever_makes_a_topic_is_answered_when_name_servers_know_it(tmp_path):
     async def main():
         stub = NameServerStub()
         async with running(tmp_path, namesrvAddr=stub.address) as world:
-            await create(world)
+            await create_topic(world)
             assert "New" in stub.topics
             await world.send("Auto")
             assert "Auto" in stub.topics
@@ -132,9 +89,11 @@ def test_changes_while_name_servers_are_told_go_together(tmp_path):
         async with running(tmp_path, namesrvAddr=stub.address) as world:
             stub.gate, stub.arrived = asyncio.Event(), asyncio.Event()
             before = len(stub.told)
-            first = asyncio.ensure_future(create(world, topic="T0"))
+            first = asyncio.ensure_future(create_topic(world, topic="T0"))
             await stub.arrived.wait()
-            others = [asyncio.ensure_future(create(world, topic=f"T{n}")) for n in range(1, 20)]
+            others = [
+                asyncio.ensure_future(create_topic(world, topic=f"T{n}")) for n in range(1, 20)
+            ]
             await world.send("broker-a")
             stub.gate.set()
             await asyncio.gather(first, *others)
@@ -190,9 +149,9 @@ def test_a_registration_that_cannot_be_made_is_not_the_last(tmp_path, monkeypatc
 
             with monkeypatch.context() as patch:
                 patch.setattr(registration, "_Round", fail)
-                await create(world, topic="Lost")
+                await create_topic(world, topic="Lost")
             assert "no registration can be made of this" in caplog.text
-            await create(world, topic="New")
+            await create_topic(world, topic="New")
             assert {"Lost", "New"} <= set(stub.topics)
         await stub.server.stop()
 
@@ -229,7 +188,7 @@ def test_many_topics_are_told_in_parts_and_then_only_what_changes(tmp_path, smal
             for number in range(30):
                 await world.send(f"T{number}")
             stub.told.clear()
-            await create(world, topic="007")
+            await create_topic(world, topic="007")
             # A new topic costs what it has, not what the broker has.
             assert [set(topics_in(each)) for each in stub.told] == [{"007"}]
         stub.told.clear()
@@ -268,7 +227,7 @@ def test_a_name_server_that_does_not_know_the_broker_any_more_is_told_all_topics
             ours = world.service._registrar._told[stub.address].channel
             with pytest.raises(ConnectionLost):
                 await ours.request(RequestCode.HEART_BEAT, timeout_s=60)
-            await create(world, topic="New")
+            await create_topic(world, topic="New")
             assert stub.topics.keys() == topics.keys()
             # It forgot the broker behind a connection that stays.
             stub.told.clear()
@@ -286,7 +245,7 @@ def test_a_name_server_that_does_not_know_the_broker_any_more_is_told_all_topics
                 return answer._replace(code=next(refusals, 0))
 
             stub.server.handlers[RequestCode.REGISTER_BROKER] = register
-            await create(world, topic="Newer")
+            await create_topic(world, topic="Newer")
             assert stub.topics.keys() == topics.keys()
         await stub.server.stop()
 
@@ -310,123 +269,6 @@ def test_a_topic_that_no_name_server_can_take_does_not_keep_the_others_from_bein
             assert {"odd", "TBW102"} < stub.topics.keys()
             assert stub.topics["odd"]["perm"] == 6
             assert not {"", "A" * 5000, "\ud800"} & stub.topics.keys()
-        await stub.server.stop()
-
-    asyncio.run(main())
-
-
-class Impostor:
-    """Somebody who registers as a broker."""
-
-    address = "10.9.9.9:10911"
-
-    def __init__(self, pool, name_server, topics):
-        self.pool = pool
-        self.name_server = name_server
-        self.topics = topics
-
-    async def register(self, name="broker-a", address=address, state=0, **fields):
-        topic = {"readQueueNums": 99, "writeQueueNums": 99, "perm": 6}
-        table = {each: {**topic, "topicName": each} for each in self.topics}
-        version = {"counter": 5, "timestamp": 5, "stateVersion": state}
-        wrapper = {"dataVersion": version, "topicConfigTable": table}
-        fields = {
-            "brokerName": name,
-            "brokerAddr": address,
-            "clusterName": "DefaultCluster",
-            "haServerAddr": address,
-            "brokerId": "0",
-        } | fields
-        body = json.dumps({"topicConfigSerializeWrapper": wrapper}).encode()
-        return await self.pool.call(self.name_server, RequestCode.REGISTER_BROKER, fields, body)
-
-    async def leave(self, address):
-        fields = {
-            "brokerName": "broker-a",
-            "brokerAddr": address,
-            "clusterName": "DefaultCluster",
-            "brokerId": "0",
-        }
-        return await self.pool.call(self.name_server, RequestCode.UNREGISTER_BROKER, fields)
-
-    async def route(self, topic="T"):
-        answer = await self.pool.call(
-            self.name_server, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}
-        )
-        route = json.loads(answer.body)
-        (broker,), (queues,) = route["brokerDatas"], route["queueDatas"]
-        return broker["brokerAddrs"]["0"], queues["writeQueueNums"]
-
-
-@asynccontextmanager
-async def impostor_and_world(directory, *, is_reserved=False):
-    server = NameServer(NameServerConfig(listenPort=0))
-    address = str(server.start())
-    pool = ClientPool(lambda _: True)
-    try:
-        async with running(directory, namesrvAddr=address) as world:
-            if is_reserved:
-                service = world.service
-                server.reserve("broker-a", service.registering_addresses, service.address)
-            await create(world, topic="T")
-            yield Impostor(pool, address, ["T", "SELF_TEST_TOPIC"]), world
-    finally:
-        await pool.close()
-        await server.stop()
-
-
-async def figures(world):
-    answer = await world.call(RequestCode.GET_BROKER_RUNTIME_INFO)
-    return json.loads(answer.body)["table"]
-
-
-@pytest.mark.parametrize("state", [0, 1, 2**31 - 1])
-def test_a_broker_notices_that_its_name_was_taken_says_so_and_takes_it_back(
-    tmp_path, caplog, state
-):
-    async def main():
-        async with impostor_and_world(tmp_path) as (impostor, world):
-            assert (await impostor.register(state=state)).code == 0
-            assert await impostor.route() == (impostor.address, 99)
-            await world.service._registrar.register()
-            # Its topics are its own again, too.
-            queues = world.core.topics.get("T").write_queue_count
-            assert await impostor.route() == (world.service.address, queues)
-            assert f"leads to {impostor.address} under the name broker-a" in caplog.text
-            assert "leads to this broker again" in caplog.text
-            table = await figures(world)
-            assert (table["brokerNameTaken"], table["brokerNameTakenTimes"]) == ("", "1")
-            note = json.loads(world.core.store.layout.name_taken.read_text())
-            assert (note["lastBy"], note["takenBy"]) == (impostor.address, {})
-
-    asyncio.run(main())
-
-
-def test_a_name_that_stays_taken_is_told_once_and_shown_as_long_as_it_is(tmp_path, caplog):
-    async def main():
-        stub = NameServerStub()
-        route = {
-            "brokerDatas": [{"brokerName": "broker-a", "brokerAddrs": {"0": "10.9.9.9:1"}}],
-            "queueDatas": [],
-        }
-        stub.server.handlers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = lambda *_: Response(
-            body=json.dumps(route).encode()
-        )
-        async with running(tmp_path, namesrvAddr=stub.address) as world:
-            for _ in range(3):
-                await world.service._registrar.register()
-            shown = (await figures(world))["brokerNameTaken"]
-            assert shown == f"{stub.address} leads to 10.9.9.9:1"
-            assert caplog.text.count("leads to 10.9.9.9:1") == 1
-            # It is not forgotten while it lasts.
-            world.clock.now_ms += 600_000
-            await world.service._registrar.register()
-            assert caplog.text.count("leads to 10.9.9.9:1") == 2
-            assert (await figures(world))["brokerNameTakenTimes"] == "1"
-            assert world.core.store.layout.name_taken.exists()
-        # A start begins without it: who has the name then is looked up anew.
-        async with running(tmp_path) as world:
-            assert not world.core.store.layout.name_taken.exists()
         await stub.server.stop()
 
     asyncio.run(main())
@@ -462,7 +304,7 @@ def test_a_name_server_beside_its_broker_lets_nobody_else_have_its_name_or_addre
             # Others are as welcome as ever, and so is the broker itself.
             impostor.topics = ["Other", "SELF_TEST_TOPIC"]
             assert (await impostor.register(name="broker-b")).code == 0
-            await create(world, topic="Mine")
+            await create_topic(world, topic="Mine")
             assert (await impostor.route("Mine"))[0] == mine
             assert not world.core.not_told
 

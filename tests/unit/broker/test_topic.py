@@ -10,33 +10,21 @@ from rocketlens.wire.codes import RequestCode
 from tests.unit.broker.broker_world import (
     NOW_MS,
     Clock,
+    create_topic,
     in_broker,
     properties_of,
     records_of,
     running,
 )
 
-FIELDS = {
-    "topic": "New",
-    "defaultTopic": "TBW102",
-    "readQueueNums": 3,
-    "writeQueueNums": 2,
-    "perm": 6,
-    "topicFilterType": "SINGLE_TAG",
-    "topicSysFlag": 0,
-    "order": False,
-}
-
-
-async def create(world, **changes):
-    return await world.call(RequestCode.UPDATE_AND_CREATE_TOPIC, **(FIELDS | changes))
-
 
 def test_a_topic_is_made_changed_shown_and_deleted(tmp_path):
     async def test(world):
-        assert (await create(world, attributes="+message.type=FIFO,+reserve.time=2")).code == 0
+        assert (
+            await create_topic(world, attributes="+message.type=FIFO,+reserve.time=2")
+        ).code == 0
         changes = "-message.type,+reserve.time=3"
-        assert (await create(world, perm=4, order=True, attributes=changes)).code == 0
+        assert (await create_topic(world, perm=4, order=True, attributes=changes)).code == 0
         shown = await world.call(RequestCode.GET_TOPIC_CONFIG, topic="New")
         assert json.loads(shown.body) == {
             "attributes": {"reserve.time": "3"},
@@ -63,13 +51,13 @@ def test_a_topic_made_again_is_empty_as_in_rocketmq_and_keys_still_find_what_it_
     async def main():
         clock = Clock()
         async with running(tmp_path, clock=clock) as world:
-            await create(world)
+            await create_topic(world)
             for number in range(5):
                 await world.send("New", b"old%d" % number, properties_of(KEYS=f"k{number}"))
             world.core.offsets.put("g", "New", 0, 4)
             assert (await world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="New")).code == 0
             assert not (world.core.store.layout.consume_queue / "New").exists()
-            await create(world)
+            await create_topic(world)
             assert (await world.pull(0, topic="New")).remark == "NO_MESSAGE_IN_QUEUE"
             for number in range(3):
                 answer = await world.send("New", b"new", properties_of(KEYS=f"k{number}"))
@@ -125,82 +113,10 @@ def test_a_topic_whose_deletion_cannot_be_written_down_is_not_deleted(tmp_path):
 def test_a_topic_that_cannot_be_is_not_made(tmp_path, changes, words):
     async def test(world):
         before = dict(world.core.topics.topics)
-        answer = await create(world, **changes)
+        answer = await create_topic(world, **changes)
         assert answer.code == 29
         assert words in answer.remark
         assert world.core.topics.topics == before
-
-    in_broker(tmp_path, test)
-
-
-TYPES = "UNSPECIFIED, MIXED, TRANSACTION, PRIORITY, FIFO, DELAY, LITE, NORMAL"
-
-
-@pytest.mark.parametrize(
-    ("made_with", "changes", "words"),
-    [
-        (None, "-message.type", "only add attribute is supported while creating topic. key: mess"),
-        (None, "+bogus=1", "unsupported key: bogus"),
-        (None, "+queue.type=BatchCQ", "value is not in set: [SimpleCQ]"),
-        ("", "a=1", "add/alter attribute format is wrong: a"),
-        ("", "-a=1", "add/alter attribute format is wrong: -a"),
-        ("", "==x", "add/alter attribute format is wrong: "),
-        ("", "+a", "delete attribute format is wrong: +a"),
-        ("", " ", "delete attribute format is wrong:  "),
-        ("", "+reserve.time=1,,-b", "delete attribute format is wrong: "),
-        ("", "-b", "attempt to delete a nonexistent key: b"),
-        ("", "+=x", "kv string format wrong."),
-        ("", "-", "kv string format wrong."),
-        ("", "message.type+=NORMAL", "kv string format wrong."),
-        ("", " +message.type=DELAY", "kv string format wrong."),
-        ("", "=", "Index 0 out of bounds for length 0"),
-        ("", "+reserve.time=", "Index 1 out of bounds for length 1"),
-        ("", "+message.type=FIFO,+message.type=DELAY", "key duplication: +message.type"),
-        ("", "+message.type=X", f"value is not in set: [{TYPES}]"),
-        ("", "+reserve.time=-2", "value is not in range(-1, 9223372036854775807)"),
-        ("", "+lite.topic.expiration=43201", "value is not in range(-1, 43200)"),
-        ("", "+reserve.time= 5", 'For input string: " 5"'),
-        ("", "+reserve.time=" + "9" * 20, f'For input string: "{"9" * 20}"'),
-        ("", "+queue.type=SimpleCQ", "attempt to update an unchangeable attribute. key: queue.ty"),
-        (
-            "+cleanup.policy=DELETE",
-            "-cleanup.policy",
-            "attempt to update an unchangeable attribute. key: cleanup.policy",
-        ),
-    ],
-)
-def test_attributes_that_cannot_be_are_refused_in_rocketmqs_words(
-    tmp_path, made_with, changes, words
-):
-    """What 5.5.0 answered to the same; ``made_with`` None: the topic is not there yet."""
-
-    async def test(world):
-        if made_with is not None:
-            assert (await create(world, attributes=made_with)).code == 0
-        before = dict(world.core.topics.topics)
-        answer = await create(world, attributes=changes)
-        assert (answer.code, answer.remark[: len(words)]) == (1, words)
-        assert world.core.topics.topics == before
-
-    in_broker(tmp_path, test)
-
-
-@pytest.mark.parametrize(
-    ("changes", "attributes"),
-    [
-        ("+message.type=NORMAL=x", {"message.type": "NORMAL"}),
-        ("+reserve.time=+7,", {"reserve.time": "+7"}),
-        (
-            "+queue.type=SimpleCQ,+message.type=LITE",
-            {"queue.type": "SimpleCQ", "message.type": "LITE"},
-        ),
-        (",", {}),
-    ],
-)
-def test_attributes_are_read_as_rocketmq_reads_them(tmp_path, changes, attributes):
-    async def test(world):
-        assert (await create(world, attributes=changes)).code == 0
-        assert world.core.topics.get("New").attributes == attributes
 
     in_broker(tmp_path, test)
 
@@ -216,7 +132,7 @@ def test_a_system_topic_cannot_be_deleted(tmp_path):
 
 def test_statistics_show_every_queue(tmp_path):
     async def test(world):
-        await create(world)
+        await create_topic(world)
         await world.send("New", e=1)
         answer = await world.call(RequestCode.GET_TOPIC_STATS_INFO, topic="New")
         queue = '{"brokerName":"broker-a","queueId":%d,"topic":"New"}'
