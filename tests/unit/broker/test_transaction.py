@@ -1,36 +1,18 @@
 """Half messages become messages once, or never."""
 
-import asyncio
-from dataclasses import replace
-
 import pytest
 
-from rocketlens.broker import ended as ended_halves
-from rocketlens.model import properties as props
-from rocketlens.wire.codes import RequestCode
-from tests.unit.broker.broker_world import in_broker, properties_of, records_of, running
-
-COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
-HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
-MARKS = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-
-
-async def send_half(world, number=0, **named):
-    sent = properties_of(
-        UNIQ_KEY=f"{number:032X}", TRAN_MSG="true", PGROUP="producers", KEYS=f"k{number}", **named
-    )
-    answer = await world.send(body=b"%d" % number, e=2, f=4, properties=sent)
-    return {
-        "producerGroup": "producers",
-        "tranStateTableOffset": answer.ext_fields["queueOffset"],
-        "commitLogOffset": int(answer.ext_fields["msgId"][16:], 16),
-        "commitOrRollback": COMMIT,
-        "transactionId": answer.ext_fields["transactionId"],
-    }
-
-
-async def end(world, fields, **changes):
-    return await world.call(RequestCode.END_TRANSACTION, **(fields | changes))
+from tests.unit.broker.broker_world import in_broker, properties_of, records_of
+from tests.unit.broker.transactions import (
+    COMMIT,
+    HALF,
+    MARKS,
+    ROLLBACK,
+    UNKNOWN,
+    end,
+    half_properties,
+    send_half,
+)
 
 
 def test_a_commit_stores_the_message_in_its_topic(tmp_path):
@@ -53,10 +35,6 @@ def test_a_commit_stores_the_message_in_its_topic(tmp_path):
     in_broker(tmp_path, test)
 
 
-def half_properties(record):
-    return props.parse(record.properties.decode())
-
-
 def test_a_rollback_stores_nothing_but_its_mark(tmp_path):
     async def test(world):
         await send_half(world)
@@ -76,20 +54,6 @@ def test_an_unknown_end_leaves_it_open(tmp_path):
         assert not world.stored(MARKS)
 
     in_broker(tmp_path, test)
-
-
-def test_an_end_that_comes_again_is_done_once_even_after_a_restart(tmp_path):
-    async def main():
-        async with running(tmp_path, listenPort=0) as world:
-            fields = await send_half(world)
-            for _ in range(2):
-                assert (await end(world, fields)).code == 0
-            assert (await end(world, fields, commitOrRollback=ROLLBACK)).code == 0
-        async with running(tmp_path) as world:
-            assert (await end(world, fields)).code == 0
-            assert len(world.stored("Orders", 2)) == len(world.stored(MARKS)) == 1
-
-    asyncio.run(main())
 
 
 @pytest.mark.parametrize(
@@ -130,92 +94,5 @@ def test_a_delayed_half_message_is_delayed_from_its_commit_on(tmp_path):
         (record,) = world.stored("SCHEDULE_TOPIC_XXXX", 1)
         assert half_properties(record)["REAL_TOPIC"] == "Orders"
         assert record.sys_flag == 8
-
-    in_broker(tmp_path, test)
-
-
-async def end_many(world, count, first=0):
-    """Send and commit transactions; gives what each was ended with."""
-    ended = []
-    for number in range(first, first + count):
-        fields = await send_half(world, number)
-        assert (await end(world, fields)).code == 0
-        ended.append(fields)
-    return ended
-
-
-@pytest.fixture
-def marks_read(monkeypatch):
-    """The physical offsets of the marks that are read."""
-    found = []
-    named_at = ended_halves._named_at
-
-    def counted(log, physical_offset):
-        found.append(physical_offset)
-        return named_at(log, physical_offset)
-
-    monkeypatch.setattr(ended_halves, "_named_at", counted)
-    return found
-
-
-def test_no_mark_is_read_for_transactions_of_after_the_start(tmp_path, marks_read):
-    async def main():
-        async with running(tmp_path) as world:
-            await end_many(world, 30)
-        async with running(tmp_path) as world:
-            ended = await end_many(world, 5, first=30)
-            for fields in ended:
-                assert (await end(world, fields)).code == 0
-            assert len(world.stored(MARKS)) == 35
-        assert marks_read == []
-
-    asyncio.run(main())
-
-
-def test_only_marks_behind_a_half_message_are_read_and_each_once(tmp_path, marks_read, monkeypatch):
-    monkeypatch.setattr(ended_halves, "MARKS_READ", 4)
-
-    async def main():
-        async with running(tmp_path) as world:
-            ended = await end_many(world, 250)
-            waits = await send_half(world, 250)
-            ended += await end_many(world, 6, first=251)
-            marks = [each.physical_offset for each in world.stored(MARKS)]
-        async with running(tmp_path) as world:
-            assert (await end(world, waits)).code == 0
-            assert marks_read == marks[:-9:-1]
-            for fields in [*ended[240:], waits, *ended[:3]]:
-                assert (await end(world, fields)).code == 0
-            assert marks_read == marks[::-1]
-            assert len(world.stored(MARKS)) == 257
-            assert len(world.stored("Orders", 2)) == 257
-
-    asyncio.run(main())
-
-
-def test_ends_that_come_together_after_a_restart_are_done_once(tmp_path):
-    async def main():
-        async with running(tmp_path) as world:
-            await end_many(world, 3)
-            waits = await send_half(world, 3)
-        async with running(tmp_path) as world:
-            answers = await asyncio.gather(*(end(world, waits) for _ in range(8)))
-            assert [answer.code for answer in answers] == [0] * 8
-            assert len(world.stored("Orders", 2)) == len(world.stored(MARKS)) == 4
-
-    asyncio.run(main())
-
-
-def test_ended_transactions_take_a_bit_each_until_the_log_has_them_no_more(tmp_path):
-    async def test(world):
-        ended = world.service._handlers[RequestCode.END_TRANSACTION].__self__._ended
-        await end_many(world, 3)
-        (half, *_) = world.stored(HALF)
-        for queue_offset in range(10_000):
-            ended.add(replace(half, queue_offset=queue_offset))
-        assert sorted(ended._pages) == [0, 1, 2]
-        world.core.store.queues.get(HALF, 0).min_offset_cache = (world.core.store.min_offset, 9000)
-        ended.add(replace(half, queue_offset=12_288))
-        assert sorted(ended._pages) == [2, 3]
 
     in_broker(tmp_path, test)
