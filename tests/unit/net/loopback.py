@@ -1,12 +1,14 @@
 """What the tests of net share: a server on the loopback interface, raw frames, both loops."""
 
 import asyncio
+import functools
 import socket
 import threading
 from contextlib import asynccontextmanager, suppress
 
-from rocketlens.net.channel import Response
+from rocketlens.net.channel import Channel, Response
 from rocketlens.net.event_loop import new_event_loop
+from rocketlens.net.group import ChannelGroup, ConnectionLimits
 from rocketlens.net.pool import ClientPool
 from rocketlens.net.server import RemotingServer
 from rocketlens.wire import codec
@@ -199,3 +201,48 @@ class BlackHole:
         self.thread.join()
         for each in self.taken:
             each.close()
+
+
+async def answered(peer):
+    peer.ask(ECHO)
+    answer = await peer.read()
+    return answer is not None and answer.code == 0
+
+
+class Bench:
+    """A channel, what is on both sides of it, and a clock."""
+
+    def __init__(self, handlers=None, group=None, **bounds):
+        self.clock = Clock()
+        # What takes long only because this machine is busy ends no turn, unless a test says so.
+        bounds = {"turn_s": 60.0, "first_turn_s": 60.0, "round_s": 120.0} | bounds
+        self.group = group or ChannelGroup(ConnectionLimits(**bounds), clock=self.clock)
+        self.handlers = {ECHO: echo} if handlers is None else handlers
+        self.connect()
+
+    def connect(self):
+        self.transport = FakeTransport()
+        connection = Connection(max_unanswered=self.group.bounds.unanswered_requests)
+        self.channel = Channel(self.group, self.handlers, connection)
+        self.channel.connection_made(self.transport)
+
+    def ask(self, *codes, flag=0, body=b""):
+        frames = [
+            codec.encode(RemotingCommand(code, opaque, flag, None, {}, body))
+            for opaque, code in enumerate(codes)
+        ]
+        self.channel.data_received(b"".join(frames))
+
+    def sweep(self, seconds):
+        self.clock.now_s += seconds
+        self.group.sweep()
+
+
+def on_loop(test):
+    """Run an async test in an event loop."""
+
+    @functools.wraps(test)
+    def plain(*arguments, **named):
+        run(lambda: test(*arguments, **named))
+
+    return plain

@@ -27,6 +27,7 @@ from tests.unit.net.loopback import (
     LOOPS,
     NEVER,
     Clock,
+    answered,
     calling,
     connect,
     echo,
@@ -37,6 +38,7 @@ from tests.unit.net.loopback import (
 )
 
 on_both_loops = pytest.mark.parametrize("loop", LOOPS)
+
 
 MIB = 1024 * 1024
 
@@ -98,82 +100,6 @@ def test_whoever_is_one_connection_too_many_is_closed_and_the_others_are_served(
             assert await third.read() is None
             first.ask(ECHO)
             assert (await first.read()).code == 0
-
-    run(main)
-
-
-async def answered(peer):
-    peer.ask(ECHO)
-    answer = await peer.read()
-    return answer is not None and answer.code == 0
-
-
-@pytest.mark.parametrize("bound", [{"connections": 5}, {"connections_of_address": 5}])
-def test_when_there_are_too_many_connections_the_longest_idle_ends_for_a_new_one(bound):
-    """First who never said anything, and last who waits for an answer."""
-
-    async def main():
-        clock = Clock()
-        waiting = asyncio.Event()
-
-        async def later(command, channel):
-            await waiting.wait()
-            return Response()
-
-        handlers = {ECHO: echo, LATER: later}
-        async with serving(handlers, clock=clock, bounds=ConnectionLimits(**bound)) as (
-            server,
-            address,
-        ):
-            peers = {}
-            for name in ("spoke first", "waits", "silent", "spoke last", "busy"):
-                peers[name] = await connect(address)
-                if name == "waits":
-                    peers[name].ask(LATER)
-                elif name != "silent":
-                    assert await answered(peers[name])
-                await until(lambda: len(server.group.channels) == len(peers))
-                await until(lambda: not server._arriving)
-                clock.now_s += 10
-                server.sweep()
-            assert await answered(peers["busy"])
-            for ends in ("silent", "spoke first", "spoke last", "waits"):
-                another = await connect(address)
-                assert await answered(another)
-                assert await peers[ends].read() is None
-            assert server.group.closed_idle == 4
-            # Whoever was heard of just now does not end for others.
-            refused = await connect(address)
-            assert await refused.read() is None
-            assert server.group.refused == 1
-            assert await answered(peers["busy"])
-
-    run(main)
-
-
-def test_whoever_has_most_connections_has_them_closed_for_others():
-    async def main():
-        clock = Clock()
-        async with serving(clock=clock, bounds=ConnectionLimits(connections=8)) as (
-            server,
-            address,
-        ):
-            one = await connect(address, local_addr=("127.0.0.2", 0))
-            assert await answered(one)
-            await until(lambda: not server._arriving)
-            clock.now_s += 10
-            server.sweep()
-            many = [await connect(address) for _ in range(7)]
-            for each in many:
-                assert await answered(each)
-            await until(lambda: not server._arriving)
-            clock.now_s += 10
-            server.sweep()
-            for _ in range(6):
-                assert await answered(await connect(address, local_addr=("127.0.0.3", 0)))
-            # It had been idle for longest, and alone.
-            assert await answered(one)
-            assert server.group.closed_idle == 6
 
     run(main)
 

@@ -1,0 +1,89 @@
+"""Which connections end for others when there are too many."""
+
+import asyncio
+
+import pytest
+
+from rocketlens.net.channel import Response
+from rocketlens.net.group import ConnectionLimits
+from tests.unit.net.loopback import (
+    ECHO,
+    LATER,
+    Clock,
+    answered,
+    connect,
+    echo,
+    run,
+    serving,
+    until,
+)
+
+
+@pytest.mark.parametrize("bound", [{"connections": 5}, {"connections_of_address": 5}])
+def test_when_there_are_too_many_connections_the_longest_idle_ends_for_a_new_one(bound):
+    """First who never said anything, and last who waits for an answer."""
+
+    async def main():
+        clock = Clock()
+        waiting = asyncio.Event()
+
+        async def later(command, channel):
+            await waiting.wait()
+            return Response()
+
+        handlers = {ECHO: echo, LATER: later}
+        async with serving(handlers, clock=clock, bounds=ConnectionLimits(**bound)) as (
+            server,
+            address,
+        ):
+            peers = {}
+            for name in ("spoke first", "waits", "silent", "spoke last", "busy"):
+                peers[name] = await connect(address)
+                if name == "waits":
+                    peers[name].ask(LATER)
+                elif name != "silent":
+                    assert await answered(peers[name])
+                await until(lambda: len(server.group.channels) == len(peers))
+                await until(lambda: not server._arriving)
+                clock.now_s += 10
+                server.sweep()
+            assert await answered(peers["busy"])
+            for ends in ("silent", "spoke first", "spoke last", "waits"):
+                another = await connect(address)
+                assert await answered(another)
+                assert await peers[ends].read() is None
+            assert server.group.closed_idle == 4
+            # Whoever was heard of just now does not end for others.
+            refused = await connect(address)
+            assert await refused.read() is None
+            assert server.group.refused == 1
+            assert await answered(peers["busy"])
+
+    run(main)
+
+
+def test_whoever_has_most_connections_has_them_closed_for_others():
+    async def main():
+        clock = Clock()
+        async with serving(clock=clock, bounds=ConnectionLimits(connections=8)) as (
+            server,
+            address,
+        ):
+            one = await connect(address, local_addr=("127.0.0.2", 0))
+            assert await answered(one)
+            await until(lambda: not server._arriving)
+            clock.now_s += 10
+            server.sweep()
+            many = [await connect(address) for _ in range(7)]
+            for each in many:
+                assert await answered(each)
+            await until(lambda: not server._arriving)
+            clock.now_s += 10
+            server.sweep()
+            for _ in range(6):
+                assert await answered(await connect(address, local_addr=("127.0.0.3", 0)))
+            # It had been idle for longest, and alone.
+            assert await answered(one)
+            assert server.group.closed_idle == 6
+
+    run(main)
