@@ -7,9 +7,8 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.broker import service as service_module
-from rocketlens.broker.config import parse_settings
 from rocketlens.broker.service import BrokerService, run
-from rocketlens.errors import BadInput, StoreLocked
+from rocketlens.errors import StoreLocked
 from rocketlens.store.lock import StoreLock
 from rocketlens.wire.codes import RequestCode
 from tests.unit.broker.broker_world import in_broker, properties_of, running, settings_of
@@ -212,37 +211,3 @@ def test_expired_segments_go_and_queries_go_on(tmp_path):
         mappedFileSizeCommitLog=16_384,
         deleteWhen=";".join(f"{hour:02}" for hour in range(24)),
     )
-
-
-def test_configuration_comes_from_a_broker_conf(caplog):
-    settings = parse_settings(
-        "brokerName = b\nlistenPort=20911\nflushDiskType=SYNC_FLUSH\ntraceOn=false\n"
-        "storePathRootDir=/data\nstorePathCommitLog=/data/commitlog\nnoSuchKey=1\n"
-    )
-    assert (settings.broker.brokerName, settings.broker.listenPort) == ("b", 20911)
-    assert not settings.broker.traceOn
-    assert settings.store.is_sync_flush
-    assert str(settings.store_path) == "/data"
-    assert settings.unknown == ("noSuchKey",)
-    assert "noSuchKey" in caplog.text
-    assert settings.with_broker(listenPort=1000).broker.listenPort == 1000
-
-
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("listenPort=x", "listenPort 'x' is not a whole number"),
-        ("listenPort=2", "listenPort 2: the port two below is needed"),
-        ("listenPort=70000", "listenPort 70000: give 0 to 65535"),
-        ("traceOn=yes", "traceOn 'yes' is neither true nor false"),
-        ("brokerName=a/b", "brokerName 'a/b': give 1 to 255 letters, digits"),
-        ("brokerIP1=localhost", "brokerIP1 'localhost': give an IPv4 or IPv6 address"),
-        ("brokerId=1", "no slaves"),
-        ("brokerRole=SLAVE", "no slaves"),
-        ("storePathCommitLog=/elsewhere", "storePathCommitLog /elsewhere: it must be"),
-        ("flushDiskType=NEVER", "flushDiskType 'NEVER'"),
-    ],
-)
-def test_a_value_that_cannot_be_is_refused_with_its_key(line, words):
-    with pytest.raises(BadInput, match=words):
-        parse_settings(line)
