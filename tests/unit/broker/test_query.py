@@ -9,7 +9,6 @@ import pytest
 from rocketlens.broker import look_up, search
 from rocketlens.broker.turns import LookUpLimits
 from rocketlens.errors import ConnectionLost
-from rocketlens.formats import commitlog_record
 from rocketlens.net.pool import ClientPool
 from rocketlens.store.read.tail import Tail
 from rocketlens.wire.codes import RequestCode, ResponseCode
@@ -66,16 +65,6 @@ def test_an_answer_says_how_far_the_index_came(tmp_path):
     in_broker(tmp_path, test)
 
 
-def test_a_key_of_the_same_hash_or_another_topic_is_not_given(tmp_path):
-    async def test(world):
-        await world.send(body=b"right", properties=properties_of(KEYS="x Aa"))
-        await world.send(body=b"twin", properties=properties_of(KEYS="BB"))
-        await world.send("Others", body=b"elsewhere", properties=properties_of(KEYS="Aa"))
-        assert bodies(await world.query("Aa")) == [b"right"]
-
-    in_broker(tmp_path, test)
-
-
 def test_a_message_that_has_a_key_twice_is_given_once(tmp_path):
     async def test(world):
         await world.send(body=b"once", properties=properties_of(UNIQ_KEY=KEY, KEYS=f"k k {KEY}"))
@@ -97,66 +86,6 @@ def test_the_newest_are_given_in_the_order_of_the_log(tmp_path):
         assert bodies(unique) == expected[-32:]
         for max_num in (0, -1):
             assert (await world.query("all", maxNum=max_num)).code == 22
-
-    in_broker(tmp_path, test)
-
-
-def test_both_ends_of_a_time_range_are_exact(tmp_path):
-    async def test(world):
-        for number in range(5):
-            world.clock.now_ms = NOW_MS + number
-            await world.send(body=b"%d" % number, properties=properties_of(KEYS="k"))
-        answer = await world.query("k", beginTimestamp=NOW_MS + 1, endTimestamp=NOW_MS + 3)
-        assert bodies(answer) == [b"1", b"2", b"3"]
-
-    in_broker(tmp_path, test)
-
-
-def test_no_answer_is_larger_than_a_frame(tmp_path):
-    async def test(world):
-        body = bytes(3_000_000)
-        for _ in range(7):
-            await world.send(body=body, properties=properties_of(KEYS="large"))
-        answer = await world.query("large")
-        assert bodies(answer) == [body] * 5
-
-    in_broker(tmp_path, test, mappedFileSizeCommitLog=32 * 1024 * 1024)
-
-
-def test_an_offset_inside_a_record_is_no_message(tmp_path):
-    async def test(world):
-        await world.send()
-        inner = bytearray(world.core.store.record(0, 0))
-        size = len(inner)
-        # A record that says it belongs where it will be, in the body of another.
-        start = size + 88
-        inner[28:36] = start.to_bytes(8, "big")
-        await world.send(body=bytes(inner))
-        assert commitlog_record.decode(world.core.store.record(start, 0), physical_offset=start)
-        end = world.core.store.end_offset
-        for offset in (start, 1, size + 1, -1, end, end + 8, 2**62):
-            answer = await world.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=offset)
-            assert answer.code == ResponseCode.SYSTEM_ERROR
-            assert answer.remark == f"can not find message by the offset, {offset}"
-        assert (await world.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=size)).code == 0
-
-    in_broker(tmp_path, test)
-
-
-def test_a_damaged_message_is_an_error_and_never_an_empty_answer(tmp_path):
-    async def test(world):
-        await world.send(properties=properties_of(KEYS="broken"), body=b"body that breaks")
-        await world.send(properties=properties_of(KEYS="sound"))
-        content = world.core.store._appender._content
-        place = content.find(b"body that breaks")
-        content[place : place + 4] = b"BODY"
-        view = await world.call(RequestCode.VIEW_MESSAGE_BY_ID, offset=0)
-        assert view.code == ResponseCode.SYSTEM_ERROR
-        assert "checksum" in view.remark
-        answer = await world.query("broken")
-        assert answer.code == ResponseCode.SYSTEM_ERROR
-        assert answer.remark.startswith("not everything could be searched: ")
-        assert (await world.query("sound")).code == 0
 
     in_broker(tmp_path, test)
 
@@ -187,22 +116,6 @@ def test_a_query_with_much_to_read_holds_up_nobody(tmp_path, monkeypatch):
         asked = [asyncio.ensure_future(world.query("k")) for _ in range(3)]
         assert (await world.send()).code == 0
         assert {answer.code for answer in await asyncio.gather(*asked)} == {0}
-
-    in_broker(tmp_path, test)
-
-
-def test_an_answer_without_a_damaged_message_says_what_could_not_be_searched(tmp_path):
-    async def test(world):
-        for number in range(3):
-            await world.send(body=b"number %d" % number, properties=properties_of(KEYS="k"))
-        (segment,) = (world.core.store.layout.commit_log).iterdir()
-        content = segment.read_bytes()
-        with segment.open("r+b") as file:
-            file.seek(content.index(b"number 1"))
-            file.write(b"X")
-        answer = await world.query("k")
-        assert bodies(answer) == [b"number 0", b"number 2"]
-        assert "checksum" in answer.ext_fields["notSearched"]
 
     in_broker(tmp_path, test)
 
