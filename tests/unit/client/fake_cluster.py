@@ -7,10 +7,13 @@ a message brings it twice; a look-up by offset believes whatever bytes are there
 
 import asyncio
 import json
+import sys
 import zlib
 from contextlib import asynccontextmanager
 
 from rocketlens import limits
+from rocketlens.client import Producer
+from rocketlens.client.admin import MQAdmin
 from rocketlens.formats import batch_body
 from rocketlens.formats import commitlog_record as records
 from rocketlens.model import properties as props
@@ -27,6 +30,18 @@ from rocketlens.wire.declare import write_body
 LOOPBACK = "127.0.0.1"
 T0 = 1_790_000_000_000
 QUEUES = 4
+PATIENCE_S = 0.2
+FAILURES = ("dead", "slow", "erring")
+CONNECTS = []
+"""The addresses that were dialled in this process."""
+
+
+def _audit(event, arguments):
+    if event == "socket.connect":
+        CONNECTS.append(arguments[1])
+
+
+sys.addaudithook(_audit)
 
 
 class Fake:
@@ -346,3 +361,73 @@ async def running(masters=1, slaves=0, name_servers=1):
     finally:
         for each in cluster.all:
             await each.server.stop(grace_s=0)
+
+
+def ask(scenario, masters=1, slaves=0, name_servers=1, **options):
+    """Run ``await scenario(cluster, admin)``."""
+
+    async def main():
+        async with running(masters, slaves, name_servers) as cluster:
+            given = {"timeout_s": PATIENCE_S, **options}
+            async with MQAdmin(cluster.given, **given) as admin:
+                return await scenario(cluster, admin)
+
+    return asyncio.run(main())
+
+
+async def fail(broker, how):
+    if how == "dead":
+        await broker.die()
+    elif how == "slow":
+        broker.is_slow = True
+    elif how == "erring":
+        broker.err()
+
+
+def bodies(answer):
+    return [message.body for message in answer]
+
+
+def produce(scenario, masters=1, slaves=0, name_servers=1, **options):
+    """Run ``await scenario(cluster, producer)``."""
+
+    async def main():
+        async with (
+            running(masters, slaves, name_servers) as cluster,
+            Producer(cluster.given, group="g", **options) as producer,
+        ):
+            return await scenario(cluster, producer)
+
+    return asyncio.run(main())
+
+
+def sends(broker):
+    codes = {RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE}
+    return [header for code, header in broker.asked if code in codes]
+
+
+def stored(*brokers):
+    return [record for broker in brokers for record in broker.records]
+
+
+def ask_with_memory(scenario, path, **cluster_options):
+    """Run ``await scenario(cluster, admin)``; ``admin(**options)`` remembers brokers in a file."""
+
+    async def main():
+        async with running(**cluster_options) as cluster:
+
+            def admin(**options):
+                given = {"timeout_s": 0.5, "seen_brokers": path, **options}
+                return MQAdmin(cluster.given, **given)
+
+            await scenario(cluster, admin)
+
+    asyncio.run(main())
+
+
+def unregister(cluster, name):
+    for server in cluster.name_servers:
+        server.brokers.pop(name, None)
+        for on in server.topics.values():
+            if name in on:
+                on.remove(name)

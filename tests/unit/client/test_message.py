@@ -3,7 +3,6 @@
 import pytest
 
 from rocketlens.client.message import Message, check_topic, encoded_properties
-from rocketlens.client.namespace import with_namespace, without_namespace
 from rocketlens.errors import BadInput, MessageIllegal, WrongType
 from rocketlens.model import properties as props
 
@@ -98,23 +97,3 @@ def test_properties_longer_than_a_record_holds_are_refused():
         encoded_properties({"name": "v" * 32_767})
     text = encoded_properties({"a": "1", "b": "2"})
     assert props.parse(text) == {"a": "1", "b": "2"}
-
-
-@pytest.mark.parametrize(
-    ("name", "known"),
-    [
-        ("T", "ns%T"),
-        ("ns%T", "ns%T"),
-        ("%RETRY%g", "%RETRY%ns%g"),
-        ("%DLQ%ns%g", "%DLQ%ns%g"),
-        ("RMQ_SYS_TRACE_TOPIC", "RMQ_SYS_TRACE_TOPIC"),
-        ("TBW102", "TBW102"),
-        ("CHECKPOINT_TOPIC", "CHECKPOINT_TOPIC"),
-        ("CID_RMQ_SYS_TRANS", "CID_RMQ_SYS_TRANS"),
-        ("RMQ_SYS_ORDERS", "ns%RMQ_SYS_ORDERS"),
-    ],
-)
-def test_brokers_know_names_with_their_namespace(name, known):
-    assert with_namespace("ns", name) == known
-    assert without_namespace("ns", known) == name.replace("ns%", "")
-    assert with_namespace("", name) == without_namespace("", name) == name

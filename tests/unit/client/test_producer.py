@@ -5,55 +5,23 @@ from collections import Counter
 
 import pytest
 
-from rocketlens.client import (
-    Compression,
-    Message,
-    MessageQueue,
-    Producer,
-    SendHook,
-    SendResult,
-    SendStatus,
-)
+from rocketlens.client import Message, MessageQueue, Producer, SendHook, SendResult, SendStatus
 from rocketlens.errors import (
     BadInput,
     BrokerError,
     CallTimeout,
     ConnectFailed,
-    MessageIllegal,
     RemotingError,
     SendFailed,
     TopicNotFound,
 )
-from rocketlens.formats.body_compression import decompress
 from rocketlens.formats.commitlog_record import message_of
 from rocketlens.model.java import string_hash
 from rocketlens.net.channel import Response
 from rocketlens.wire.codes import RequestCode, ResponseCode
-from tests.unit.client.fake_cluster import running
+from tests.unit.client.fake_cluster import produce, running, sends, stored
 
 RETRIABLE = (1, 2, 14, 16, 17, 204, 205, 1500)
-
-
-def produce(scenario, masters=1, slaves=0, name_servers=1, **options):
-    """Run ``await scenario(cluster, producer)``."""
-
-    async def main():
-        async with (
-            running(masters, slaves, name_servers) as cluster,
-            Producer(cluster.given, group="g", **options) as producer,
-        ):
-            return await scenario(cluster, producer)
-
-    return asyncio.run(main())
-
-
-def sends(broker):
-    codes = {RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE}
-    return [header for code, header in broker.asked if code in codes]
-
-
-def stored(*brokers):
-    return [record for broker in brokers for record in broker.records]
 
 
 class Recorder(SendHook):
@@ -65,30 +33,6 @@ class Recorder(SendHook):
 
     def after(self, context):
         self.seen.append(("after", context.queue.broker_name, context.result, context.error))
-
-
-def test_a_result_has_the_fields_and_the_printed_form_of_java():
-    async def scenario(cluster, producer):
-        message = Message("T", "hello", tags="A", keys=["k1", "k2"])
-        result = await producer.send(message)
-        (record,) = stored(*cluster.masters)
-        assert result.msg_id == message.unique_key == message_of(record).unique_key
-        assert result.offset_msg_id == record.offset_msg_id
-        queue = result.message_queue
-        assert str(result) == (
-            f"SendResult [sendStatus=SEND_OK, msgId={result.msg_id}, "
-            f"offsetMsgId={result.offset_msg_id}, messageQueue=MessageQueue [topic=T, "
-            f"brokerName=broker-a, queueId={queue.queue_id}], queueOffset=0, recallHandle=null]"
-        )
-        assert result.text(with_recall_handle=False).endswith("queueOffset=0]")
-        assert (result.region_id, result.trace_on) == ("DefaultRegion", True)
-        (header,) = sends(cluster.masters[0])
-        assert (header.producer_group, header.default_topic) == ("g", "TBW102")
-        assert (header.default_topic_queue_nums, header.broker_name) == (4, "broker-a")
-        # In the order of Java's HashMap of 16 buckets.
-        assert list(message_of(record).properties) == ["KEYS", "UNIQ_KEY", "WAIT", "TAGS"]
-
-    produce(scenario)
 
 
 def test_messages_go_round_all_queues_of_all_masters():
@@ -229,83 +173,6 @@ def test_a_sharding_key_always_leads_to_the_queue_that_java_chooses(key):
     else:
         with pytest.raises(BadInput):
             produce(scenario)
-
-
-@pytest.mark.parametrize("size", [1, 4095, 4096, 100_000])
-@pytest.mark.parametrize("compression", [None, *Compression])
-def test_bodies_of_4_kib_and_more_are_compressed(size, compression):
-    flags = {Compression.ZLIB: 0x301, Compression.LZ4: 0x101, Compression.ZSTD: 0x201, None: 0}
-
-    async def scenario(cluster, producer):
-        body = b"ab" * size
-        await producer.send(Message("T", body[:size]))
-        (record,) = stored(*cluster.masters)
-        expected = flags[compression] if size >= 4096 else 0
-        assert record.sys_flag == expected
-        assert (len(record.body) < size) == bool(expected)
-        assert decompress(record.body, record.sys_flag) == body[:size]
-
-    produce(scenario, compression=compression)
-
-
-def test_a_batch_is_stored_side_by_side_with_an_id_for_each():
-    async def scenario(cluster, producer):
-        messages = [Message("T", b"x" * 5000, keys=f"k{n}", flag=n) for n in range(10)]
-        result = await producer.send_batch(messages)
-        records = stored(*cluster.masters)
-        assert [record.flag for record in records] == list(range(10))
-        assert [record.sys_flag for record in records] == [0] * 10
-        assert result.msg_ids == tuple(message.unique_key for message in messages)
-        # What the batch's header says is appended to each member, and must not hide its own.
-        assert result.msg_ids == tuple(message_of(record).unique_key for record in records)
-        assert result.offset_msg_ids == tuple(record.offset_msg_id for record in records)
-        assert {record.queue_id for record in records} == {result.message_queue.queue_id}
-        assert result.queue_offset == 0
-        (header,) = sends(cluster.masters[0])
-        assert header.batch
-
-    produce(scenario)
-
-
-def test_batches_that_brokers_refuse_are_refused_before_anything_is_sent():
-    async def scenario(cluster, producer):
-        one = Message("T", "x")
-        for other in (
-            Message("U", "x"),
-            Message("T", "x", delay_level=1),
-            Message("T", "x", wait_store=False),
-            Message("T", b"x" * 4_194_000),
-        ):
-            with pytest.raises(MessageIllegal):
-                await producer.send_batch([one, one, other, Message("T", b"y" * 400)])
-        with pytest.raises(BadInput):
-            await producer.send_batch([])
-        retry = Message("%RETRY%g", "x")
-        with pytest.raises(MessageIllegal):
-            await producer.send_batch([retry, retry])
-        assert cluster.masters[0].asked == []
-
-    produce(scenario)
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        Message("T", b""),
-        Message("T", b"x" * (4 * 1024 * 1024 + 1)),
-        Message("SCHEDULE_TOPIC_XXXX", "x"),
-    ],
-    ids=["empty", "large", "system"],
-)
-def test_messages_that_brokers_refuse_are_not_sent(message):
-    async def scenario(cluster, producer):
-        with pytest.raises(MessageIllegal):
-            await producer.send(message)
-        with pytest.raises(MessageIllegal):
-            await producer.send_oneway(message)
-        assert cluster.masters[0].asked == []
-
-    produce(scenario)
 
 
 def test_one_way_asks_for_no_answer():

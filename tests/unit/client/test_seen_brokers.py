@@ -1,6 +1,5 @@
-"""Brokers that are gone: remembered, named, forgotten; and name servers that differ."""
+"""Brokers that are gone: remembered, named, forgotten."""
 
-import asyncio
 import json
 import logging
 import stat
@@ -9,14 +8,11 @@ import threading
 import pytest
 
 from rocketlens import limits
-from rocketlens.client.admin import MQAdmin
 from rocketlens.client.route import Broker
 from rocketlens.client.seen_brokers import SeenBroker, SeenBrokers
-from rocketlens.errors import AnswerIncomplete, MessageNotFound, RemotingError, TopicNotFound
-from rocketlens.model.answer import SourceState
+from rocketlens.errors import AnswerIncomplete, MessageNotFound
 from rocketlens.model.message_id import OffsetMessageId
-from rocketlens.wire.codes import ResponseCode
-from tests.unit.client.fake_cluster import running
+from tests.unit.client.fake_cluster import ask_with_memory, unregister
 
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000
@@ -36,20 +32,12 @@ def clock():
     return Clock()
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "state" / "rocketlens" / "seen-brokers.jsonl"
-
-
 def brokers(*names, port=10911):
     return {name: Broker(name, {0: f"10.0.0.1:{port}"}, "C") for name in names}
 
 
 def names(seen):
     return [each.name for each in seen]
-
-
-# The file.
 
 
 def test_a_broker_that_was_there_and_is_not_is_missing_until_it_is_forgotten(path, clock):
@@ -162,30 +150,6 @@ def test_where_nothing_can_be_written_that_is_said_once(tmp_path, clock, caplog)
     ]
 
 
-# Answers.
-
-
-def ask(scenario, path, **cluster_options):
-    async def main():
-        async with running(**cluster_options) as cluster:
-
-            def admin(**options):
-                given = {"timeout_s": 0.5, "seen_brokers": path, **options}
-                return MQAdmin(cluster.given, **given)
-
-            await scenario(cluster, admin)
-
-    asyncio.run(main())
-
-
-def unregister(cluster, name):
-    for server in cluster.name_servers:
-        server.brokers.pop(name, None)
-        for on in server.topics.values():
-            if name in on:
-                on.remove(name)
-
-
 def test_a_broker_that_is_gone_makes_answers_incomplete_and_is_named(path):
     async def scenario(cluster, admin):
         first, second = cluster.masters
@@ -219,7 +183,7 @@ def test_a_broker_that_is_gone_makes_answers_incomplete_and_is_named(path):
         async with admin(seen_brokers=None) as asking:
             assert (await asking.query_message("T", "lost")).complete
 
-    ask(scenario, path, masters=2)
+    ask_with_memory(scenario, path, masters=2)
 
 
 def _port(broker):
@@ -234,111 +198,8 @@ def test_a_library_remembers_nothing_unasked(path, monkeypatch, tmp_path):
         async with admin(seen_brokers=None) as asking:
             await asking.query_message("T", "k")
 
-    ask(scenario, path)
+    ask_with_memory(scenario, path)
     assert set(tmp_path.rglob("*")) == before
-
-
-def test_brokers_and_topics_of_all_name_servers_are_asked(path):
-    async def scenario(cluster, admin):
-        first, second = cluster.name_servers
-        cluster.masters[1].store("T", b"there", keys="k")
-        cluster.masters[1].store("Only", b"there", keys="k")
-        first.brokers = {"broker-a": first.brokers["broker-a"]}
-        first.topics = {"T": ["broker-a"]}
-        second.topics["Only"] = ["broker-b"]
-        async with admin() as asking:
-            for topic in ("T", "Only"):
-                answer = await asking.query_message(topic, "k")
-                assert [m.body for m in answer] == [b"there"]
-                assert answer.complete
-            with pytest.raises(TopicNotFound):
-                await asking.query_message("Nowhere", "k")
-
-    ask(scenario, path, masters=2, name_servers=2)
-
-
-def test_a_topic_is_not_unknown_while_a_name_server_does_not_answer(path):
-    async def scenario(cluster, admin):
-        cluster.masters[0].store("T", b"m", keys="k")
-        await cluster.name_servers[0].die()
-        async with admin() as asking:
-            with pytest.raises(RemotingError):
-                await asking.query_message("Nowhere", "k")
-            answer = await asking.query_message("T", "k")
-            assert answer.complete
-            (named,) = [c for c in answer.coverage if c.source.startswith("name server")]
-            assert named.state is SourceState.DAMAGED
-
-    ask(scenario, path, name_servers=2)
-
-
-def test_a_stale_route_is_named(path):
-    now = [0.0]
-
-    async def scenario(cluster, admin):
-        cluster.masters[0].store("T", b"m", keys="k")
-        async with admin(seen_brokers=None, clock=lambda: now[0]) as asking:
-            assert (await asking.query_message("T", "k")).complete
-            await cluster.name_servers[0].die()
-            assert (await asking.query_message("T", "k")).complete
-            now[0] += limits.ROUTE_REFRESH_S
-            answer = await asking.query_message("T", "k")
-            assert [m.body for m in answer] == [b"m"]
-            assert not answer.complete
-            assert "other brokers" in answer.failures[0].error
-
-    ask(scenario, path)
-
-
-def test_every_kind_of_refusal_makes_the_answer_incomplete(path):
-    async def scenario(cluster, admin):
-        for code in (
-            ResponseCode.SYSTEM_BUSY,
-            ResponseCode.SYSTEM_ERROR,
-            ResponseCode.NO_PERMISSION,
-            ResponseCode.TOPIC_NOT_EXIST,
-            ResponseCode.SERVICE_NOT_AVAILABLE,
-        ):
-            cluster.masters[1].err(code, "not now")
-            async with admin() as asking:
-                answer = await asking.query_message("T", "k")
-                assert not answer.complete
-                assert "not now" in answer.failures[0].error
-
-    ask(scenario, path, masters=2)
-
-
-def test_a_broker_without_an_address_and_a_master_that_is_not_registered_are_named(path):
-    async def scenario(cluster, admin):
-        (server,) = cluster.name_servers
-        data = server.broker_data
-        server.broker_data = lambda name: data("broker-a") if name == "broker-b" else data(name)
-        async with admin() as asking:
-            answer = await asking.query_message("T", "k")
-            assert [c.source for c in answer.failures] == ["broker-b"]
-            assert "knows an address" in answer.failures[0].error
-        server.broker_data = data
-        del server.brokers["broker-a"][0]
-        async with admin() as asking:
-            answer = await asking.query_message("T", "k")
-            said = [c.error for c in answer.coverage if c.source.startswith("broker-a")]
-            assert "its master is not registered" in said[0]
-
-    ask(scenario, path, masters=2, slaves=1)
-
-
-def test_no_broker_at_all_is_no_complete_answer(path):
-    async def scenario(cluster, admin):
-        (server,) = cluster.name_servers
-        server.brokers, server.topics = {}, {"T": []}
-        async with admin() as asking:
-            answer = await asking.query_message("T", "k")
-            assert not answer.complete
-            assert answer.failures[0].error == "no broker is registered"
-            with pytest.raises(AnswerIncomplete, match="no broker is registered"):
-                await asking.view_message("7F0000010000000100000000000000AB")
-
-    ask(scenario, path)
 
 
 def test_lines_are_json(path, clock):

@@ -1,0 +1,45 @@
+"""Every broker of a topic is asked, and one that fails makes the answer incomplete."""
+
+import itertools
+
+import pytest
+
+from rocketlens.errors import AnswerIncomplete, MessageNotFound
+from rocketlens.model.answer import SourceKind
+from tests.unit.client.fake_cluster import FAILURES, ask, bodies, fail
+
+
+@pytest.mark.parametrize("failing", [*itertools.combinations(FAILURES, 2), FAILURES])
+def test_a_failed_broker_makes_the_answer_incomplete_and_is_named(failing):
+    async def scenario(cluster, admin):
+        sound = cluster.masters[len(failing) :]
+        for broker in cluster.masters:
+            broker.store("T", broker.name.encode(), keys="k", unique_key="U1")
+        for broker, how in zip(cluster.masters, failing, strict=False):
+            await fail(broker, how)
+        for question in (admin.query_message, admin.query_message_by_unique_key):
+            answer = await question("T", "k" if question == admin.query_message else "U1")
+            assert not answer.complete
+            assert bodies(answer) == [broker.name.encode() for broker in sound]
+            failed = {each.source for each in answer.failures}
+            assert failed == {"broker-a", "broker-b", "broker-c"} - {s.name for s in sound}
+            assert all(each.kind is SourceKind.BROKER and each.error for each in answer.failures)
+        nowhere = await admin.query_message("T", "other")
+        assert not nowhere.complete
+        with pytest.raises(AnswerIncomplete, match="broker-a"):
+            await admin.view_message("T", "7F" * 16)
+
+    ask(scenario, masters=3)
+
+
+def test_of_several_records_with_one_unique_key_the_oldest_is_shown():
+    async def scenario(cluster, admin):
+        cluster.masters[1].store("T", b"first", unique_key="U")
+        cluster.masters[0].now_ms += 10
+        cluster.masters[0].store("T", b"again", unique_key="U")
+        assert (await admin.view_message("T", "U")).body == b"first"
+        assert bodies(await admin.query_message_by_unique_key("T", "U")) == [b"first", b"again"]
+        with pytest.raises(MessageNotFound):
+            await admin.view_message("T", "V")
+
+    ask(scenario, masters=2)

@@ -1,0 +1,112 @@
+"""All messages of a key are found, whatever the limits of a broker's answers are."""
+
+import pytest
+
+from tests.unit.client.fake_cluster import ask, bodies
+
+
+@pytest.mark.parametrize("step_ms", [0, 1, 7, 400, 5000])
+@pytest.mark.parametrize("max_num", [0, 1, 63, 64, 65, 150, 2**31 - 1, None])
+def test_no_cap_of_a_broker_cuts_an_answer(step_ms, max_num):
+    async def scenario(cluster, admin):
+        for broker in cluster.masters:
+            broker.step_ms = step_ms
+            for number in range(100):
+                broker.store("T", b"%d" % number, keys="k k", queue_id=number % 4)
+                broker.store("T", b"other", keys="o", queue_id=number % 4)
+        answer = await admin.query_message("T", "k", max_num)
+        assert answer.complete
+        most = 200 if max_num is None else min(max_num, 200)
+        assert len(answer) == most
+        assert answer.truncated == (most < 200)
+        everything = await admin.query_message("T", "k", None)
+        assert {(m.store_host, m.physical_offset) for m in everything} == {
+            (each.store_host, each.physical_offset)
+            for broker in cluster.masters
+            for each in broker.records
+            if each.body != b"other"
+        }
+        assert answer.messages == everything.messages[200 - most :]
+
+    ask(scenario, masters=2, timeout_s=5)
+
+
+@pytest.mark.parametrize("cap", [16, 20, 32])
+def test_a_cap_that_a_broker_is_configured_with_is_found_out(cap):
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        broker.cap = cap
+        broker.step_ms = 130
+        for number in range(100):
+            broker.store("T", b"%d" % number, keys="k", unique_key="U", queue_id=number % 4)
+        assert len(await admin.query_message("T", "k", None)) == 100
+        assert len(await admin.query_message_by_unique_key("T", "U", None)) == 100
+
+    ask(scenario, timeout_s=5)
+
+
+@pytest.mark.parametrize("count", [5, 100])
+@pytest.mark.parametrize(
+    ("begin", "end"), [(0, 0), (1, 3), (2, 2), (3, 90), (999, 1001), (0, 9**9)]
+)
+def test_times_are_met_to_the_millisecond(count, begin, end):
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        broker.step_ms = 1 if count == 5 else 37
+        stored = [broker.store("T", b"%d" % n, keys="k", queue_id=n % 4) for n in range(count)]
+        first = stored[0].store_timestamp_ms
+        answer = await admin.query_message("T", "k", None, first + begin, first + end)
+        expected = [s for s in stored if begin <= s.store_timestamp_ms - first <= end]
+        assert bodies(answer) == [each.body for each in expected]
+
+    ask(scenario, timeout_s=5)
+
+
+def test_a_clock_that_was_set_back_hides_nothing():
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        broker.store("T", b"before", keys="k")
+        broker.step_ms = -50_000
+        back = broker.store("T", b"after", keys="k")
+        at = back.store_timestamp_ms
+        assert bodies(await admin.query_message("T", "k", 64, at, at)) == [b"after"]
+
+    ask(scenario)
+
+
+@pytest.mark.parametrize("closes", [True, False])
+def test_an_answer_too_large_for_a_frame_is_asked_for_in_parts(closes):
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        broker.closes_when_large = closes
+        for number in range(20):
+            broker.store("T", b"%02d" % number * 500_000, keys="k", queue_id=number % 4)
+        answer = await admin.query_message("T", "k")
+        assert [body[:2] for body in bodies(answer)] == [b"%02d" % n for n in range(20)]
+        assert answer.complete
+
+    ask(scenario, timeout_s=10)
+
+
+def test_what_a_broker_could_not_search_makes_an_answer_incomplete():
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        broker.store("T", b"found", keys="k")
+        broker.more_fields = {"notSearched": "segment 7 cannot be read"}
+        answer = await admin.query_message("T", "k")
+        assert bodies(answer) == [b"found"]
+        assert not answer.complete
+        assert [failure.error for failure in answer.failures] == ["segment 7 cannot be read"]
+
+    ask(scenario)
+
+
+def test_the_oldest_is_shown_also_of_more_than_a_broker_returns_at_once():
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        broker.step_ms = 130
+        for number in range(100):
+            broker.store("T", b"%d" % number, unique_key="U", queue_id=number % 4)
+        assert (await admin.view_message("T", "U")).body == b"0"
+
+    ask(scenario, timeout_s=5)

@@ -1,0 +1,71 @@
+"""An offset message id leads to one record, and never to an address outside of the cluster."""
+
+import pytest
+
+from rocketlens.errors import MessageNotFound
+from rocketlens.model.message import Host
+from rocketlens.model.message_id import OffsetMessageId
+from tests.unit.client.fake_cluster import CONNECTS, ask
+
+
+def test_a_thousand_forged_ids_dial_nothing_but_the_cluster():
+    async def scenario(cluster, admin):
+        cluster.masters[0].store("T", b"m", keys="k")
+        own = {each.address for each in cluster.all}
+        CONNECTS.clear()
+        for number in range(1000):
+            forged = OffsetMessageId(Host(f"10.66.{number % 256}.1", 80), number * 7).encode()
+            with pytest.raises(MessageNotFound):
+                await (
+                    admin.view_message(forged) if number % 2 else admin.view_message("T", forged)
+                )
+        forged = OffsetMessageId(Host("127.0.0.1", 1), 0).encode()
+        with pytest.raises(MessageNotFound):
+            await admin.view_message(forged)
+        dialled = {f"{each[0]}:{each[1]}" for each in CONNECTS if isinstance(each, tuple)}
+        assert dialled
+        assert dialled <= own
+        assert len(CONNECTS) <= len(own)
+
+    ask(scenario, timeout_s=5)
+
+
+def test_an_offset_id_is_found_also_when_its_broker_has_moved():
+    async def scenario(cluster, admin):
+        old = cluster.masters[0].store("T", b"m")
+        await cluster.masters[0].die()
+        log, kept = bytes(cluster.masters[0].log), list(cluster.masters[0].records)
+        await cluster.masters[0].start()
+        cluster.masters[0].log[:], cluster.masters[0].records[:] = log, kept
+        assert old.offset_msg_id != cluster.masters[0].id_at(0)
+        assert (await admin.view_message(old.offset_msg_id)).body == b"m"
+        assert (await admin.view_message("T", old.offset_msg_id)).body == b"m"
+        with pytest.raises(MessageNotFound):
+            await admin.view_message("Other", old.offset_msg_id)
+
+    async def with_topic(cluster, admin):
+        for server in cluster.name_servers:
+            server.topics["Other"] = ["broker-a"]
+        await scenario(cluster, admin)
+
+    ask(with_topic)
+
+
+def test_a_record_inside_a_body_is_no_message():
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        inner_at = 89 - 1  # where the body of the first record begins
+        broker.store("T", b"first", queue_id=1)
+        probe = broker.store("T", b"p" * 200, queue_id=1)
+        inner_at = bytes(broker.log).index(b"p" * 200)
+        forged = bytearray(broker.bytes_of(broker.records[0]))
+        forged[28:36] = inner_at.to_bytes(8)
+        broker.log[inner_at : inner_at + len(forged)] = forged
+        with pytest.raises(MessageNotFound):
+            await admin.view_message(broker.id_at(inner_at))
+        assert probe.physical_offset < inner_at
+        for at in (1, 17, 10**9):
+            with pytest.raises(MessageNotFound):
+                await admin.view_message(broker.id_at(at))
+
+    ask(scenario)
