@@ -1,4 +1,4 @@
-"""Who wants the newest few of many messages with one key pays for a few."""
+"""Messages of a key: who wants the newest few of many pays for a few."""
 
 import pytest
 
