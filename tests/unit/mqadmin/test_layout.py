@@ -6,8 +6,6 @@ from dataclasses import replace
 import pytest
 
 from rocketlens import open_store
-from rocketlens.client.route import MessageQueue
-from rocketlens.mqadmin.form import Form, message_pieces
 from rocketlens.mqadmin.layout import (
     Track,
     key_table,
@@ -16,16 +14,13 @@ from rocketlens.mqadmin.layout import (
     status_table,
     track_block,
 )
-from rocketlens.mqadmin.tool import set_order
 from rocketlens.wire.bodies.route import TopicRouteData
 from rocketlens.wire.bodies.stats import MessageQueueBody as QueueKey
 from rocketlens.wire.bodies.stats import TopicOffset
 from rocketlens.wire.declare import read_body
+from tests.unit.mqadmin.printed_by_rocketmq import VERSIONS, both, bounds, form_of, printed
 
-VERSIONS = ("4.9.7", "5.5.0")
 TRACK = re.compile(r"MessageTrack \[consumerGroup=(\w+), trackType=(\w+), exceptionDesc=(.*)\]")
-
-both = pytest.mark.parametrize("version", VERSIONS)
 
 
 @pytest.fixture(autouse=True)
@@ -33,26 +28,8 @@ def in_utc(zone):
     zone("UTC")
 
 
-def printed(golden, version, name):
-    """The text without the command before it; 5.5 begins with an empty line."""
-    text = (golden(version).mqadmin / f"{name}.txt").read_text(encoding="utf-8")
-    return text.split("\n", 1)[1].strip("\n")
-
-
-def form_of(version):
-    return Form(is_5=version.startswith("5"))
-
-
 def field(text, label):
     return re.search(rf"^{label}: +(.*)$", text, re.MULTILINE)[1]
-
-
-def bounds(text):
-    return {
-        name: found[1]
-        for name in ("MIN_OFFSET", "MAX_OFFSET")
-        if (found := re.search(rf"\b{name}=(\d+)", text))
-    }
 
 
 def shown(golden, version, expected, *, with_offset_id):
@@ -111,23 +88,6 @@ def test_the_rows_of_a_key_are_printed_as_the_real_tool_does(golden, version, ki
     with open_store(golden(version).store) as store:
         messages = [store.query_by_queue_offset(topic, int(row[1]), int(row[2])) for row in rows]
     assert key_table(form_of(version), messages, topic, key, "K").strip("\n") == expected
-
-
-def test_a_message_in_print_msg_is_what_the_real_tool_prints(golden):
-    expected = printed(golden, "5.5.0", "printMsg").splitlines()[1]
-    with open_store(golden("5.5.0").store) as store:
-        message = store.query_by_queue_offset("T22", 1, 0)
-    message = replace(message, properties={**message.properties, **bounds(expected)})
-    detail = "".join(message_pieces(form_of("5.5.0"), "broker-a", message))
-    assert f"MSGID: {message.msg_id} {detail} BODY: hello" == expected
-
-
-@both
-def test_print_msg_takes_queues_in_the_order_of_the_real_tool(golden, version):
-    first = printed(golden, version, "printMsg").splitlines()[0]
-    topic = re.search(r"topic=(\w+)", first)[1]
-    queues = [MessageQueue(topic, "broker-a", number) for number in range(4)]
-    assert first.endswith(f", {set_order(queues)[0]}")
 
 
 @both

@@ -91,8 +91,3 @@ def test_what_is_missing_is_named():
     options = command_named("updateTopic").options
     with pytest.raises(BadInput, match="give exactly one of -b, -c"):
         check_required(options, parse(options, ["-t", "T"]))
-
-
-def test_query_msg_by_id_needs_no_topic():
-    options = command_named("queryMsgById").options
-    check_required(options, parse(options, ["-i", "00"]))

@@ -1,18 +1,11 @@
 """Finding a command, its help, and layouts."""
 
-from pathlib import Path
-
 import pytest
 
 from rocketlens.errors import BadInput
 from rocketlens.mqadmin.commands import COMMANDS
 from rocketlens.mqadmin.run import command_list, command_named, usage_of
-
-
-def printed(golden, version, name):
-    """The text without the command before it; 5.5 begins with an empty line."""
-    text = (golden(version).mqadmin / f"{name}.txt").read_text(encoding="utf-8")
-    return text.split("\n", 1)[1].strip("\n")
+from tests.unit.mqadmin.printed_by_rocketmq import printed
 
 
 @pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
@@ -23,14 +16,6 @@ def printed(golden, version, name):
 def test_the_help_of_a_command_is_that_of_the_real_tool(golden, version, name):
     expected = printed(golden, version, f"help-{name}")
     assert usage_of(command_named(name.upper()), version[:3]) == f"{expected}\n"
-
-
-@pytest.mark.parametrize("layout", ["4.9", "5.5"])
-def test_the_help_of_every_command_that_the_real_tools_know_is_theirs(layout):
-    texts = Path(__file__).with_name("printed").joinpath(f"help-{layout}.txt").read_text()
-    # They have the class of decodeMessageId, but no longer know its name.
-    known = [command for command in COMMANDS if command.name != "decodeMessageId"]
-    assert "".join(usage_of(command, layout) for command in known) == texts
 
 
 def test_a_command_is_found_in_any_case_and_an_unknown_one_refused():
