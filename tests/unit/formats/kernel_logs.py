@@ -4,6 +4,7 @@ import struct
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from rocketlens.errors import RecordError
 from rocketlens.formats import commitlog_record as records
@@ -228,3 +229,6 @@ class GoldenLog:
             tuples += as_tuples(entries, count)
             self.segments.append((buffer, base_offset, rows, ended))
         self.entries = entry_arrays(tuples)
+
+
+BOTH_VERSIONS = pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
