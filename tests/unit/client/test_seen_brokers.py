@@ -40,6 +40,9 @@ def names(seen):
     return [each.name for each in seen]
 
 
+# The file.
+
+
 def test_a_broker_that_was_there_and_is_not_is_missing_until_it_is_forgotten(path, clock):
     seen = SeenBrokers(path, ["b:9876", "a:9876"], clock)
     assert seen.missing(brokers("broker-a", "broker-b")) == []
@@ -148,6 +151,9 @@ def test_where_nothing_can_be_written_that_is_said_once(tmp_path, clock, caplog)
     assert [each.message for each in caplog.records] == [
         f"brokers that were seen are not remembered: {seen.path}: Not a directory"
     ]
+
+
+# Answers.
 
 
 def test_a_broker_that_is_gone_makes_answers_incomplete_and_is_named(path):

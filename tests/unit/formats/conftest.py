@@ -5,7 +5,7 @@ import pytest
 from tests.unit.formats import kernel_logs as logs
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def golden_log(golden):
     made = {}
 

@@ -37,6 +37,9 @@ def test_several_topics_and_patterns_are_searched_as_one(made, store):
         assert found.physical_offset == record.physical_offset
 
 
+# Topics that were deleted.
+
+
 @pytest.fixture
 def deleted_topic(tmp_path, monkeypatch):
     """A store in which only one record tells that there ever was a topic ``Gone``."""
