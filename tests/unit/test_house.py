@@ -46,6 +46,119 @@ ROCKETMQ_WORDS = re.compile(
     r"|^(TRANS_CHECK_MAX_TIME_TOPIC|OFFSET_MOVED_EVENT|BenchmarkTest)$|a-zA-Z0-9_-"
 )
 
+# Modules, or rooms (with a slash at the end), whose tests do not stand at the same path below
+# tests/unit, and the file that holds them. A module that gets a test file of its own leaves.
+TESTED_ELSEWHERE = {
+    "broker/clients.py": "tests/unit/broker/test_client.py",
+    "broker/core.py": "tests/unit/broker/test_service.py",
+    "broker/durable.py": "tests/unit/broker/test_send.py",
+    "broker/ended.py": "tests/unit/broker/test_transaction.py",
+    "broker/figures.py": "tests/unit/broker/test_runtime.py",
+    "broker/look_up.py": "tests/unit/broker/test_query.py",
+    "broker/name_watch.py": "tests/unit/broker/test_registration.py",
+    "broker/properties.py": "tests/unit/broker/test_send.py",
+    "broker/queue_entries.py": "tests/unit/broker/test_pull.py",
+    "broker/registry.py": "tests/unit/broker/test_topic.py",
+    "broker/tables/config_table.py": "tests/unit/store/test_config_and_tables.py",
+    "broker/tables/offsets.py": "tests/unit/store/test_config_and_tables.py",
+    "broker/tables/topics.py": "tests/unit/store/test_config_and_tables.py",
+    "broker/tagged.py": "tests/unit/broker/test_query.py",
+    "broker/topic_attributes.py": "tests/unit/broker/test_topic.py",
+    "bulk/check_index.py": "tests/pipeline/test_verify.py",
+    "bulk/check_queue.py": "tests/pipeline/test_verify.py",
+    "bulk/check_range.py": "tests/pipeline/test_verify.py",
+    "bulk/columns.py": "tests/pipeline/test_source.py",
+    "bulk/delay_levels.py": "tests/pipeline/test_dispatch.py",
+    "bulk/extract.py": "tests/pipeline/test_dispatch.py",
+    "bulk/index_build.py": "tests/pipeline/test_dispatch.py",
+    "bulk/index_entries.py": "tests/pipeline/test_follow.py",
+    "bulk/messages.py": "tests/pipeline/test_source.py",
+    "bulk/queue_build.py": "tests/pipeline/test_dispatch.py",
+    "bulk/report.py": "tests/pipeline/test_verify.py",
+    "bulk/store_settings.py": "tests/pipeline/test_dispatch.py",
+    "bulk/stream_offset.py": "tests/pipeline/test_stream.py",
+    "bulk/workspace.py": "tests/unit/store/test_exchange.py",
+    "client/cluster.py": "tests/unit/client/test_admin.py",
+    "client/cluster_source.py": "tests/unit/client/test_find.py",
+    "client/dispatch.py": "tests/unit/client/test_admin.py",
+    "client/faults.py": "tests/unit/client/test_route.py",
+    "client/key_search.py": "tests/unit/client/test_admin.py",
+    "client/name_servers.py": "tests/unit/client/test_route.py",
+    "client/namespace.py": "tests/unit/client/test_message.py",
+    "client/queue_read.py": "tests/unit/client/test_find.py",
+    "client/records.py": "tests/unit/client/test_admin.py",
+    "client/send_request.py": "tests/unit/client/test_producer.py",
+    "client/send_result.py": "tests/unit/client/test_producer.py",
+    "client/survey.py": "tests/unit/client/test_seen_brokers.py",
+    "client/view.py": "tests/unit/client/test_admin.py",
+    "formats/kernels_index.py": "tests/unit/formats/test_layout_tables.py",
+    "formats/kernels_scan.py": "tests/unit/formats/test_kernels.py",
+    "formats/kernels_text.py": "tests/unit/formats/test_kernels_device.py",
+    "model/integers.py": "tests/unit/formats/test_layout.py",
+    "mqadmin/commands.py": "tests/unit/mqadmin/test_options.py",
+    "mqadmin/form.py": "tests/unit/mqadmin/test_layout.py",
+    "mqadmin/send.py": "tests/unit/mqadmin/test_query.py",
+    "mqadmin/tool.py": "tests/unit/mqadmin/test_layout.py",
+    "mqadmin/topic.py": "tests/unit/mqadmin/test_cluster.py",
+    "mqadmin/track.py": "tests/unit/mqadmin/test_layout.py",
+    "namesrv/config.py": "tests/unit/namesrv/test_service.py",
+    "namesrv/processors.py": "tests/unit/namesrv/test_service.py",
+    "net/crowd.py": "tests/unit/net/test_server.py",
+    "net/group.py": "tests/unit/net/test_server.py",
+    "net/pace.py": "tests/unit/net/test_channel.py",
+    "net/server_config.py": "tests/unit/broker/test_config.py",
+    "pipeline/jobs.py": "tests/unit/bulk/test_build_faults.py",
+    "query/by_id.py": "tests/unit/query/test_find.py",
+    "query/by_key.py": "tests/unit/query/test_find.py",
+    "query/by_time.py": "tests/unit/query/test_coverage.py",
+    "query/candidates.py": "tests/unit/query/test_find.py",
+    "query/offline.py": "tests/unit/query/test_find.py",
+    "query/source.py": "tests/unit/client/test_find.py",
+    "query/store_reader.py": "tests/unit/query/test_coverage.py",
+    "query/store_source.py": "tests/unit/client/test_find.py",
+    "query/topics.py": "tests/unit/query/test_find.py",
+    "store/disk.py": "tests/unit/store/test_config_and_tables.py",
+    "store/fs.py": "tests/unit/store/test_reading.py",
+    "store/layout.py": "tests/pipeline/test_dispatch.py",
+    "store/lock.py": "tests/unit/store/test_taken_over.py",
+    "store/read/commitlog.py": "tests/unit/store/test_reading.py",
+    "store/read/consumequeue.py": "tests/unit/store/test_reading.py",
+    "store/read/deleted.py": "tests/unit/store/write/test_deleted_topics.py",
+    "store/read/index.py": "tests/unit/store/test_reading.py",
+    "store/read/index_check.py": "tests/crash/test_index_damage.py",
+    "store/read/index_files.py": "tests/unit/store/read/test_index_synced.py",
+    "store/read/index_state.py": "tests/unit/store/read/test_index_synced.py",
+    "store/read/mapped.py": "tests/unit/store/test_reading.py",
+    "store/read/resync.py": "tests/unit/store/test_reading.py",
+    "store/read/scan.py": "tests/unit/store/test_reading.py",
+    "store/read/starts.py": "tests/unit/store/test_reading.py",
+    "store/read/state.py": "tests/unit/store/test_taken_over.py",
+    "store/read/table_changes.py": "tests/unit/broker/tables/test_entry_table.py",
+    "store/read/tail.py": "tests/unit/store/test_reading.py",
+    "store/write/durability.py": "tests/unit/store/test_durable.py",
+    "store/write/index_driver.py": "tests/unit/store/test_taken_over.py",
+    "store/write/index_writer.py": "tests/unit/store/write/test_index_resume.py",
+    "store/write/log_view.py": "tests/unit/store/write/test_append.py",
+    "store/write/message_store.py": "tests/unit/store/write/test_append.py",
+    "store/write/opening.py": "tests/unit/store/write/test_recovery.py",
+    "store/write/queue_append.py": "tests/unit/store/write/test_append.py",
+    "store/write/queue_files.py": "tests/unit/store/write/test_recovery.py",
+    "store/write/queue_recovery.py": "tests/unit/store/write/test_recovery.py",
+    "store/write/queue_view.py": "tests/unit/store/write/test_append.py",
+    "store/write/synced_file.py": "tests/unit/store/test_durable.py",
+    "store/write/tags_code.py": "tests/unit/store/write/test_append.py",
+    "store/write/torn.py": "tests/unit/store/test_durable.py",
+    "testing/embedded.py": "tests/unit/testing/test_cluster.py",
+    "testing/plugin.py": "tests/unit/testing/test_cluster.py",
+    "wire/bodies/": "tests/unit/wire/test_bodies.py",
+    "wire/codec.py": "tests/unit/wire/test_headers.py",
+    "wire/command.py": "tests/unit/wire/test_headers.py",
+    "wire/commands/": "tests/unit/wire/test_commands.py",
+    "wire/declare.py": "tests/unit/wire/test_commands.py",
+    "wire/header_binary.py": "tests/unit/wire/test_headers.py",
+    "wire/header_json.py": "tests/unit/wire/test_headers.py",
+}
+
 # Split, so that this file does not break the rule it checks.
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME)\b")
 
@@ -195,6 +308,41 @@ def test_a_public_class_name_exists_once():
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 modules[node.name].append(path.name)
     assert {name: found for name, found in modules.items() if len(found) > 1} == {}
+
+
+def mirrors_of(module):
+    """Return where the tests of a module may stand: what needs Spark has a room of its own."""
+    tests = REPOSITORY / "tests"
+    path = module.with_name(f"test_{module.name}")
+    return [tests / "unit" / path] + [tests / path] * (module.parts[0] == "pipeline")
+
+
+def test_every_module_has_its_test_at_the_same_path_or_a_line_that_names_where():
+    ours = SOURCE / "rocketlens"
+    modules = [path.relative_to(ours) for path in ours.rglob("*.py") if path.name != "__init__.py"]
+    alone = {
+        module.as_posix()
+        for module in modules
+        if not any(path.is_file() for path in mirrors_of(module))
+    }
+    rooms = tuple(name for name in TESTED_ELSEWHERE if name.endswith("/"))
+    add = sorted(
+        name for name in alone if name not in TESTED_ELSEWHERE and not name.startswith(rooms)
+    )
+    remove = sorted(
+        name
+        for name in TESTED_ELSEWHERE
+        if name not in alone and not (name in rooms and any(one.startswith(name) for one in alone))
+    )
+    not_there = {
+        name: file for name, file in TESTED_ELSEWHERE.items() if not (REPOSITORY / file).is_file()
+    }
+    assert (add, remove, not_there) == ([], [], {}), (
+        "TESTED_ELSEWHERE of tests/unit/test_house.py:"
+        f" add {add} (or write tests/unit/<path>/test_<module>.py),"
+        f" remove {remove} (they have a test of their own, or are gone),"
+        f" name another file for {not_there} (no such file)"
+    )
 
 
 def test_architecture_names_every_module():
