@@ -150,13 +150,8 @@ TESTED_ELSEWHERE = {
     "store/write/torn.py": "tests/unit/store/test_durable.py",
     "testing/embedded.py": "tests/unit/testing/test_cluster.py",
     "testing/plugin.py": "tests/unit/testing/test_cluster.py",
-    "wire/bodies/": "tests/unit/wire/test_bodies.py",
-    "wire/codec.py": "tests/unit/wire/test_headers.py",
-    "wire/command.py": "tests/unit/wire/test_headers.py",
-    "wire/commands/": "tests/unit/wire/test_commands.py",
-    "wire/declare.py": "tests/unit/wire/test_commands.py",
-    "wire/header_binary.py": "tests/unit/wire/test_headers.py",
-    "wire/header_json.py": "tests/unit/wire/test_headers.py",
+    "wire/bodies/": "tests/unit/wire/bodies/test_bodies.py",
+    "wire/commands/": "tests/unit/wire/commands/test_commands.py",
 }
 
 # Split, so that this file does not break the rule it checks.
