@@ -74,6 +74,20 @@ def write_log(store: Path, records: Iterable[Record], segment_bytes: int) -> lis
     return written
 
 
+def write_busy_log(store: Path) -> list[Record]:
+    """Write 500 records of five topics; the clock steps back in the middle."""
+    log = [
+        record(
+            n,
+            topic=f"Topic{n % 5}",
+            body=bytes(900),
+            store_timestamp_ms=START_MS + (n if n < 300 else n - 250) * 1000,
+        )
+        for n in range(500)
+    ]
+    return write_log(store, log, 1 << 17)
+
+
 def properties_of(one: Record) -> dict[str, str]:
     return props.parse(java.decode_utf8(one.properties))
 

@@ -5,7 +5,6 @@ import pytest
 
 from rocketlens.errors import BadInput, NotAStore, StoreError, StoreLocked
 from rocketlens.formats.index_file import Geometry
-from rocketlens.store.disk import Disk
 from rocketlens.store.lock import StoreLock
 from tests.pipeline.synthetic import (
     START_MS,
@@ -84,17 +83,6 @@ def test_any_slot_and_entry_counts_give_the_files_of_the_plain_rules(
     expected = reference_index(records, Geometry(slots, entries), with_tags=with_tags)
     assert index_of(tmp_path) == expected
     assert result.index_files == len(expected)
-
-
-def test_one_index_file_is_written_by_several_tasks(spark, tmp_path):
-    from rocketlens.bulk import index_build
-
-    plan = index_build.IndexPlan("name", (), index_build.IndexHeader(0, 0, 0, 0, 0, 1), 0)
-    tasks = index_build.tasks_of([plan], tmp_path, Geometry(100, 10), 8, Disk())
-    ranges = [(unit.slot_low, unit.slot_high) for task in tasks for unit in task.units]
-    assert len(tasks) == 8
-    assert [low for low, _ in ranges] == [0, *(high for _, high in ranges[:-1])]
-    assert ranges[-1][1] == 100
 
 
 def test_index_files_are_named_by_their_first_entrys_time_and_always_rise(monkeypatch):

@@ -2,11 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from rocketlens.errors import BadInput
 from rocketlens.formats.commitlog_record import MAGIC_V2, encode, message_of
 from rocketlens.model.message import Host
 from rocketlens.store.read.commitlog import CommitLog
-from tests.pipeline.synthetic import START_MS, record, write_log
+from tests.pipeline.synthetic import START_MS, record, write_busy_log, write_log
 
 
 def load(spark, store, **options):
@@ -106,17 +105,7 @@ def test_damaged_records_cost_only_themselves_and_are_named(registered, tmp_path
 
 @pytest.fixture
 def busy_store(tmp_path):
-    """The clock steps back in the middle."""
-    log = [
-        record(
-            n,
-            topic=f"Topic{n % 5}",
-            body=bytes(900),
-            store_timestamp_ms=START_MS + (n if n < 300 else n - 250) * 1000,
-        )
-        for n in range(500)
-    ]
-    return tmp_path, write_log(tmp_path, log, 1 << 17)
+    return tmp_path, write_busy_log(tmp_path)
 
 
 FILTERS = {
@@ -250,35 +239,6 @@ def test_read_batches_gives_what_the_source_gives_to_spark(registered, busy_stor
     batches = list(read_batches(store, **options))
     assert [row for batch in batches for row in batch.to_pylist()] == spark_rows
     assert len(spark_rows) > 1
-
-
-def test_read_batches_takes_values_of_python_and_names_in_any_case(busy_store):
-    from rocketlens import read_batches
-
-    store, written = busy_store
-    asked = read_batches(
-        store, TOPIC="Topic1", startingOffset=written[50].physical_offset, body=False
-    )
-    rows = [row for batch in asked for row in batch.to_pylist()]
-    assert {(row["topic"], row["body"]) for row in rows} == {("Topic1", None)}
-    assert len(rows) == 90
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"topics": "A"}, "no option 'topics'; did you mean topic"),
-        ({"path": "x"}, "no option 'path'"),
-        ({"filterPushdown": True}, "option filterPushdown is not for read_batches"),
-        ({"table": "index_entries"}, "option table is one of messages, damage"),
-        ({"body": "maybe"}, "option body is true or false"),
-    ],
-)
-def test_read_batches_refuses_options_at_once(busy_store, options, says):
-    from rocketlens import read_batches
-
-    with pytest.raises(BadInput, match=says):
-        read_batches(busy_store[0], **options)
 
 
 def test_sql_can_use_it(registered, busy_store):
