@@ -71,7 +71,6 @@ TESTED_ELSEWHERE = {
     "bulk/extract.py": "tests/pipeline/test_dispatch.py",
     "bulk/index_entries.py": "tests/pipeline/test_follow.py",
     "bulk/queue_build.py": "tests/pipeline/test_dispatch.py",
-    "bulk/store_settings.py": "tests/pipeline/test_dispatch.py",
     "bulk/workspace.py": "tests/unit/store/test_exchange.py",
     "client/cluster.py": "tests/unit/client/test_admin.py",
     "client/cluster_source.py": "tests/unit/client/test_find.py",
