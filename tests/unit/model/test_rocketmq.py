@@ -139,3 +139,8 @@ def test_the_longest_delay_fits_64_bits_with_a_time_stamp():
 def test_a_huge_delay_is_refused_without_reading_its_number():
     with pytest.raises(BadInput, match="is not a delay"):
         parse_delay_levels("9" * 1_000_000 + "s")
+
+
+def test_topic_names_are_those_that_rocketmq_takes():
+    assert all(map(is_topic_name, ("A", "%RETRY%g", "a_b-9", "x" * 255, "%LMQ%a|b")))
+    assert not any(map(is_topic_name, ("", "a/b", "..", "a b", "x" * 256, "主题", "a\n")))

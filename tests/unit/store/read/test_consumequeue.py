@@ -1,0 +1,38 @@
+"""Consume queues are listed and read as RocketMQ wrote them."""
+
+from rocketlens.store import fs
+from rocketlens.store.read.consumequeue import ConsumeQueue, ConsumeQueues
+
+
+def test_a_queue_gives_its_entries_its_end_and_its_newest(made):
+    queues = ConsumeQueues(made.path / "consumequeue")
+    assert queues.topics() == ["Topic0", "Topic1", "Topic2"]
+    for name in queues.names():
+        queue = queues.queue(*name)
+        expected = [r for r in made.records if (r.topic, r.queue_id) == name]
+        assert queue.max_offset == len(expected)
+        assert queue.last_entry().physical_offset == expected[-1].physical_offset
+        assert [e.physical_offset for _, e in queue.entries()] == [
+            r.physical_offset for r in expected
+        ]
+        assert queue.entry(len(expected)) is None
+        assert queue.entry(-1) is None
+    assert queues.queue("../escape", 0) is None
+    queues.close()
+    assert ConsumeQueue(made.path / "nowhere").max_offset == 0
+
+
+def test_a_queue_file_that_a_broker_deletes_while_it_is_listed_is_not_there(made, monkeypatch):
+    name = ConsumeQueues(made.path / "consumequeue").names()[0]
+    listed = fs.entries
+
+    def delete_then_give(directory):
+        found = list(listed(directory))
+        for entry in found:
+            (directory / entry.name).unlink()
+        return found
+
+    monkeypatch.setattr(fs, "entries", delete_then_give)
+    queue = ConsumeQueue(made.path / "consumequeue" / name.topic / str(name.queue_id))
+    assert queue.files == []
+    assert queue.last_entry() is None

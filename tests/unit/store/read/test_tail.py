@@ -1,0 +1,72 @@
+"""What the index does not have yet is found in memory, or read again."""
+
+import rocketlens
+from rocketlens import limits
+from rocketlens.model.java import index_hash
+from rocketlens.store import fs
+from rocketlens.store.read import tail
+from rocketlens.store.read.commitlog import CommitLog
+from tests.crash import made_stores
+from tests.crash.failing_calls import FailingCalls
+from tests.crash.made_stores import make_store, some_messages
+from tests.unit.store import written_stores
+
+
+def knows_nothing(_record):
+    """No queue and no index file can tell."""
+
+
+def test_log_beyond_what_the_memory_keeps_is_read_again_and_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_TAIL_ENTRIES", 50)
+    monkeypatch.setattr(limits, "MAX_INTERPRETED_SCAN_BYTES", 2000)
+    monkeypatch.setattr("rocketlens.store.read.scan.CHUNK_ROWS", 32)
+    made = make_store(tmp_path / "store", some_messages(300), index=None)
+    with rocketlens.open_store(made.path) as store:
+        for topic, text in made.texts()[::3]:
+            found = store.query_message(topic, text, None)
+            expected = [r.physical_offset for r in made.with_key(topic, text)]
+            assert [m.physical_offset for m in found] == expected
+
+
+def test_the_memory_sorts_what_is_asked_often_and_finds_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_INTERPRETED_SCAN_BYTES", 0)
+    monkeypatch.setattr("rocketlens.store.read.scan.CHUNK_ROWS", 16)
+    made = make_store(tmp_path / "store", some_messages(200), index=None)
+    log = CommitLog(made.path / "commitlog")
+    memory = tail.Tail(log, knows_nothing)
+    memory.cover([(0, None)])
+    memory.read_new()
+    hashes = {h for record in made.records[50:60] for h in made_stores.hashes_of(record)}
+    first = list(memory.find(hashes))
+    assert {r.physical_offset for r in made.records[50:60]} <= set(first)
+    assert first == sorted(first, reverse=True)
+    assert all(list(memory.find(hashes)) == first for _ in range(8))
+    assert memory.end_offset == made.records[-1].physical_offset + made.records[-1].total_size
+    assert set(memory.topics) == {"Topic0", "Topic1", "Topic2"}
+    log.close()
+
+
+def test_log_that_could_not_be_listed_is_read_once_it_can_be(tmp_path, monkeypatch):
+    with written_stores.open_small(tmp_path) as store:
+        written_stores.send_many(store, 60)
+        log = CommitLog(tmp_path / "commitlog")
+        memory = tail.Tail(log, knows_nothing)
+        memory.cover([(0, None)])
+        memory.read(0, store.end_offset)
+        read_to = store.end_offset
+        while len(list((tmp_path / "commitlog").iterdir())) < len(log.segments) + 2:
+            written_stores.send(store, 60, body=b"x" * 3000)
+        with monkeypatch.context() as patched:
+            failing = FailingCalls(tmp_path, range(10_000))
+            patched.setattr(fs.os, "scandir", lambda path: failing.count("scandir", path))
+            log.refresh()
+            assert memory.read(read_to, store.end_offset) == store.end_offset
+            assert list(memory.damage)
+            hits = set(memory.find({index_hash("Orders#k60")}))
+            assert list(memory.damage)
+        hits |= set(memory.find({index_hash("Orders#k60")}))
+        assert [one.physical_offset for one in written_stores.records_of(tmp_path)[60:]] == sorted(
+            hits
+        )
+        assert not memory.damage
+        log.close()
