@@ -5,11 +5,18 @@ import socket
 import struct
 from pathlib import Path
 
+import rocketlens
 from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import Reason
+from rocketlens.formats.index_file import ENTRY, decode_header
+from rocketlens.formats.index_keys import index_hashes
 from rocketlens.model.message import Host
+from rocketlens.store.disk import Disk
+from rocketlens.store.layout import StoreLayout
+from rocketlens.store.lock import LOCK_TEXT
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.write.config import StoreConfig
+from rocketlens.store.write.index_build import IndexBuilder
 from rocketlens.store.write.message_store import MessageStore, StoreOptions
 
 STORE_HOST = Host("127.0.0.1", 10911)
@@ -91,3 +98,76 @@ def content_of(path, *names):
         for file in sorted(Path(path, name).rglob("*"))
         if file.is_file()
     }
+
+
+def be_a_real_broker(path, *, writes_checkpoint=True):
+    """Leave what each start of a real broker leaves, and perhaps its checkpoint."""
+    with (path / "lock").open("r+b") as file:
+        file.write(LOCK_TEXT)
+    if writes_checkpoint:
+        later = struct.pack(">qqq", *[1_800_000_000_000] * 3).ljust(4096, b"\0")
+        (path / "checkpoint").write_bytes(later)
+
+
+def queue_lengths(store):
+    return {name: queue.next_offset for name, queue in store._appender.queues.items()}
+
+
+def kill(store):
+    """End a store as a kill does: what was written is in the page cache, nothing else is done."""
+    store.close_abruptly()
+
+
+def damage(path, position, content):
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(content)
+
+
+def assert_finds(path, numbers, lost=()):
+    with rocketlens.open_store(path) as reader:
+        for number in numbers:
+            found = reader.query_message("Orders", f"k{number}", max_num=None).messages
+            assert len(found) == (number not in lost), number
+            if found:
+                message = found[0]
+                assert message.unique_key == f"U{number:06}"
+                by_queue = reader.query_by_queue_offset(
+                    "Orders", message.queue_id, message.queue_offset
+                )
+                assert by_queue.physical_offset == message.physical_offset
+
+
+def builder_of(path, log_end, geometry=SMALL.geometry):
+    return IndexBuilder(
+        StoreLayout(path),
+        geometry,
+        with_tags=True,
+        disk=Disk(),
+        clock=Clock(),
+        log_end=log_end,
+    )
+
+
+def entries_of(path, geometry=SMALL.geometry):
+    """Give hash and physical offset of every entry of all files, and check each header."""
+    found = []
+    for file in sorted((path / "index").iterdir()):
+        content = file.read_bytes()
+        header = decode_header(content[:40])
+        start = geometry.entry_position(1)
+        entries = list(
+            ENTRY.iter_unpack(content[start : geometry.entry_position(header.next_entry)])
+        )
+        assert not any(content[geometry.entry_position(header.next_entry) :])
+        assert (entries[0][1], entries[-1][1]) == (header.begin_offset, header.end_offset)
+        found += [entry[:2] for entry in entries]
+    return found
+
+
+def expected_entries(path):
+    return [
+        (key_hash, record.physical_offset)
+        for record in records_of(path)
+        for key_hash in index_hashes(record, with_tags=True)
+    ]

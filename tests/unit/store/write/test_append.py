@@ -2,7 +2,6 @@
 
 import struct
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -10,13 +9,10 @@ import rocketlens
 from rocketlens.errors import MessageIllegal
 from rocketlens.formats import batch_body, commitlog_record
 from rocketlens.formats.commitlog_record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, SIZE_AND_MAGIC
-from rocketlens.formats.consumequeue_entry import FILLER
 from rocketlens.model.java import string_hash
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import pack_address
 from rocketlens.model.rocketmq import SCHEDULE_TOPIC
-from rocketlens.store.disk import Disk
-from rocketlens.store.write.append import TagsCodes
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.store.write.message_store import MessageStore, StoreOptions
 from tests.unit.store.written_stores import (
@@ -292,18 +288,6 @@ def test_a_batch_that_rocketmq_refuses_is_refused(tmp_path, topic, members, sys_
         store.append_batch(topic, 0, members, BORN_HOST, born_timestamp_ms=1, sys_flag=sys_flag)
 
 
-def test_a_batch_over_several_queue_files_has_all_its_entries(tmp_path):
-    members = [(0, b"", b"") for _ in range(100)]
-    with open_small(tmp_path) as store:
-        send(store, 0)
-        appended = store.append_batch("Orders", 0, members, BORN_HOST, born_timestamp_ms=1)
-        queue = store.queues.get("Orders", 0)
-        assert [queue.entry(a.queue_offset)[:2] for a in appended] == [
-            (a.physical_offset, a.store_size) for a in appended
-        ]
-    assert len(list((tmp_path / "consumequeue/Orders/0").iterdir())) == 4
-
-
 def test_prepared_and_rolled_back_records_get_no_queue_entry(tmp_path):
     with open_small(tmp_path) as store:
         offsets = [send(store, n, sys_flag=f).queue_offset for n, f in enumerate((0, 4, 12, 8, 0))]
@@ -320,83 +304,6 @@ def test_a_delayed_message_has_its_delivery_time_as_tags_code(tmp_path):
         codes = [store.queues.get(SCHEDULE_TOPIC, 2).entry(n).tags_code for n in range(4)]
     now = Clock().now_ms
     assert codes == [now + 10_000, now + 7_200_000, string_hash("a"), string_hash("a")]
-
-
-@pytest.mark.parametrize(
-    ("properties", "tags"),
-    [
-        (b"", ""),
-        (b"TAGS\x01a\x02", "a"),
-        (b"TAGS\x01a", "a"),
-        (b"KEYS\x01k\x02TAGS\x01\xe6\xa0\x87\x02", "\u6807"),
-        (b"TAGS\x01a\x02TAGS\x01b\x02", "b"),
-        (b"TAGS\x01a\x02TAGS\x01\x02", "a"),
-        (b"XTAGS\x01a\x02", ""),
-        (b"TAGS\x01a\x02XTAGS\x01b\x02", "a"),
-        (b"K\x01TAGS\x01b\x02TAGS\x01a\x02K\x01TAGS\x01c", "a"),
-        (b"TAGS\x01\xff\x02", "\ufffd"),
-    ],
-)
-def test_tags_codes_are_javas_whether_seen_before_or_not(properties, tags):
-    codes = TagsCodes()
-    assert [codes.of(properties) for _ in range(3)] == [string_hash(tags)] * 3
-
-
-def test_an_appended_message_is_found_at_once_by_readers_of_the_directory(tmp_path):
-    with open_small(tmp_path) as store, rocketlens.open_store(tmp_path) as reader:
-        for number in range(200):
-            appended = send(store, number, queue_id=number % 2)
-            found = reader.query_message("Orders", f"k{number}").messages
-            assert [message.physical_offset for message in found] == [appended.physical_offset]
-            assert bytes(store.record(appended.physical_offset, 0)[84:88]) == struct.pack(
-                ">i", len(found[0].body)
-            )
-
-
-def test_a_queue_that_begins_inside_a_file_is_filled_before_it(tmp_path):
-    with open_small(tmp_path) as store:
-        store._appender.queue("T", 0).next_offset = 7
-        assert send(store, 1, topic="T").queue_offset == 7
-        queue = store.queues.get("T", 0)
-        assert [queue.entry(n) for n in range(7)] == [FILLER] * 7
-        assert store.queues.min_offset("T", 0) == 7
-
-
-def test_more_queues_than_may_be_open_are_all_written(tmp_path):
-    with open_small(tmp_path) as store:
-        store._appender._open_queues._most = 3
-        for number in range(200):
-            send(store, number, queue_id=number % 17)
-            if number % 50 == 0:
-                store.flush()
-        for queue_id in range(17):
-            queue = store.queues.get("Orders", queue_id)
-            expected = len(range(queue_id, 200, 17))
-            assert queue.next_offset == expected
-            assert all(queue.entry(n) for n in range(expected))
-
-
-def test_queues_written_in_turn_have_no_more_files_open_than_they_may_and_are_synced(tmp_path):
-    synced = []
-
-    class Watched(Disk):
-        def sync_file(self, path):
-            synced.append(path)
-            super().sync_file(path)
-
-    with open_small(tmp_path, disk=Watched()) as store:
-        store._appender._open_queues._most = 3
-        send_many(store, 10, queues=1)
-        before = len(list(Path("/proc/self/fd").iterdir()))
-        for number in range(200):
-            send(store, number, topic="Many", queue_id=number % 40)
-        # Three queues of two descriptors each, and perhaps the next segments, not synced yet.
-        segments = len(list((tmp_path / "commitlog").iterdir()))
-        assert len(list(Path("/proc/self/fd").iterdir())) <= before + 6 + 2 * segments
-        store.flush()
-        files = set((tmp_path / "consumequeue/Many").rglob("0*0"))
-        assert len({path for path in synced if "Many" in path.parts} & files) >= 37
-        assert not any(queue.is_dirty for queue in store._appender.queues.values())
 
 
 class Killed(BaseException):

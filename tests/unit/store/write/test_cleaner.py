@@ -155,49 +155,6 @@ def test_what_is_deleted_for_want_of_room_is_told_and_what_is_young_is_kept(tmp_
         send(store, 304)
 
 
-def test_offsets_are_found_by_time_as_rocketmq_5_finds_them(tmp_path):
-    clock = Clock(1000)
-    with open_small(tmp_path, clock=clock) as store:
-        for now_ms in (1000, 2000, 2000, 2000, 3000):
-            clock.now_ms = now_ms
-            send(store, now_ms)
-
-        def lower(t):
-            return store.queues.offset_by_time("Orders", 0, t)
-
-        def upper(t):
-            return store.queues.offset_by_time("Orders", 0, t, upper=True)
-
-        assert [lower(t) for t in (0, 1000, 1001, 2000, 2001, 3000, 3001)] == [0, 0, 1, 1, 4, 4, 5]
-        assert [upper(t) for t in (0, 1000, 1999, 2000, 2999, 3000, 9999)] == [0, 0, 0, 3, 3, 4, 4]
-        assert store.queues.offset_by_time("None", 0, 5) == 0
-        assert store.queues.min_offset("None", 0) == store.queues.max_offset("None", 0) == 0
-
-
-def test_entries_are_read_in_runs_that_end_with_a_file_or_the_queue(tmp_path):
-    with open_small(tmp_path) as store:
-        sent = send_many(store, 70, queues=1)
-        queue = store.queues.get("Orders", 0)
-        for start, count, expected in ((0, 10, 10), (25, 10, 5), (30, 99, 30), (65, 99, 5)):
-            entries = queue.read(start, count)
-            assert [entry.physical_offset for entry in entries] == [
-                a.physical_offset for a in sent[start : start + expected]
-            ]
-        assert queue.read(70, 5) == queue.read(-1, 5) == []
-
-
-def test_a_record_is_given_only_where_it_is_whole(tmp_path):
-    with open_small(tmp_path) as store:
-        sent = send_many(store, 3)[1]
-        assert len(store.record(sent.physical_offset, 0)) == sent.store_size
-        assert store.record(sent.physical_offset, sent.store_size)[:4] == sent.store_size.to_bytes(
-            4, "big"
-        )
-        assert store.record(-1, 0) is None
-        assert store.record(store.end_offset, 0) is None
-        assert store.record(sent.physical_offset, 10**6) is None
-
-
 def test_files_of_many_queues_go_in_pieces_and_all_again_after_a_failure(tmp_path, monkeypatch):
     monkeypatch.setattr(cleaner, "_QUEUES_AT_ONCE", 5)
     looked_at = []

@@ -1,6 +1,7 @@
 """A deleted topic stays deleted, and made again it begins at 0, however the store was left."""
 
 import shutil
+import struct
 
 import pytest
 
@@ -8,7 +9,14 @@ from rocketlens.store.disk import Disk
 from rocketlens.store.read.deleted import DeletionMark
 from rocketlens.store.read.note import encode_note
 from rocketlens.store.write.deleted_topics import DeletedTopics
-from tests.unit.store.written_stores import open_small, send, send_many
+from tests.unit.store.written_stores import (
+    Clock,
+    be_a_real_broker,
+    open_small,
+    queue_lengths,
+    send,
+    send_many,
+)
 
 OLD, NEW = 40, 7
 
@@ -166,3 +174,108 @@ def test_a_damaged_file_has_no_marks(tmp_path, content):
     with open_small(tmp_path) as store:
         store.layout.deleted.write_bytes(content)
         assert DeletedTopics(store.layout, Disk(), store._appender).marks == {}
+
+
+def write_two_topics(path):
+    with open_small(path) as store:
+        send_many(store, 50, queues=2)
+        send(store, 0, topic="Others")
+
+
+@pytest.mark.parametrize("seen_by", ["lock", "checkpoint"])
+@pytest.mark.parametrize("leaves_directory", [False, True])
+def test_a_topic_that_a_real_broker_deleted_stays_deleted(tmp_path, seen_by, leaves_directory):
+    write_two_topics(tmp_path)
+    shutil.rmtree(tmp_path / "consumequeue/Orders")
+    if leaves_directory:
+        (tmp_path / "consumequeue/Orders").mkdir()
+    if seen_by == "lock":
+        be_a_real_broker(tmp_path, writes_checkpoint=False)
+    else:
+        (tmp_path / "checkpoint").write_bytes(struct.pack(">q", 1).ljust(4096, b"\0"))
+    store = open_small(tmp_path)
+    assert store.queues.max_offset("Orders", 0) == 0
+    assert store.queues.max_offset("Others", 0) == 1
+    assert store.recovered.record_count == 0
+    assert store.deleted.marks.keys() == {"Orders"}
+    store.close_abruptly()
+    # Not even when all is made again from the log.
+    (tmp_path / "rocketlens/state.json").unlink()
+    with open_small(tmp_path) as store:
+        assert store.queues.max_offset("Orders", 0) == 0
+        assert store.queues.max_offset("Others", 0) == 1
+        assert send(store, 100).queue_offset == 0
+
+
+def test_the_only_topic_of_a_store_stays_deleted_too(tmp_path):
+    with open_small(tmp_path) as store:
+        send_many(store, 50, queues=2)
+    shutil.rmtree(tmp_path / "consumequeue/Orders")
+    be_a_real_broker(tmp_path)
+    with open_small(tmp_path) as store:
+        assert store.queues.max_offset("Orders", 0) == 0
+        assert store.recovered.record_count == 0
+        assert send(store, 100).queue_offset == 0
+
+
+def test_a_topic_that_a_real_broker_deleted_and_made_again_has_what_came_since(tmp_path):
+    write_two_topics(tmp_path)
+    # The new topic has one queue, in which two messages are.
+    with open_small(tmp_path) as store:
+        end = store.end_offset
+        state = (tmp_path / "rocketlens/state.json").read_bytes()
+        checkpoint = (tmp_path / "checkpoint").read_bytes()
+        shutil.rmtree(tmp_path / "consumequeue/Orders")
+        store._appender.remove_queues("Orders", lambda: None)
+        send(store, 1000)
+        send(store, 1001)
+    (tmp_path / "rocketlens/state.json").write_bytes(state)
+    (tmp_path / "rocketlens/deleted.json").unlink(missing_ok=True)
+    (tmp_path / "checkpoint").write_bytes(checkpoint)
+    be_a_real_broker(tmp_path)
+    with open_small(tmp_path) as store:
+        assert store.queues.max_offset("Orders", 0) == 2
+        assert store.queues.max_offset("Orders", 1) == 0
+        assert store.queues.get("Orders", 0).entry(0).physical_offset == end
+
+
+def test_a_topic_without_a_queue_in_a_real_brokers_closed_store_was_deleted(tmp_path):
+    write_two_topics(tmp_path)
+    shutil.rmtree(tmp_path / "consumequeue/Orders")
+    shutil.rmtree(tmp_path / "rocketlens")
+    be_a_real_broker(tmp_path)
+    with open_small(tmp_path) as store:
+        assert queue_lengths(store)["Others", 0] == 1
+        assert store.queues.max_offset("Orders", 0) == 0
+        assert store.deleted.marks.keys() == {"Orders"}
+        assert any("topic Orders" in note for note in store.recovered.notes)
+
+
+def test_after_a_real_broker_was_killed_only_what_was_durable_counts_as_deleted(tmp_path):
+    clock = Clock()
+    store = open_small(tmp_path, clock=clock)
+    send(store, 0, topic="Old")
+    clock.now_ms += 10_000
+    send(store, 1, topic="New")
+    send(store, 2, topic="Others")
+    now_ms = clock.now_ms
+    store.flush()
+    store.close_abruptly()
+    for name in ("consumequeue/Old", "consumequeue/New", "rocketlens"):
+        shutil.rmtree(tmp_path / name)
+    be_a_real_broker(tmp_path, writes_checkpoint=False)
+    content = struct.pack(">qqq", now_ms, now_ms, 0).ljust(4096, b"\0")
+    (tmp_path / "checkpoint").write_bytes(content)
+    with open_small(tmp_path) as store:
+        assert {name for name, end in queue_lengths(store).items() if end} == {
+            ("New", 0),
+            ("Others", 0),
+        }
+
+
+def test_a_store_that_lost_all_its_queues_lost_no_topic(tmp_path):
+    write_two_topics(tmp_path)
+    shutil.rmtree(tmp_path / "consumequeue")
+    be_a_real_broker(tmp_path)
+    with open_small(tmp_path) as store:
+        assert queue_lengths(store) == {("Orders", 0): 25, ("Orders", 1): 25, ("Others", 0): 1}

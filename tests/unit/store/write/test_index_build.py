@@ -7,58 +7,17 @@ from dataclasses import replace
 import pytest
 
 import rocketlens
-from rocketlens.errors import StoreLocked
-from rocketlens.formats.index_file import ENTRY, decode_header
-from rocketlens.formats.index_keys import index_hashes
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
-from rocketlens.store.layout import StoreLayout
-from rocketlens.store.layout import index_file_name as file_name
-from rocketlens.store.write.index_build import IndexBuilder
 from tests.unit.store.written_stores import (
     QUIET,
-    SMALL,
-    Clock,
+    builder_of,
+    entries_of,
+    expected_entries,
     open_small,
-    records_of,
     send,
     send_many,
 )
-
-
-def builder_of(path, log_end, geometry=SMALL.geometry):
-    return IndexBuilder(
-        StoreLayout(path),
-        geometry,
-        with_tags=True,
-        disk=Disk(),
-        clock=Clock(),
-        log_end=log_end,
-    )
-
-
-def entries_of(path, geometry=SMALL.geometry):
-    """Give hash and physical offset of every entry of all files, and check each header."""
-    found = []
-    for file in sorted((path / "index").iterdir()):
-        content = file.read_bytes()
-        header = decode_header(content[:40])
-        start = geometry.entry_position(1)
-        entries = list(
-            ENTRY.iter_unpack(content[start : geometry.entry_position(header.next_entry)])
-        )
-        assert not any(content[geometry.entry_position(header.next_entry) :])
-        assert (entries[0][1], entries[-1][1]) == (header.begin_offset, header.end_offset)
-        found += [entry[:2] for entry in entries]
-    return found
-
-
-def expected_entries(path):
-    return [
-        (key_hash, record.physical_offset)
-        for record in records_of(path)
-        for key_hash in index_hashes(record, with_tags=True)
-    ]
 
 
 @pytest.fixture
@@ -101,27 +60,6 @@ def test_a_builder_killed_anywhere_leaves_neither_gap_nor_duplicate(log_only, sy
         builder.close_abruptly()
         assert builder.safe_offset <= builder.place.physical_offset
     assert whole == expected_entries(path)
-
-
-def test_entries_beyond_the_synced_ones_are_taken_back(log_only):
-    path, end = log_only
-    builder = builder_of(path, end)
-    builder.build(end // 2)
-    builder.sync()
-    synced = {file.name: file.read_bytes() for file in (path / "index").iterdir()}
-    builder.build(end)
-    builder.close_abruptly()
-    there = {file.name: file.read_bytes() for file in (path / "index").iterdir()}
-    resumed = builder_of(path, end)
-    proven = {file.name: file.read_bytes() for file in StoreLayout(path).new_index.iterdir()}
-    assert proven == synced
-    # What the killed one put in goes when it is in again.
-    assert {file.name: file.read_bytes() for file in (path / "index").iterdir()} == there
-    resumed.build(end)
-    resumed.sync()
-    resumed.close()
-    assert not StoreLayout(path).new_index.exists()
-    assert entries_of(path) == expected_entries(path)
 
 
 DAMAGE = {
@@ -168,74 +106,6 @@ def test_an_index_in_any_state_is_made_whole(tmp_path, what, end):
         assert len(reader.query_message("Orders", "all", max_num=None).messages) == 201
 
 
-def test_only_what_is_synced_is_indexed(tmp_path):
-    store = open_small(tmp_path)
-    send_many(store, 10)
-    assert store.build_index()
-    assert store.indexed_offset == 0
-    store.flush_log()
-    assert store.build_index()
-    assert store.indexed_offset == store.end_offset
-    send_many(store, 10, first=10)
-    assert store.build_index()
-    assert store.indexed_offset < store.end_offset
-    store.close_abruptly()
-
-
-def test_a_store_closed_before_its_index_is_complete_stays_marked_and_goes_on(tmp_path):
-    store = open_small(tmp_path)
-    send_many(store, 200)
-    store._index.build_until = lambda _: None
-    store.close(at_most_seconds=0)
-    assert (tmp_path / "abort").exists()
-    with open_small(tmp_path):
-        pass
-    assert not (tmp_path / "abort").exists()
-    assert entries_of(tmp_path) == expected_entries(tmp_path)
-
-
-def test_two_builders_exclude_each_other(tmp_path):
-    with open_small(tmp_path) as store:
-        send(store, 1)
-        with pytest.raises(StoreLocked):
-            builder_of(tmp_path, 0)
-        send(store, 2)
-
-
-def test_a_store_whose_index_another_builds_stays_marked_until_that_is_complete(tmp_path):
-    options = replace(QUIET, build_index=False)
-    with open_small(tmp_path, options=options) as store:
-        end = [send_many(store, 10), store.end_offset][1]
-        assert not store.build_index()
-    assert (tmp_path / "abort").exists()
-    store = open_small(tmp_path, options=options)
-    builder = builder_of(tmp_path, end)
-    assert builder.build(end)
-    builder.sync()
-    builder.close()
-    store.close()
-    assert not (tmp_path / "abort").exists()
-
-
-def test_kernels_and_interpreter_build_the_same_bytes(tmp_path, monkeypatch):
-    geometry = SMALL.geometry._replace(entry_count=3000)
-    config = replace(SMALL, maxIndexNum=3000, mappedFileSizeCommitLog=1 << 20)
-    with open_small(tmp_path, config=config, options=replace(QUIET, build_index=False)) as store:
-        send_many(store, 3000)
-        end = store.end_offset
-    contents = []
-    for interpreted in (0, 10**9):
-        monkeypatch.setattr("rocketlens.limits.MAX_INTERPRETED_SCAN_BYTES", interpreted)
-        shutil.rmtree(tmp_path / "index", ignore_errors=True)
-        builder = builder_of(tmp_path, end, geometry)
-        assert builder.build(end)
-        builder.sync()
-        builder.close()
-        assert entries_of(tmp_path, geometry) == expected_entries(tmp_path)
-        contents.append([file.read_bytes() for file in sorted((tmp_path / "index").iterdir())])
-    assert contents[0] == contents[1]
-
-
 def test_a_disk_that_is_full_costs_the_builder_time_only(log_only):
     path, end = log_only
 
@@ -261,28 +131,6 @@ def test_a_disk_that_is_full_costs_the_builder_time_only(log_only):
     builder.close()
     assert failures > 5
     assert entries_of(path) == expected_entries(path)
-
-
-def test_index_files_of_deleted_log_are_deleted_and_never_the_last(tmp_path):
-    with open_small(tmp_path) as store:
-        send_many(store, 200)
-        store.flush_log()
-        while not store.build_index():
-            pass
-        files = sorted(file.name for file in (tmp_path / "index").iterdir())
-        builder = store._index._builder
-        assert builder.forget_below(builder._headers[3].begin_offset + 1) == files[:3]
-        assert builder.forget_below(10**12) == files[3:-1]
-        assert [file.name for file in (tmp_path / "index").iterdir()] == files[-1:]
-
-
-def test_file_names_ascend_though_the_clock_does_not():
-    first = file_name(1_700_000_000_123, "")
-    assert len(first) == 17
-    assert file_name(1_600_000_000_000, first) == file_name(1_700_000_000_124, "")
-    assert file_name(1_700_000_000_999, file_name(1_700_000_000_999, "")) == file_name(
-        1_700_000_001_000, ""
-    )
 
 
 @pytest.fixture

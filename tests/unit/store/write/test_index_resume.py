@@ -2,7 +2,6 @@
 
 import errno
 import shutil
-import threading
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
@@ -438,25 +437,3 @@ def test_a_builder_that_cannot_open_a_file_now_goes_on_when_it_can(tmp_path):
         disk.refusals = 2
         assert [store.build_index() for _ in range(3)] == [False, False, True]
     check_all_found(tmp_path)
-
-
-def test_a_builder_that_cannot_go_on_is_not_asked_in_a_busy_loop(tmp_path, monkeypatch):
-    waited, tries = threading.Event(), []
-
-    class Stop(threading.Event):
-        def wait(self, timeout=None):
-            waited.set()
-            return super().wait(timeout)
-
-    with open_small(tmp_path) as store:
-        send_many(store, 10)
-        store.flush_log()
-        index = store._index
-        index._stop = Stop()
-        index.build = lambda **_: tries.append(1) and False
-        index.start()
-        assert waited.wait(60)
-        index.stop()
-        del index.build
-    # Each failure but the last was followed by a wait.
-    assert 1 <= len(tries) <= 2

@@ -1,9 +1,19 @@
 """What was acknowledged survives a power cut; what was torn by one is not taken for whole."""
 
+import struct
+
 import pytest
 
+from rocketlens.store.read.state import read_state
+from rocketlens.store.write.append import Appender
 from tests.crash.failing_disks import RecordingDisk, RestartedDisk
-from tests.unit.store.written_stores import BORN_HOST, open_small, records_of, send_many
+from tests.unit.store.written_stores import (
+    BORN_HOST,
+    open_small,
+    records_of,
+    send,
+    send_many,
+)
 
 PROPERTIES = {
     "none": b"",
@@ -85,50 +95,6 @@ def test_an_older_note_of_what_is_synced_costs_no_message(tmp_path, name):
     assert records_of(tmp_path) == sent
 
 
-@pytest.mark.parametrize("follows", [False, True])
-@pytest.mark.parametrize("lost", ["first", "middle", "last", "all"])
-def test_a_record_that_lacks_a_sector_of_its_properties_is_not_taken_for_whole(
-    tmp_path, lost, follows
-):
-    store = open_small(tmp_path)
-    send_many(store, 5, queues=1)
-    store.flush()
-    torn = append(store, b"body", b"note\x01" + b"v" * 3000 + b"\x02")
-    if follows:
-        append(store, b"x" * 600, b"KEYS\x01after\x02")
-    store.close_abruptly()
-    place = torn.physical_offset
-    first = (place // 512 + 1) * 512
-    last = (place + torn.store_size - 1) // 512 * 512
-    sectors = {
-        "first": [first],
-        "middle": [first + 1024],
-        "last": [last],
-        "all": range(first, last + 512, 512),
-    }[lost]
-    segment = tmp_path / "commitlog" / f"{0:020}"
-    content = bytearray(segment.read_bytes())
-    for sector in sectors:
-        content[sector : sector + 512] = bytes(512)
-    segment.write_bytes(content)
-    with open_small(tmp_path, disk=RestartedDisk()) as store:
-        assert store.end_offset == place
-        assert store.recovered.cut.start == place
-    assert len(records_of(tmp_path)) == 5
-
-
-def test_a_killed_process_leaves_whole_records_whatever_their_properties(tmp_path):
-    store = open_small(tmp_path)
-    store.flush()
-    for properties in PROPERTIES.values():
-        append(store, b"body", properties)
-    sent = records_of(tmp_path)
-    store.close_abruptly()
-    with open_small(tmp_path) as store:
-        assert store.recovered.cut is None
-    assert records_of(tmp_path) == sent
-
-
 def test_a_message_without_zero_bytes_costs_no_sync_of_the_note(tmp_path):
     disk = RecordingDisk()
     with open_small(tmp_path, disk=disk) as store:
@@ -143,3 +109,44 @@ def test_a_message_without_zero_bytes_costs_no_sync_of_the_note(tmp_path):
         assert disk.sync_counts[note] == before + 1
         acknowledge(store)
         assert disk.sync_counts[note] == before + 1
+
+
+def test_a_checkpoint_between_the_steps_of_an_append_knows_of_no_entry_that_is_not_synced(
+    tmp_path, monkeypatch
+):
+    disk = RecordingDisk()
+    store = open_small(tmp_path, disk=disk)
+    send_many(store, 5, queues=1)
+    store.flush()
+    queue_file = tmp_path / "consumequeue/Orders/0" / f"{0:020}"
+
+    def save_when_set(appender, value):
+        appender.__dict__["last"] = value
+        if value is not None and not appender.__dict__.get("is_saving"):
+            appender.__dict__["is_saving"] = True
+            store.flush()
+
+    with monkeypatch.context() as patched:
+        last = property(lambda appender: appender.__dict__["last"], save_when_set)
+        patched.setattr(Appender, "last", last, raising=False)
+        appended = send(store, 5)
+    state = read_state(store.layout)
+    assert state.queues_offset == appended.physical_offset + appended.store_size
+    entry = struct.pack(">qi", appended.physical_offset, appended.store_size)
+    assert entry in disk.durable[queue_file]
+    store.close_abruptly()
+    queue_file.write_bytes(disk.durable[queue_file])
+    with open_small(tmp_path, disk=RestartedDisk()) as store:
+        assert send(store, 6).queue_offset == 6
+
+
+def test_a_killed_process_leaves_whole_records_whatever_their_properties(tmp_path):
+    store = open_small(tmp_path)
+    store.flush()
+    for properties in PROPERTIES.values():
+        append(store, b"body", properties)
+    sent = records_of(tmp_path)
+    store.close_abruptly()
+    with open_small(tmp_path) as store:
+        assert store.recovered.cut is None
+    assert records_of(tmp_path) == sent

@@ -1,16 +1,16 @@
-"""Directories that are replaced: the old one or the new one is there, however the job ends."""
+"""Directories are replaced whole, and what is made is for its owner alone."""
 
+import os
+import stat
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 import rocketlens
-from rocketlens.bulk.workspace import Workspace, check_output
+from rocketlens.bulk.workspace import Workspace
 from rocketlens.cli import doctor
-from rocketlens.errors import BadInput, StoreLocked
-from rocketlens.store import disk, fs
-from rocketlens.store.lock import StoreLock
+from rocketlens.store import disk
 from tests.unit.store.written_stores import content_of, open_small, send_many
 
 
@@ -120,45 +120,37 @@ def test_what_an_earlier_version_left_aside_is_put_back(store):
         assert (store / "index.4711.old").exists()
 
 
-def test_another_store_is_no_output_unless_that_is_forced(store, tmp_path):
-    other = tmp_path / "other"
-    with open_small(other) as opened:
-        send_many(opened, 10)
-    before = content_of(other)
-    with pytest.raises(BadInput, match=r"is another store, with commitlog.*--force"):
-        check_output(store, other)
-    assert content_of(other) == before
-    check_output(store, other, force=True)
-    check_output(store, None)
-    check_output(store, tmp_path / "new")
+@pytest.fixture
+def _no_umask():
+    before = os.umask(0)
+    yield
+    os.umask(before)
 
 
-def test_the_store_itself_is_known_however_it_is_named(store, tmp_path, monkeypatch):
-    link = tmp_path / "link"
-    link.symlink_to(store)
-    monkeypatch.chdir(tmp_path)
-    for named in (store, Path("store"), link, store / "index" / "..", Path("./link/../store")):
-        check_output(store, named)
-        assert fs.is_same(store, named)
-        check_output(named, store)
+def mode_of(path):
+    return stat.S_IMODE(path.stat().st_mode)
 
 
-@pytest.mark.parametrize("inside", ["commitlog/x", "index", "consumequeue/a/b"])
-def test_nothing_is_written_where_a_broker_takes_every_file_for_its_own(store, inside):
-    with pytest.raises(BadInput, match="takes every file for its own"):
-        check_output(store, store / inside, force=True)
+@pytest.mark.usefixtures("_no_umask")
+def test_everything_that_a_store_makes_is_for_its_owner_alone(tmp_path):
+    root = tmp_path / "home" / "store"
+    with open_small(root) as store:
+        send_many(store, 300)
+    made = [tmp_path / "home", *(tmp_path / "home").rglob("*")]
+    assert len(made) > 20
+    for path in made:
+        assert mode_of(path) == (0o700 if path.is_dir() else 0o600), path
 
 
-def test_an_output_that_cannot_be_written_to_is_refused_and_nothing_is_left(store, tmp_path):
-    with pytest.raises(BadInput, match="/proc/x cannot be written to"):
-        check_output(store, Path("/proc/x"))
-    file = tmp_path / "file"
-    file.write_text("x")
-    with pytest.raises(BadInput, match="cannot be written to"):
-        check_output(store, file / "below")
-    assert file.read_text() == "x"
-
-
-def test_an_output_that_a_broker_has_is_refused(store, tmp_path):
-    with StoreLock(store), pytest.raises(StoreLocked):
-        check_output(store, None)
+def test_directories_and_files_that_are_there_keep_their_permissions(tmp_path):
+    with open_small(tmp_path / "store") as store:
+        send_many(store, 10)
+    opened = [tmp_path / "store", tmp_path / "store/commitlog", tmp_path / "store/rocketlens"]
+    for path in opened:
+        path.chmod(0o755)
+    note = tmp_path / "store/rocketlens/state.json"
+    note.chmod(0o640)
+    with open_small(tmp_path / "store") as store:
+        send_many(store, 10, first=10)
+    assert [mode_of(path) for path in opened] == [0o755] * 3
+    assert mode_of(note) == 0o640

@@ -1,0 +1,22 @@
+"""Queues are asked by offset and by time while they grow."""
+
+from tests.unit.store.written_stores import Clock, open_small, send
+
+
+def test_offsets_are_found_by_time_as_rocketmq_5_finds_them(tmp_path):
+    clock = Clock(1000)
+    with open_small(tmp_path, clock=clock) as store:
+        for now_ms in (1000, 2000, 2000, 2000, 3000):
+            clock.now_ms = now_ms
+            send(store, now_ms)
+
+        def lower(t):
+            return store.queues.offset_by_time("Orders", 0, t)
+
+        def upper(t):
+            return store.queues.offset_by_time("Orders", 0, t, upper=True)
+
+        assert [lower(t) for t in (0, 1000, 1001, 2000, 2001, 3000, 3001)] == [0, 0, 1, 1, 4, 4, 5]
+        assert [upper(t) for t in (0, 1000, 1999, 2000, 2999, 3000, 9999)] == [0, 0, 0, 3, 3, 4, 4]
+        assert store.queues.offset_by_time("None", 0, 5) == 0
+        assert store.queues.min_offset("None", 0) == store.queues.max_offset("None", 0) == 0
