@@ -1,5 +1,6 @@
 """Directories are replaced whole, and what is made is for its owner alone."""
 
+import errno
 import os
 import stat
 from contextlib import contextmanager, suppress
@@ -10,7 +11,7 @@ import pytest
 import rocketlens
 from rocketlens.bulk.workspace import Workspace
 from rocketlens.cli import doctor
-from rocketlens.store import disk
+from rocketlens.store import disk, fs
 from tests.unit.store.written_stores import content_of, open_small, send_many
 
 
@@ -154,3 +155,95 @@ def test_directories_and_files_that_are_there_keep_their_permissions(tmp_path):
         send_many(store, 10, first=10)
     assert [mode_of(path) for path in opened] == [0o755] * 3
     assert mode_of(note) == 0o640
+
+
+def test_a_file_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
+    path, scratch = tmp_path / "log" / "file", tmp_path / "scratch"
+    whole = disk.Disk()
+    whole.make_file(path, 10_000, scratch)
+    assert path.read_bytes() == bytes(10_000)
+
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(OSError, match="No space") as error:
+        whole.make_file(path.with_name("other"), 10_000, scratch)
+    assert error.value.filename == str(path.with_name("other"))
+    assert list(scratch.iterdir()) == []
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_small_file_is_replaced_in_one_step_and_stays_when_that_fails(tmp_path, monkeypatch):
+    path = tmp_path / "made" / "note"
+    disk.Disk().write_durably(path, b"first")
+    path.chmod(0o640)
+    disk.Disk().write_durably(path, b"second")
+    assert (path.read_bytes(), mode_of(path)) == (b"second", 0o640)
+
+    def refuse(*_):
+        raise fs.SyncFailed(28, "No space left on device")
+
+    monkeypatch.setattr(disk.Disk, "sync_file", refuse)
+    with pytest.raises(OSError, match="No space"):
+        disk.Disk().write_durably(path, b"third")
+    assert path.read_bytes() == b"second"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_what_is_mapped_for_writing_is_seen_by_readers_and_cleared_to_its_end(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 10_000)
+    file = disk.Disk().open_file(path)
+    file.reserve(0, len(file))
+    file.content[100:103] = b"abc"
+    assert fs.read_part(path, 99, 5) == b"xabcx"
+    file.clear(102)
+    assert path.read_bytes() == b"x" * 100 + b"ab" + bytes(10_000 - 102)
+    file.sync()
+    file.close()
+
+
+def test_a_directory_that_cannot_be_made_leaves_none_of_those_above_it(tmp_path, monkeypatch):
+    whole = Path.mkdir
+
+    def refuse(self, *arguments, **named):
+        if self.name == "c":
+            raise OSError(28, "No space left on device", str(self))
+        return whole(self, *arguments, **named)
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(OSError, match="No space"):
+        disk.Disk().check_writable(tmp_path / "a" / "b" / "c")
+    assert list(tmp_path.iterdir()) == []
+    disk.Disk().check_writable(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("number", "is_error"), [(errno.EROFS, False), (errno.EINVAL, False), (errno.EIO, True)]
+)
+def test_only_a_disk_that_could_have_written_is_waited_for_before_reading(number, is_error):
+    class Refusing(disk.Disk):
+        def sync_file(self, path):
+            raise OSError(number, "refused", str(path))
+
+    if is_error:
+        with pytest.raises(OSError, match="refused"):
+            Refusing().sync_for_reading(Path("file"))
+    else:
+        Refusing().sync_for_reading(Path("file"))
+
+
+def test_a_link_replaces_what_had_its_name_and_nothing_is_lost_when_nothing_is_there(tmp_path):
+    path, target = tmp_path / "a", tmp_path / "new" / "b"
+    path.write_bytes(b"a")
+    target.parent.mkdir()
+    target.write_bytes(b"b")
+    disk.Disk().link_file(path, target)
+    assert (path.read_bytes(), target.read_bytes()) == (b"a", b"a")
+    disk.Disk().remove_file(target)
+    disk.Disk().remove_file(target)
+    disk.Disk().remove_tree(target.parent)
+    disk.Disk().remove_tree(target.parent)
+    assert list(tmp_path.iterdir()) == [path]

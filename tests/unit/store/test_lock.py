@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from rocketlens.errors import StoreLocked
-from rocketlens.store.lock import OUR_TEXT
+from rocketlens.store.disk import Disk
+from rocketlens.store.lock import LOCK_TEXT, OUR_TEXT, StoreLock, is_locked
 from tests.conftest import fingerprint
 from tests.unit.store.written_stores import (
     be_a_real_broker,
@@ -47,3 +48,36 @@ def test_a_second_opener_is_refused_and_touches_nothing(tmp_path):
         assert "StoreLocked" in done.stderr
         assert fingerprint(tmp_path) == before
         send(store, 50)
+
+
+def test_a_lock_is_held_until_it_is_released_and_readers_see_it(tmp_path):
+    assert not is_locked(tmp_path)
+    with StoreLock(tmp_path) as lock:
+        assert is_locked(tmp_path)
+        with pytest.raises(StoreLocked, match="stop it first"):
+            StoreLock(tmp_path)
+        with StoreLock(tmp_path, "index.lock"):
+            assert is_locked(tmp_path, "index.lock")
+        assert is_locked(tmp_path)
+    lock.release()
+    assert not is_locked(tmp_path)
+    with StoreLock(tmp_path):
+        pass
+
+
+def test_asking_whether_a_store_is_locked_makes_no_file(tmp_path):
+    assert not is_locked(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_mark_of_ours_stays_until_a_real_broker_writes_its_text(tmp_path):
+    with StoreLock(tmp_path) as lock:
+        assert (tmp_path / "lock").read_bytes() == LOCK_TEXT
+        assert not lock.is_marked()
+        lock.mark(Disk())
+        assert lock.is_marked()
+    with StoreLock(tmp_path) as lock:
+        assert lock.is_marked()
+    (tmp_path / "lock").write_bytes(LOCK_TEXT)
+    with StoreLock(tmp_path) as lock:
+        assert not lock.is_marked()
