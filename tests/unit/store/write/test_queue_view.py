@@ -1,6 +1,7 @@
 """Queues are asked by offset and by time while they grow."""
 
-from tests.unit.store.written_stores import Clock, open_small, send
+from rocketlens.store.write.log_view import LogView
+from tests.unit.store.written_stores import Clock, open_small, send, send_many
 
 
 def test_offsets_are_found_by_time_as_rocketmq_5_finds_them(tmp_path):
@@ -20,3 +21,23 @@ def test_offsets_are_found_by_time_as_rocketmq_5_finds_them(tmp_path):
         assert [upper(t) for t in (0, 1000, 1999, 2000, 2999, 3000, 9999)] == [0, 0, 0, 3, 3, 4, 4]
         assert store.queues.offset_by_time("None", 0, 5) == 0
         assert store.queues.min_offset("None", 0) == store.queues.max_offset("None", 0) == 0
+
+
+def test_a_queue_begins_at_its_first_message_that_the_log_still_has(tmp_path, monkeypatch):
+    with open_small(tmp_path) as store:
+        sent = send_many(store, 30, queues=1)
+        assert store.queues.min_offset("Orders", 0) == 0
+        for kept in (1, 17, 29):
+            monkeypatch.setattr(LogView, "min_offset", sent[kept].physical_offset)
+            assert store.queues.min_offset("Orders", 0) == kept
+        monkeypatch.setattr(LogView, "min_offset", store.end_offset)
+        assert store.queues.min_offset("Orders", 0) == store.queues.max_offset("Orders", 0) == 30
+
+
+def test_the_queues_of_a_topic_are_those_that_have_messages(tmp_path):
+    with open_small(tmp_path) as store:
+        send_many(store, 4, queues=2)
+        send(store, 4, topic="Others")
+        assert store.queues.of_topic("Orders") == [store.queues.get("Orders", n) for n in (0, 1)]
+        assert store.queues.of_topic("None") == []
+        assert store.queues.get("Orders", 2) is None
