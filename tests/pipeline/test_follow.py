@@ -15,8 +15,16 @@ import pytest
 from rocketlens.errors import NotAStore, StoreError, StoreLocked
 from rocketlens.pipeline.follow import IndexFollower
 from tests.pipeline.synthetic import record, write_log
-from tests.unit.store.write.test_index_build import builder_of, entries_of, expected_entries
-from tests.unit.store.written_stores import QUIET, SMALL, Clock, open_small, send_many
+from tests.unit.store.written_stores import (
+    QUIET,
+    SMALL,
+    Clock,
+    builder_of,
+    entries_of,
+    expected_entries,
+    open_small,
+    send_many,
+)
 
 LEFT_TO_OTHERS = replace(QUIET, build_index=False)
 

@@ -85,11 +85,8 @@ def test_rows_and_entries_of_any_records_are_those_of_the_decoder(parts, base_of
 @settings(max_examples=300, deadline=None)
 @given(st.lists(parts_of_a_record, min_size=1, max_size=4))
 def test_keys_and_properties_of_any_records_are_cut_as_python_cuts_them(parts):
-    # The unit tests' own comparison, on what Hypothesis makes.
-    from tests.unit.formats.test_kernels import assert_cut_as_python_cuts
-
     buffer, rows, found = assert_agreement(logs.raw_log(0, parts))
-    assert_cut_as_python_cuts(buffer, 0, rows, found)
+    logs.assert_cut_as_python_cuts(buffer, 0, rows, found)
 
 
 @settings(max_examples=300, deadline=None)

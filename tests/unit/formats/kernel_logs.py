@@ -1,6 +1,7 @@
 """Logs for the kernels' tests, and plain Python that says what the kernels must say."""
 
 import struct
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -232,3 +233,25 @@ class GoldenLog:
 
 
 BOTH_VERSIONS = pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+
+
+def texts(buffer, starts, lengths):
+    gathered = kernels.gather(buffer, starts, lengths, as_text=True)
+    offsets, content = gathered.offsets.tolist(), gathered.values.tobytes()
+    return [content[a:b].decode() for a, b in pairwise(offsets)]
+
+
+def assert_cut_as_python_cuts(buffer, base_offset, rows, found):
+    """Keys and properties of rows are those that the parsers find in the records."""
+    keys = kernels.key_slices(buffer, base_offset, rows)
+    key_texts = texts(buffer, keys.starts, keys.lengths)
+    maps = kernels.property_slices(buffer, base_offset, rows)
+    names = texts(buffer, maps.name_starts, maps.name_lengths)
+    values = texts(buffer, maps.value_starts, maps.value_lengths)
+    for index, record in enumerate(found):
+        parsed = properties.parse(decode_utf8(record.properties))
+        first, last = keys.list_offsets[index : index + 2]
+        assert tuple(key_texts[first:last]) == properties.split_keys(parsed.get("KEYS"))
+        first, last = maps.list_offsets[index : index + 2]
+        got = list(zip(names[first:last], values[first:last], strict=True))
+        assert got == list(parsed.items())

@@ -1,16 +1,15 @@
 """Compiled copies of text, groups and checksums, against plain Python."""
 
 import zlib
-from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from rocketlens.errors import RecordError
 from rocketlens.formats import commitlog_record, kernels
-from rocketlens.model import java, properties
+from rocketlens.model import java
 from tests.unit.formats import kernel_logs as logs
-from tests.unit.formats.kernel_logs import BOTH_VERSIONS
+from tests.unit.formats.kernel_logs import BOTH_VERSIONS, assert_cut_as_python_cuts, texts
 
 
 @BOTH_VERSIONS
@@ -48,21 +47,6 @@ def test_real_keys_and_properties_are_cut_as_the_parser_cuts_them(golden_log, ve
     for buffer, base_offset, rows, _ in golden_log(version).segments:
         found, _, _ = logs.python_scan(buffer.tobytes(), base_offset)
         assert_cut_as_python_cuts(buffer, base_offset, rows, found)
-
-
-def assert_cut_as_python_cuts(buffer, base_offset, rows, found):
-    keys = kernels.key_slices(buffer, base_offset, rows)
-    key_texts = texts(buffer, keys.starts, keys.lengths)
-    maps = kernels.property_slices(buffer, base_offset, rows)
-    names = texts(buffer, maps.name_starts, maps.name_lengths)
-    values = texts(buffer, maps.value_starts, maps.value_lengths)
-    for index, record in enumerate(found):
-        parsed = properties.parse(java.decode_utf8(record.properties))
-        first, last = keys.list_offsets[index : index + 2]
-        assert tuple(key_texts[first:last]) == properties.split_keys(parsed.get("KEYS"))
-        first, last = maps.list_offsets[index : index + 2]
-        got = list(zip(names[first:last], values[first:last], strict=True))
-        assert got == list(parsed.items())
 
 
 def test_many_properties_and_repeated_names_keep_first_place_and_last_value():
@@ -124,9 +108,3 @@ def test_checksums_of_a_changed_record_are_judged_as_by_its_decoder(append_crc, 
             assert kernels.crc_ok(buffer, 0, rows[:1]).tolist() == [expected], (place, bit)
     has_checksum = append_crc or body or text.startswith(b"__")
     assert verdicts == ({True, False} if has_checksum else {True})
-
-
-def texts(buffer, starts, lengths):
-    gathered = kernels.gather(buffer, starts, lengths, as_text=True)
-    offsets, content = gathered.offsets.tolist(), gathered.values.tobytes()
-    return [content[a:b].decode() for a, b in pairwise(offsets)]
