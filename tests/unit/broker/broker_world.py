@@ -46,7 +46,7 @@ class World:
     async def call(self, code, body=b"", /, **fields):
         """Ask; fields that are None are left out."""
         texts = {name: text_of(value) for name, value in fields.items() if value is not None}
-        return await self.pool.call(self.service.address, int(code), texts, body, timeout_s=10)
+        return await self.pool.call(self.service.address, int(code), texts, body, timeout_s=60)
 
     async def send(self, topic="Orders", body=b"body", properties="", **changes):
         """Send one message with code 310."""

@@ -85,7 +85,7 @@ def test_an_answer_too_large_for_a_frame_is_asked_for_in_parts(closes):
         assert [body[:2] for body in bodies(answer)] == [b"%02d" % n for n in range(20)]
         assert answer.complete
 
-    ask(scenario, timeout_s=10)
+    ask(scenario, timeout_s=60)
 
 
 def test_what_a_broker_could_not_search_makes_an_answer_incomplete():

@@ -35,7 +35,7 @@ def read(scenario, count=100, max_num=None, **times):
         )
         return [int(each.body) for each in findings.answer("").messages], damage, broker
 
-    return ask(main, timeout_s=10)
+    return ask(main, timeout_s=60)
 
 
 def pulls(broker):
