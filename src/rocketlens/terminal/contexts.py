@@ -26,7 +26,6 @@ import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -273,6 +272,9 @@ def _chosen(path: Path, config: Mapping[str, Any], name: str) -> Context:
 def _check_names(where: str, values: Mapping[str, Any], kinds: Mapping[str, type]) -> None:
     for number, (key, value) in enumerate(values.items(), 1):
         if key not in kinds:
+            # Late: only a name that is wrong needs it.
+            from difflib import get_close_matches
+
             near = get_close_matches(key[:100], kinds, 1, 0.75)
             meant = f" (did you mean {near[0]}?)" if near else ""
             raise BadInput(

@@ -27,7 +27,6 @@ from rocketlens.formats import checkpoint
 from rocketlens.formats.index_file import Geometry, IndexHeader
 from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
-from rocketlens.store.lock import is_locked
 from rocketlens.store.read.index_state import read_index_state
 
 
@@ -61,6 +60,9 @@ def _noted_files(layout: StoreLayout) -> dict[str, IndexHeader]:
 
 
 def _is_in_use(store: Path) -> bool:
+    # Late: few look-ups need it, and it brings all that writing a file needs.
+    from rocketlens.store.lock import is_locked
+
     try:
         return is_locked(store)
     except OSError:
