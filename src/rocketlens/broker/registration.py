@@ -36,7 +36,7 @@ from rocketlens.broker.tables.topics import StoredTopic
 from rocketlens.errors import BrokerError, ProtocolError, RocketLensError
 from rocketlens.model.rocketmq import CRC_MASK
 from rocketlens.net.channel import Channel
-from rocketlens.net.pace import in_thread
+from rocketlens.net.pace import WorkThreads, in_thread
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire.bodies.topic import (
     DataVersion,
@@ -76,6 +76,10 @@ class _Told:
     """Of the last change that it was told of."""
     next_part: int = 0
     """Which part of the topics it is told in the next period without a change."""
+
+
+_THREAD: Final = WorkThreads(1)
+"""Of its own: a broker must stay registered, however many bodies of others wait to be read."""
 
 
 class _Round:
@@ -125,14 +129,14 @@ class _Round:
 
     async def changes(self, names: Sequence[str]) -> bytes:
         """Return the body with some topics; those that are not there any more are left out."""
-        return await in_thread(lambda: self._write(names, self.version))
+        return await in_thread(lambda: self._write(names, self.version), _THREAD)
 
     async def _body_of(self, number: int, version: DataVersion) -> bytes:
         key = number, version
         if key not in self._bodies:
             start = number * TOPICS_IN_A_PART
             names = self._names[start : start + TOPICS_IN_A_PART]
-            self._bodies[key] = await in_thread(lambda: self._write(names, version))
+            self._bodies[key] = await in_thread(lambda: self._write(names, version), _THREAD)
         return self._bodies[key]
 
     def _write(self, names: Sequence[str], version: DataVersion) -> bytes:

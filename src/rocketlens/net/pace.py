@@ -80,6 +80,9 @@ class WorkThreads(Executor):
 _THREADS: Final = WorkThreads(2)
 
 
-async def in_thread(work: Callable[[], T]) -> T:
-    """Do something in a thread; it must not touch what belongs to the event loop."""
-    return await asyncio.get_running_loop().run_in_executor(_THREADS, work)
+async def in_thread(work: Callable[[], T], threads: WorkThreads = _THREADS) -> T:
+    """Do something in a thread; it must not touch what belongs to the event loop.
+
+    Bodies from outside are read in the threads that are used by default.
+    """
+    return await asyncio.get_running_loop().run_in_executor(threads, work)
