@@ -10,17 +10,9 @@ from rocketlens.broker.live_index import LiveIndex
 from rocketlens.broker.look_up import LookUp
 from rocketlens.broker.turns import result_of
 from rocketlens.query.verify import MessageFilter
-from rocketlens.store.write.message_store import StoreOptions
 from tests.unit.broker.broker_world import records_of
-from tests.unit.store.written_stores import SMALL, STORE_HOST, open_small, send_many
-
-NO_BUILDER = StoreOptions(STORE_HOST, build_index=False, threads=False)
-LARGE = SMALL.__class__(
-    mappedFileSizeCommitLog=1 << 20,
-    mappedFileSizeConsumeQueue=6000,
-    maxHashSlotNum=5000,
-    maxIndexNum=10_000,
-)
+from tests.unit.broker.searches import LARGE, NO_BUILDER
+from tests.unit.store.written_stores import open_small, send_many
 
 
 @contextmanager

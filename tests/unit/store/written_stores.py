@@ -23,6 +23,14 @@ STORE_HOST = Host("127.0.0.1", 10911)
 BORN_HOST = socket.inet_aton("10.0.0.1") + struct.pack(">i", 5555)
 BORN_HOST_V6 = socket.inet_pton(socket.AF_INET6, "fd00::7") + struct.pack(">i", 5555)
 QUIET = StoreOptions(STORE_HOST, threads=False)
+# As the golden stores were configured.
+GOLDEN = StoreConfig(
+    mappedFileSizeCommitLog=262_144,
+    mappedFileSizeConsumeQueue=20_000,
+    maxHashSlotNum=500,
+    maxIndexNum=1000,
+    diskSpaceWarningLevelRatio=100,
+)
 SMALL = StoreConfig(
     mappedFileSizeCommitLog=16_384,
     mappedFileSizeConsumeQueue=600,

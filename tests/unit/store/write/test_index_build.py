@@ -20,15 +20,6 @@ from tests.unit.store.written_stores import (
 )
 
 
-@pytest.fixture
-def log_only(tmp_path):
-    """A store of 200 messages without index files, and where its log ends."""
-    path = tmp_path / "store"
-    with open_small(path, options=replace(QUIET, build_index=False)) as store:
-        send_many(store, 200)
-        return path, store.end_offset
-
-
 @pytest.mark.parametrize("step_bytes", [1, 300, 5000, 10**9])
 def test_files_are_the_same_however_the_log_is_cut(log_only, step_bytes):
     path, end = log_only

@@ -17,12 +17,12 @@ from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.index_state import read_index_state
-from rocketlens.store.write.config import StoreConfig
 from rocketlens.store.write.index_build import IndexBuilder
 from rocketlens.store.write.index_writer import IndexWriter
 from rocketlens.store.write.message_store import MessageStore, StoreOptions
 from tests.unit.store.index_as_rocketmq import RocketMQIndex
 from tests.unit.store.written_stores import (
+    GOLDEN,
     QUIET,
     SMALL,
     STORE_HOST,
@@ -33,13 +33,6 @@ from tests.unit.store.written_stores import (
 )
 
 GEOMETRY = SMALL.geometry._replace(entry_count=400)
-GOLDEN = StoreConfig(
-    mappedFileSizeCommitLog=262_144,
-    mappedFileSizeConsumeQueue=20_000,
-    maxHashSlotNum=500,
-    maxIndexNum=1000,
-    diskSpaceWarningLevelRatio=100,
-)
 TINY = SMALL.geometry._replace(entry_count=80)
 
 

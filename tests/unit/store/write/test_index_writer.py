@@ -19,15 +19,6 @@ from tests.unit.store.written_stores import (
 )
 
 
-@pytest.fixture
-def log_only(tmp_path):
-    """A store of 200 messages without index files, and where its log ends."""
-    path = tmp_path / "store"
-    with open_small(path, options=replace(QUIET, build_index=False)) as store:
-        send_many(store, 200)
-        return path, store.end_offset
-
-
 def test_entries_beyond_the_synced_ones_are_taken_back(log_only):
     path, end = log_only
     builder = builder_of(path, end)

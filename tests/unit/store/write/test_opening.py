@@ -10,8 +10,8 @@ import pytest
 import rocketlens
 from rocketlens.errors import BadInput
 from rocketlens.store import fs
-from rocketlens.store.write.config import StoreConfig
 from tests.unit.store.written_stores import (
+    GOLDEN,
     QUIET,
     SMALL,
     content_of,
@@ -72,15 +72,6 @@ def test_what_cannot_be_opened_now_is_an_error_and_nothing_is_changed(
         assert store.recovered.damage == []
         assert store.recovered.cut is None
     assert len(records_of(tmp_path)) == 210
-
-
-GOLDEN = StoreConfig(
-    mappedFileSizeCommitLog=262_144,
-    mappedFileSizeConsumeQueue=20_000,
-    maxHashSlotNum=500,
-    maxIndexNum=1000,
-    diskSpaceWarningLevelRatio=100,
-)
 
 
 def test_a_closed_store_opens_without_reading_its_log(tmp_path):

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from rocketlens.errors import StoreFull
-from rocketlens.store.write.config import StoreConfig
 from tests.crash import made_stores
 from tests.crash.failing_disks import QuickDisk
 from tests.unit.store.written_stores import (
@@ -24,14 +23,6 @@ from tests.unit.store.written_stores import (
     records_of,
     send,
     send_many,
-)
-
-GOLDEN = StoreConfig(
-    mappedFileSizeCommitLog=262_144,
-    mappedFileSizeConsumeQueue=20_000,
-    maxHashSlotNum=500,
-    maxIndexNum=1000,
-    diskSpaceWarningLevelRatio=100,
 )
 
 
