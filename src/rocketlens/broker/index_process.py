@@ -141,7 +141,7 @@ class IndexProcess:
                     await self._ending.wait()
 
     async def _run_once(self) -> str:
-        """Run it until it ends; gives the last line that it said about that.
+        """Run it until it ends; return the last line that it said about that.
 
         :raises OSError: when it cannot be started.
         """

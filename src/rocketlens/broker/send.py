@@ -223,7 +223,7 @@ class SendProcessor:
         queue_id: int,
         reconsume_times: int | None,
     ) -> tuple[StoredTopic, int, dict[str, str]]:
-        """Send what failed too often to the dead letters; gives what to change of properties."""
+        """Send what failed too often to the dead letters; return what to change of properties."""
         name = config.topic[len(RETRY_PREFIX) :]
         group = self.core.groups.find(name)
         if group is None:

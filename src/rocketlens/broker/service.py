@@ -230,7 +230,7 @@ class BrokerService:
             core.store.close_abruptly()
 
     def _listen(self, server: RemotingServer) -> Host:
-        """Listen on both ports; gives the first."""
+        """Listen on both ports; return the first."""
         config = self.settings.broker
         address = config.listen_address
         port = config.listenPort or _free_port(address)

@@ -250,7 +250,7 @@ class Turns:
         return self._jobs[next(iter(ring))][0] if ring else None
 
     def _go_on(self, job: _Job) -> "_Outcome | None":
-        """Do a piece of a look-up; gives what came of it if that was the last."""
+        """Do a piece of a look-up; return what came of it if that was the last."""
         owner, work, future = job.owner, job.work, job.future
         is_late = owner is not None and (
             self._worked_s > job.worked_until_s or self._clock() > job.deadline_s

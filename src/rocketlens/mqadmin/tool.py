@@ -121,7 +121,7 @@ class Tool:
     async def ask_all(
         self, brokers: Sequence[Broker], ask: Callable[[Broker, str], Awaitable[A]]
     ) -> tuple[list[A], str]:
-        """Ask brokers at once; give what came, in their order, and in one line what failed."""
+        """Ask brokers at once; return what came, in their order, and in one line what failed."""
         answers = await self.cluster.ask_brokers(brokers, ask)
         values = [each.value for each in answers if each.value is not None]
         return values, failures([each.coverage for each in answers])

@@ -208,14 +208,14 @@ class RouteTable:
             live.last_heard_s = now_s
 
     def channel_closed(self, channel: Hashable) -> list[str]:
-        """Drop the brokers that registered last over this channel; give their addresses."""
+        """Drop the brokers that registered last over this channel; return their addresses."""
         gone = list(self._channels.get(channel, ()))
         for cluster, address in gone:
             self.unregister(cluster, address, self._live[cluster, address].broker_name)
         return [address for _, address in gone]
 
     def expire(self, now_s: float) -> list[Hashable]:
-        """Drop the brokers that were not heard of; give their channels, which are to be closed."""
+        """Drop the brokers that were not heard of; return their channels, to be closed."""
         expired = [
             (key, live)
             for key, live in self._live.items()
@@ -251,11 +251,11 @@ class RouteTable:
         self._drop_topics(names, [topic])
 
     def wipe_write_permission(self, broker_name: str) -> int:
-        """Let no topic of a broker be written; give how many there are."""
+        """Let no topic of a broker be written; return how many there are."""
         return self._set_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
 
     def add_write_permission(self, broker_name: str) -> int:
-        """Let all topics of a broker be read and written; give how many there are."""
+        """Let all topics of a broker be read and written; return how many there are."""
         return self._set_perm(broker_name, lambda _: PERM_READ_WRITE)
 
     def route(self, topic: str, order_topic_conf: str | None = None) -> TopicRouteData | None:

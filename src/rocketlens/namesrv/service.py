@@ -64,7 +64,7 @@ class NameServer:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> Host:
-        """Listen; give the address that was bound.
+        """Listen; return the address that was bound.
 
         :raises BadInput: when it cannot be bound.
         """

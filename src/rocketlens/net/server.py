@@ -79,7 +79,7 @@ class RemotingServer:
         return tuple(Host(*each.getsockname()[:2]) for each in self._listeners)
 
     def listen(self, host: str, port: int) -> Host:
-        """Accept connections on one more port, 0 for any; give what was bound.
+        """Accept connections on one more port, 0 for any; return what was bound.
 
         :raises OSError: when the port is taken, or the host is not of this machine.
         """
@@ -99,7 +99,7 @@ class RemotingServer:
         self.sweep_arrivals()
 
     def sweep_arrivals(self) -> None:
-        """Return up on connections that never said a byte, and accept again after a shortage."""
+        """End connections that never sent a byte, and accept again after a shortage."""
         self._idle.clear()
         oldest_s = self.group.now_s - limits.FRAME_DEADLINE_S
         for task, (since_s, _) in self._arriving.items():

@@ -189,7 +189,7 @@ class _Dispatch:
         self.result.seconds[phase] = time.perf_counter() - begin
 
     def read(self, range_bytes: int, *, with_queues: bool) -> list[Extracted]:
-        """Read the whole log into parts; give those that count, in log order."""
+        """Read the whole log into parts; return those that count, in log order."""
 
         def task_of(log_range: LogRange) -> ExtractTask:
             return ExtractTask(

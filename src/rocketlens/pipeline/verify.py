@@ -185,7 +185,7 @@ class _Verify:
     is_open: bool
 
     def check_index_files(self, min_offset: int) -> list[IndexFileFacts]:
-        """Check each index file; give the facts of those that can be used, oldest first."""
+        """Check each index file; return the facts of those that can be used, oldest first."""
         paths = store_settings.index_paths(self.store)
         names = {path.name for path in paths}
         for entry in fs.entries(self.store / "index"):

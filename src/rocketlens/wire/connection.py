@@ -197,7 +197,7 @@ class Connection(Generic[C]):
         self.unanswered -= 1
 
     def forget(self, opaque: int) -> C | None:
-        """Wait no longer for an answer; give its context, None if it came or was forgotten."""
+        """Wait no longer for an answer; return its context, None if it came or was forgotten."""
         return self._pending.pop(opaque, None)
 
     def close(self) -> list[C]:

@@ -81,7 +81,7 @@ class RecordStarts:
         return physical_offset >= walk.position
 
     def _walk_to(self, physical_offset: int, stop: int) -> int:
-        """Walk from the nearest known start to ``stop``; give where the walk came to."""
+        """Walk from the nearest known start to ``stop``; return where the walk came to."""
         if self.is_known_damage(physical_offset):
             return -1
         start = self._start_before(physical_offset)

@@ -157,7 +157,7 @@ class Tail:
                 return
 
     def read(self, start: int, stop: int) -> int:
-        """Read the records that begin in ``[start, stop)``; gives where the last of them ends.
+        """Read the records that begin in ``[start, stop)``; return where the last of them ends.
 
         All of it must be written. Where it cannot be read to its end, the rest is damage.
         """

@@ -477,7 +477,7 @@ class Appender:
         return store_timestamp_ms + self._delays_ms[min(level, len(self._delays_ms) - 1)]
 
     def _make_room(self, size: int, queue: QueueWriter, entry_count: int) -> int:
-        """Reserve room in the log and in the queue; gives the place in the segment."""
+        """Reserve room in the log and in the queue; return the place in the segment."""
         if size > self.segment_bytes - BLANK_BYTES:
             raise _too_large(self._most)
         try:

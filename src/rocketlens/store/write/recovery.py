@@ -221,7 +221,7 @@ class Recovery:
         return walk.position
 
     def _torn_among(self, passed: list[Damage]) -> int | None:
-        """Report what the walk passed over; gives the start of what was never synced."""
+        """Report what the walk passed over; return the start of what was never synced."""
         for damage in passed:
             if self._synced is not None and damage.start >= self._synced:
                 return damage.start

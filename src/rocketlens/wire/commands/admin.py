@@ -44,7 +44,7 @@ class GetProducerConnectionListRequest:
 
 @declare("GetConsumeStatsInBrokerHeader")
 class GetBrokerConsumeStatsRequest:
-    """Ask how far all groups came, perhaps in ordered topics only; gives a ConsumeStatsList."""
+    """Ask how far all groups came, perhaps in ordered topics only; return a ConsumeStatsList."""
 
     is_order: bool = boolean("isOrder", default=False)
 
