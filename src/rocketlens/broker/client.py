@@ -95,7 +95,7 @@ class ClientProcessor:
 
     async def _large_heartbeat(self, command: RemotingCommand, channel: Channel) -> Response | None:
         limit = limits.MAX_CLIENT_JSON_BODY_BYTES
-        said = await in_thread(lambda: read_body(HeartbeatData, command.body, limit))
+        said = await in_thread(lambda: read_body(HeartbeatData, command.body, limit), owner=channel)
         return await self._take_in(said, command, channel)
 
     async def _take_in(

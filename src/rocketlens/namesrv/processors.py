@@ -164,7 +164,7 @@ class Processors:
         order = self._in_order.setdefault(channel, asyncio.Lock())
         async with order:
             if len(command.body) > LARGE_BODY_BYTES:
-                body = await in_thread(lambda: _registration_in(command, fields))
+                body = await in_thread(lambda: _registration_in(command, fields), owner=channel)
             else:
                 body = _registration_in(command, fields)
             return await self._take_in(fields, body, channel)

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from queue import SimpleQueue
 from time import perf_counter
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from rocketlens import limits
+from rocketlens.errors import ConnectionLost
 
 T = TypeVar("T")
 
@@ -80,9 +81,33 @@ class WorkThreads(Executor):
 _THREADS: Final = WorkThreads(2)
 
 
-async def in_thread(work: Callable[[], T], threads: WorkThreads = _THREADS) -> T:
+class Owner(Protocol):
+    """Who work is done for: a connection."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether somebody still waits for it."""
+
+    @property
+    def address(self) -> str:
+        """The address of the other end."""
+
+
+async def in_thread(
+    work: Callable[[], T], threads: WorkThreads = _THREADS, *, owner: Owner | None = None
+) -> T:
     """Do something in a thread; it must not touch what belongs to the event loop.
 
-    Bodies from outside are read in the threads that are used by default.
+    Bodies from outside are read in the threads that are used by default. Work for an ``owner`` that
+    is gone when its turn comes is not begun, or connections that send much and end, again and
+    again, would have it wait here without bound.
+
+    :raises ConnectionLost: when the owner is gone.
     """
-    return await asyncio.get_running_loop().run_in_executor(threads, work)
+
+    def begin() -> T:
+        if owner is not None and not owner.is_open:
+            raise ConnectionLost(owner.address, "the connection ended before its turn came")
+        return work()
+
+    return await asyncio.get_running_loop().run_in_executor(threads, begin)

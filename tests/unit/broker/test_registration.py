@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 import zlib
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from rocketlens.broker import registration
 from rocketlens.errors import ConnectionLost
 from rocketlens.net.channel import Response
+from rocketlens.net.pace import in_thread
 from rocketlens.wire.codes import RequestCode
 from tests.unit.broker.broker_world import create_topic, running, settings_of
 from tests.unit.broker.impostors import (
@@ -39,6 +41,22 @@ def test_a_broker_registers_with_all_name_servers_and_leaves_them(tmp_path):
         for stub in stubs:
             assert stub.told[-1].code == RequestCode.UNREGISTER_BROKER
             assert stub.told[-1].ext_fields["brokerAddr"] == address
+            await stub.server.stop()
+
+    asyncio.run(main())
+
+
+def test_a_broker_registers_however_many_bodies_wait_to_be_read(tmp_path):
+    async def main():
+        stub, may_go_on = NameServerStub(), threading.Event()
+        held_up = [asyncio.ensure_future(in_thread(may_go_on.wait)) for _ in range(50)]
+        await asyncio.sleep(0)
+        try:
+            async with asyncio.timeout(60), running(tmp_path, namesrvAddr=stub.address):
+                assert "TBW102" in stub.topics
+        finally:
+            may_go_on.set()
+            await asyncio.gather(*held_up)
             await stub.server.stop()
 
     asyncio.run(main())

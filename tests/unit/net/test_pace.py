@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from rocketlens import limits
+from rocketlens.errors import ConnectionLost
 from rocketlens.net.pace import Pace, WorkThreads, in_thread
 from tests.unit.net.loopback import run
 
@@ -70,3 +71,28 @@ def test_work_that_is_cancelled_before_it_began_is_not_done():
     assert first.result(60)
     assert last.result(60) is None
     assert done == ["last"]
+
+
+class Connection:
+    address = "10.0.0.1:9"
+    is_open = True
+
+
+def test_work_for_a_connection_that_ended_before_its_turn_is_not_begun():
+    threads, owner, begun = WorkThreads(1), Connection(), []
+    held_up = threading.Event()
+
+    async def main():
+        first = asyncio.ensure_future(in_thread(held_up.wait, threads))
+        second = asyncio.ensure_future(in_thread(lambda: begun.append(1), threads, owner=owner))
+        await asyncio.sleep(0)
+        owner.is_open = False
+        held_up.set()
+        await first
+        with pytest.raises(ConnectionLost):
+            await second
+        owner.is_open = True
+        await in_thread(lambda: begun.append(2), threads, owner=owner)
+        assert begun == [2]
+
+    run(main)
