@@ -24,9 +24,10 @@ from rocketlens import limits
 from rocketlens.broker import look_up as look_ups
 from rocketlens.broker.live_index import LiveIndex
 from rocketlens.broker.look_up import FoundRecords, LookUp
-from rocketlens.broker.turns import LookUpLimits, Owner, Turns, Work, result_of
+from rocketlens.broker.turns import LookUpLimits, Turns, Work, result_of
 from rocketlens.errors import RocketLensError
 from rocketlens.formats.commitlog_record import Record
+from rocketlens.net.pace import Owner
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.index import TakesLong
 from rocketlens.store.read.index_files import CorruptIndexFile

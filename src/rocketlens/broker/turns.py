@@ -15,10 +15,11 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from rocketlens import limits
 from rocketlens.errors import RocketLensError
+from rocketlens.net.pace import Owner
 from rocketlens.wire.codes import ResponseCode
 
 T = TypeVar("T")
@@ -30,14 +31,6 @@ Whoever takes it by ``next`` alone lets it go on to its end.
 
 FRESH_TURNS: Final = 4
 """Turns of look-ups that begin, for each one of those that go on."""
-
-
-class Owner(Protocol):
-    """Who asked: a connection."""
-
-    @property
-    def is_open(self) -> bool:
-        """Return whether somebody still waits for the answer."""
 
 
 class LookUpLimits(NamedTuple):
