@@ -64,7 +64,7 @@ JSON, a tool so stays below 1 GiB whatever it is given. RocketMQ has no bound.
 """
 
 MESSAGE_OVERHEAD_BYTES: Final = 1_200
-"""What a message takes in memory beside its body, properties and keys, with its place in order."""
+"""What a message takes in memory beside its body, properties and keys, with its order entry."""
 
 TEXT_OVERHEAD_BYTES: Final = 100
 """What a property takes in memory beside its two texts: its part of a table."""
@@ -72,7 +72,7 @@ TEXT_OVERHEAD_BYTES: Final = 100
 MAX_INDEX_CHECK_ENTRIES: Final = 400_000
 """Index files of at most so many entries together are checked whole before they are used.
 
-That takes 0.1 s, and numpy, which takes longer to load. Larger ones are checked at some places and
+That takes 0.1 s, and numpy, which takes longer to load. Larger ones are checked by samples and
 along each path that a look-up walks. RocketMQ checks nothing.
 """
 
@@ -89,19 +89,28 @@ MAX_INDEX_GAP_BYTES: Final = 16 * 1024 * 1024
 MAX_TOPIC_SCAN_BYTES: Final = 4 * 1024 * 1024 * 1024
 """Log of at most so many bytes is read for deleted topics before a key is said to be in no topic.
 
-That takes a second a GiB. Of a larger log some places are read, and the answer is incomplete unless
+That takes a second a GiB. Of a larger log samples are read, and the answer is incomplete unless
 the caller allows more: the command line does, and says so, a library does not wait for minutes
 unasked. RocketMQ finds nothing without a topic.
 """
 
 MAX_DAMAGE_REPORTS: Final = 1_000
-"""Damaged places named one by one in an answer or report; the rest are counted."""
+"""Damaged ranges named one by one in an answer or report; the rest are counted."""
 
 MAX_UNWRITTEN_SEARCH_BYTES: Final = 8 * 1024 * 1024
 """How far behind the log's end a lost record is looked for again, in bytes of written zeros.
 
 Twice RocketMQ's largest record. Once, a segment is searched to its end; holes are never read.
 """
+
+MAX_NEWEST_SCAN_BYTES: Final = 1 << 30
+"""Log behind the place where a topic's newest messages begin that is read, a second a GiB.
+
+Behind an earlier place only what consume queues lead to is read. RocketMQ has no such search.
+"""
+
+MAX_JSON_PIECE_BYTES: Final = 16 * 1024 * 1024
+"""Memory for lines of JSON that are made at once. RocketMQ has no such output."""
 
 MAX_INTERPRETED_SCAN_BYTES: Final = 256 * 1024
 """Log up to this long is walked without the compiled kernels, which take 0.3 to 1 s to load."""
@@ -187,8 +196,10 @@ MAX_JSON_BODY_BYTES: Final = MAX_FRAME_BYTES
 MAX_CLIENT_JSON_BODY_BYTES: Final = 1024 * 1024
 """Largest JSON body that a broker reads from a client: heartbeats and lists of queues."""
 
-MAX_JSON_VALUES: Final = 3_000_000
-"""Values in the large lists and objects of one JSON body. RocketMQ: no limit."""
+MAX_JSON_VALUES: Final = 1_000_000
+"""Values in the large lists and objects of one JSON body: members of a topic or a queue do not
+count, so this is six times `MAX_TOPICS`. RocketMQ: no limit.
+"""
 
 MAX_CONFIG_DEPTH: Final = 128
 """Nesting that is followed in a file of ``config/``; RocketMQ's own have 4 levels.
@@ -255,6 +266,11 @@ MAX_UNPAUSED_BYTES: Final = 256 * 1024
 MAX_BUFFERED_BYTES: Final = 1024 * 1024 * 1024
 """Bytes of all connections, unsent and of frames not complete; then the largest are closed."""
 
+MAX_CLOSED_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of one-way requests that closed connections left, all together; then the largest are
+dropped. As large as a frame: a consumer's last commits have some KiB. RocketMQ: a queue of 10,000.
+"""
+
 MIN_FRAME_BYTES_PER_S: Final = 1024
 """A frame that comes slower than this over FRAME_DEADLINE_S ends its connection."""
 
@@ -298,12 +314,14 @@ MAX_KV_BYTES: Final = 4 * 1024 * 1024
 """Names and values that a name server keeps, in UTF-8 bytes together. RocketMQ: no limit."""
 
 MAX_TOPICS: Final = 150_000
-"""Topics of a broker, at most, whoever makes them; each takes about 1 KiB. RocketMQ: no limit."""
+"""Topics of a broker, at most, of any origin; each takes about 1 KiB. RocketMQ: no limit."""
+
+MAX_WAITING_TIMERS: Final = 10_000_000
+"""Messages with a delivery time of their own that wait on a broker, 8 bytes each; more are refused.
+RocketMQ: 2**31 - 1 for each second (timerCongestNumEachSlot)."""
 
 MAX_TOPIC_QUEUES: Final = 65_536
-"""Queues of one topic on one broker: a broker refuses more, a client believes no more.
-RocketMQ: no limit.
-"""
+"""Queues of a topic on a broker: brokers refuse more, clients believe no more. RocketMQ: any."""
 
 MAX_GROUPS: Final = 100_000
 """Subscription groups of a broker, at most. RocketMQ: no limit."""
@@ -327,10 +345,7 @@ MAX_CONNECTION_GROUPS_BYTES: Final = 8 * 1024 * 1024
 """Memory for the groups of one connection that a broker keeps: 10,000 groups of a few topics."""
 
 MAX_GROUPS_BYTES: Final = 128 * 1024 * 1024
-"""Memory for the groups of all connections; then the connection with most of it is closed.
-
-RocketMQ: no limit, for one connection or all.
-"""
+"""The same of all connections; then the connection with most of it is closed. RocketMQ: any."""
 
 MAX_ADDRESS_CHARACTERS: Final = 300
 """Longest address, cluster or broker name that a name server keeps."""
@@ -353,8 +368,45 @@ SEND_TIMEOUT_S: Final = 3.0
 ADMIN_TIMEOUT_S: Final = 5.0
 """Seconds to wait for one answer to a query. RocketMQ: 5, and 6 to 18 where it searches."""
 
+RELAYED_TIMEOUT_S: Final = 15.0
+"""Seconds to wait for an answer that a broker gets from a consumer, for which it waits 10 itself:
+its own report that the consumer does not answer is worth more. RocketMQ: 15 in 4.9, 5 in 5.x."""
+
 HEARTBEAT_S: Final = 30.0
 """Seconds between two heartbeats of a producer; a broker forgets it after 120. RocketMQ: 30."""
+
+DEFAULT_CONSUME_CONCURRENCY: Final = 20
+"""Calls of a listener at once. RocketMQ: 20 threads."""
+
+MAX_CONSUME_CONCURRENCY: Final = 1_000
+"""The same, at most. RocketMQ: 1,000."""
+
+MAX_CONSUME_BATCH: Final = 1_024
+"""Messages of one call of a listener, at most. RocketMQ: 1,024."""
+
+MAX_PULL_BATCH: Final = 1_024
+"""Messages that a consumer asks for at once; brokers give 32 unless configured. RocketMQ: 1,024."""
+
+MAX_QUEUE_CACHED_MESSAGES: Final = 1_000
+"""Messages of one queue that a consumer holds before it pulls on. RocketMQ: 1,000."""
+
+MAX_QUEUE_CACHED_BYTES: Final = 100 * 1024 * 1024
+"""The same in bytes, of bodies and what each message takes. RocketMQ: 100 MiB of bodies."""
+
+MAX_QUEUE_SPAN: Final = 2_000
+"""From the first to the last offset of one queue that is held. RocketMQ: 2,000."""
+
+MAX_CACHED_BYTES: Final = 1024 * 1024 * 1024
+"""Bytes of all queues that a consumer holds; an empty one is pulled all the same. RocketMQ: any."""
+
+MAX_CACHED_MESSAGES: Final = 10_000
+"""Messages of all queues together that a lite pull consumer holds. RocketMQ: 10,000."""
+
+MAX_RECONSUMES: Final = 16
+"""Times that a message is delivered again before it goes to the dead letters. RocketMQ: 16."""
+
+MAX_DIRECT_CONSUMES: Final = 64
+"""Messages handed to a listener directly (309) at once; more are answered with "busy"."""
 
 MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 """Largest body that a producer sends, unless told otherwise. RocketMQ: 4 MiB (maxMessageSize)."""
@@ -366,10 +418,7 @@ MAX_QUERY_MESSAGES: Final = 64
 """Messages that a broker is asked for at once. RocketMQ gives no more (maxMsgsNumBatch)."""
 
 MIN_QUERY_CAP: Final = 16
-"""A broker that gives fewer messages than this surely gave all it has.
-
-RocketMQ's own caps are 64, and 32 by unique key, but they can be configured.
-"""
+"""A broker that gives fewer messages surely gave all it has. RocketMQ: 64, and 32 by unique key."""
 
 MAX_MESSAGE_ANSWERS: Final = 8
 """Answers with messages that a client waits for at once: each can have 16 MiB. RocketMQ: any."""
@@ -382,6 +431,19 @@ MAX_EMPTY_STEP: Final = 16 * 1024
 
 MAX_EMPTY_PULLS: Final = 1_000
 """Pulls in a row without a message, after which a queue is not read on: 16 million offsets."""
+
+MAX_AROUND_MESSAGES: Final = 512
+"""Messages of a queue, on either side of what a search by time found, that are read, too."""
+
+MAX_ORDER_SAMPLES: Final = 64
+"""Messages on either side that a search by time looks at, of all queues of a topic on a broker.
+
+They are at distances that grow by one factor: 1.18 in a queue of a million. So messages on the
+wrong side are unseen only where six times as many stand between them and those that were found.
+"""
+
+MIN_ORDER_SAMPLES: Final = 4
+"""And of each queue, however many there are."""
 
 MAX_READ_ANSWERS: Final = 4
 """How many times what an answer can hold a client reads from one broker for it."""
@@ -404,6 +466,12 @@ MAX_PORT: Final = 65_535
 MAX_CONTEXTS_BYTES: Final = 1024 * 1024
 """Largest file of named contexts, or of mqadmin's access keys, in bytes. RocketMQ: any."""
 
+MAX_ACL_FILE_BYTES: Final = 1024 * 1024
+"""Largest file of accounts, in bytes: some 5,000 accounts. RocketMQ: any."""
+
+MAX_USERS: Final = 10_000
+"""Users, and subjects with policies, of one broker. RocketMQ: any number."""
+
 MAX_SECRET_BYTES: Final = 4096
 """Largest file with a secret key, in bytes."""
 
@@ -423,13 +491,10 @@ MAX_SURVEYED_ROUTES: Final = 10_000
 """Routes of topics that a client which asks questions remembers."""
 
 MAX_LOOK_UPS_OF_CONNECTION: Final = 1_000
-"""Look-ups by key and id of one connection that a broker lets wait; more are answered "busy".
-
-Those that are done at once do not wait. RocketMQ: 20,000 of all (queryThreadPoolQueueCapacity).
-"""
+"""Look-ups by key and id of one connection that wait; more are answered "busy". RocketMQ: any."""
 
 MAX_LOOK_UPS: Final = 10_000
-"""The same of all connections together: 30 MB."""
+"""The same of all connections: 30 MB. RocketMQ: 20,000 (queryThreadPoolQueueCapacity)."""
 
 MAX_TAG_LOOK_UPS_OF_CONNECTION: Final = 64
 """Look-ups by tag of one connection that a broker lets wait: each reads the entries of a topic."""
@@ -438,11 +503,8 @@ MAX_TAG_LOOK_UPS: Final = 1_000
 """The same of all connections together."""
 
 MAX_LOOK_UP_S: Final = 10.0
-"""Seconds of work, on it and on others, after which a look-up is answered with what was found.
-
-Seconds of a processor: a busy machine refuses no look-up. RocketMQ's clients wait 15 s for the
-answer to a query.
-"""
+"""Seconds of processor time after which a look-up is answered with what was found. RocketMQ: none,
+but its clients wait 15 s."""
 
 MAX_LOOK_UP_WAIT_S: Final = 60.0
 """Seconds after which that is done whatever there was to wait for."""
@@ -460,11 +522,8 @@ MAX_QUEUE_ENTRIES_ANSWERED: Final = 10_000
 """Entries of a queue in one answer (321). RocketMQ: no limit."""
 
 MAX_BATCH_MEMBERS: Final = 65_536
-"""Members of one batch that a broker stores; more are refused with MESSAGE_ILLEGAL (13).
-
-So many messages with a unique key and nothing else fill RocketMQ's largest message, 4 MiB.
-RocketMQ: no limit.
-"""
+"""Members of one batch; more are refused (13). So many with a unique key and nothing else fill
+RocketMQ's largest message, 4 MiB. RocketMQ: no limit."""
 
 MAX_LARGE_ANSWERS_OF_CONNECTION: Final = 8
 """Answers of over 256 KiB that one connection has a broker build at once, one after another."""
@@ -472,11 +531,35 @@ MAX_LARGE_ANSWERS_OF_CONNECTION: Final = 8
 MAX_LARGE_ANSWERS: Final = 64
 """The same of all connections. RocketMQ: the queue of its admin threads, 100,000."""
 
-MAX_SUBSCRIPTION_CHARACTERS: Final = 32_767
-"""Longest list of tags that a consumer subscribes to: some ms to read, which each pull does.
+MAX_HELD_PULLS_BYTES: Final = 256 * 1024 * 1024
+"""Memory for pulls that wait for messages: 120,000 of the usual ones. RocketMQ: no limit."""
 
-As long as all properties of a message. RocketMQ: no limit.
-"""
+MAX_HELD_PULLS_OF_CONNECTION: Final = 10_000
+"""Pulls of one connection that wait for messages; more are answered at once. RocketMQ: any."""
+
+MAX_SUSPEND_S: Final = 600.0
+"""Seconds that a pull waits for messages. RocketMQ: any; its clients ask for 15 or 20."""
+
+MAX_SQL92_DEPTH: Final = 50
+"""Nesting of a SQL92 expression. RocketMQ: as deep as a thread's stack."""
+
+QUEUE_LOCK_S: Final = 60.0
+"""Seconds that a lock of a queue lasts. RocketMQ: rocketmq.broker.rebalance.lockMaxLiveTime, 60."""
+
+MAX_QUEUE_LOCKS: Final = 200_000
+"""Locks of queues, groups times queues, that a broker keeps: 80 MiB. RocketMQ: no limit."""
+
+RELAY_TIMEOUT_S: Final = 10.0
+"""Seconds in which a consumer answers a broker. RocketMQ: 10, and 5 for how far it came."""
+
+MAX_RELAYS: Final = 1_000
+"""Requests that a broker passed on to consumers and that wait for their answers. RocketMQ: any."""
+
+MAX_RELAYS_OF_CONNECTION: Final = 64
+"""The same of one connection that asks."""
+
+MAX_SUBSCRIPTION_CHARACTERS: Final = 32_767
+"""Longest expression of a subscription: some ms to read, which each pull does. RocketMQ: any."""
 
 MAX_BUILDER_RESTART_S: Final = 60.0
 """Seconds until a builder of index files that ended is started again; at first it is less."""
@@ -484,16 +567,25 @@ MAX_BUILDER_RESTART_S: Final = 60.0
 MAX_BUILDER_HUNG_S: Final = 3600.0
 """Seconds without a word after which a builder of index files is ended; at first it is less."""
 
+MAX_RESEND_MESSAGES: Final = 100_000
+"""Messages of one job that sends them again: 86 MiB of memory. RocketMQ: one at a time."""
+
+DEFAULT_RESEND_MESSAGES: Final = 1_000
+"""Messages of one job of the console, where its user does not say how many."""
+
 MAX_QUEUE_RUNS: Final = 1_000
-"""Runs of one queue in one range of log. A topic that is deleted more often in so few bytes is not
-one: all its records are then one run.
-"""
+"""Runs of one queue in a range of log: of a topic that is deleted more often, all are one run."""
 
 MAX_STREAM_TRIGGER_BYTES: Final = 256 << 20
 """Log in one batch of a stream, in bytes, unless ``maxBytesPerTrigger`` says otherwise."""
 
 MAX_FOLLOW_TRIGGER_BYTES: Final = 128 << 20
 """Log in one batch of the builder that runs beside a broker, in bytes."""
+
+MAX_ANNOUNCEMENT_S: Final = 2.0
+"""Seconds for which a request that creates a topic waits for name servers to know it: one that does
+not answer must not make clients give up the request, after 3 seconds. RocketMQ does not wait.
+"""
 
 MAX_STOP_S: Final = 4.0
 """Seconds from a signal to the end of a server: some are killed after 5 or 10."""
@@ -513,5 +605,134 @@ MIN_STOP_INDEX_S: Final = 1.0
 MAX_SHOWN_JSON_BYTES: Final = 4 << 20
 """Largest body that is shown as JSON: as values it takes up to 50 times its size in memory."""
 
-MAX_SHOWN_JSON_DEPTH: Final = 500
-"""Nesting of a body that is shown as JSON."""
+DEFAULT_TAIL_MESSAGES: Final = 10
+"""Messages with which ``tail`` begins, as that of a file begins with lines."""
+
+MAX_STORY_RECORDS: Final = 1_000
+"""Records of one message, and of its trace, that a story is told from. RocketMQ's trace: 64."""
+MAX_TRACE_QUEUE: Final = 2_048
+"""Trace records that wait to be sent; more are dropped and counted. RocketMQ: 2,048 contexts."""
+MAX_TRACE_BATCH: Final = 100
+"""Trace records in one message. RocketMQ: 100 contexts."""
+MAX_TRACE_BYTES: Final = 118_000
+"""Bytes of one trace message. RocketMQ: maxMsgSize 128,000, less 10,000."""
+MAX_TRACE_KEYS_BYTES: Final = 16_000
+"""Bytes of the keys of one trace message: properties may have 32,767 in all."""
+
+MAX_LIKE_LOG_LINES: Final = 50
+"""Log lines with the same words in ten seconds, below ERROR: clients cause most. RocketMQ: any."""
+MAX_WAITING_LOG_LINES: Final = 10_000
+"""Log lines that wait until stderr takes them; more are dropped and counted. RocketMQ's appender
+blocks, or drops beyond some thousands.
+"""
+
+MAX_DECODED_VALUES: Final = 200_000
+"""Values of one message body that are decoded: some 0.3 s, and 30 MiB of objects."""
+
+MAX_DECODED_LEVELS: Final = 100
+"""Levels of nesting of a message body that are decoded."""
+
+MAX_DECIMAL_BITS: Final = 14_000
+"""Integers of more bits are shown in hexadecimal: Python writes none of over 4,300 digits, which
+takes long.
+"""
+
+MAX_PATTERN_CHARACTERS: Final = 1_000
+"""Longest pattern that text is searched for."""
+MAX_PATTERN_MEMORY_BYTES: Final = 8 << 20
+"""Memory of one regular expression, its states while it searches included. RE2: 8 MiB."""
+MAX_PATTERN_INSTRUCTIONS: Final = 4_096
+"""Of a compiled regular expression: each byte of a text can cost as many steps."""
+MAX_PATTERN_STEPS: Final = 1 << 28
+"""Instructions of a regular expression, times bytes of a text: at worst 20 ns each, 5 s in all. A
+longer text is not searched, and the answer says so.
+"""
+MAX_FILTER_VALUES: Final = 10_000
+"""Values of one body that one path of a filter selects."""
+MAX_FILTER_FAILURES: Final = 100_000
+"""Messages that a filter could not look at and that are told apart: 20 MiB. More are counted again
+where they are read again.
+"""
+
+MAX_SCHEMA_BYTES: Final = 1 << 20
+"""Largest schema of a registry, in bytes."""
+
+MAX_REGISTRY_SCHEMAS: Final = 1_000
+"""Schemas of a registry that are kept; beyond, the first are asked for again."""
+MAX_STATUS_CONNECTIONS: Final = 32
+"""Open connections to the port for metrics and health; more are closed. RocketMQ: no limit."""
+MAX_STATUS_REQUEST_BYTES: Final = 8_192
+"""Of a request to that port."""
+MAX_METRIC_SERIES: Final = 20_000
+"""Values by topic and group in one answer of that port: 2 MiB. RocketMQ: no limit, or 50,000."""
+
+MAX_CONSOLE_ROWS: Final = 500
+"""Messages on one page of the console; a cursor continues it. RocketMQ's dashboard: 64 by key and
+2,000 by time in all.
+"""
+DEFAULT_CONSOLE_ROWS: Final = 100
+"""Messages on one page of the console, where the caller does not say how many."""
+MAX_CONSOLE_ANSWER_BYTES: Final = 32 << 20
+"""Memory that the messages of one page of the console take while it is made; a cursor continues."""
+MAX_CONSOLE_SEARCHES: Final = 64
+"""Searches of the console at once; more are refused, with a status that says so."""
+MAX_CONSOLE_TEXT: Final = 40_000
+"""Characters of one value of a request to the console: a key can have 32,767 bytes."""
+MAX_CONSOLE_SKIPPED: Final = 100_000
+"""Messages of one millisecond that a cursor of the console can have passed."""
+MAX_NARROWED_STARS: Final = 6
+"""Of ``*`` in a pattern of a user of the console who may see some topics: each takes more work."""
+MAX_NARROWED_PATTERNS: Final = 512
+"""Patterns that one pattern is cut into, for a user of the console who may see some topics."""
+MAX_CONSOLE_SOURCES: Final = 32
+"""Sources of one console."""
+MAX_PASSWORD_CHARACTERS: Final = 1024
+"""Of a password of the console."""
+MAX_PASSWORD_BYTES: Final = 256 << 20
+"""Memory that the hash of a password may take, which is what makes guessing expensive."""
+MAX_PASSWORD_LANES: Final = 16
+"""scrypt's p: how often a hash repeats its work."""
+MAX_WAITING_LOGINS: Final = 32
+"""Passwords that wait for their hash at once; more are refused, with a status that says so."""
+MAX_LOGIN_FAILURES: Final = 10_000
+"""Pairs of user and address whose failed logins are counted; the oldest are forgotten."""
+MAX_LOGIN_WAIT_S: Final = 60.0
+"""Seconds that a pair of user and address waits after many failed logins: no lock-out."""
+MAX_USER_SESSIONS: Final = 16
+"""Sessions of one user of the console; another login ends the one that was not used for longest."""
+MAX_SESSION_IDLE_S: Final = 2 * 3600
+"""Seconds after which a session of the console ends that is not used."""
+MAX_SESSION_S: Final = 12 * 3600
+"""Seconds after which a session of the console ends: a working day."""
+MAX_FORM_FIELDS: Final = 1000
+"""Fields of a form sent to the console: as many as a page has messages, and some."""
+MAX_CONSOLE_FORM_BYTES: Final = 16 << 20
+"""Of a form sent to the console: a body of 4 MiB, with three characters for each byte."""
+MAX_AUDIT_CHARACTERS: Final = 1024
+"""Of one value in a line of the console's audit log: others choose names and topics."""
+MAX_PREVIEW_BYTES: Final = 16 << 10
+"""Largest body that is decoded for its line in a list: some milliseconds."""
+MAX_PREVIEW_CHARACTERS: Final = 160
+"""Of a body in its line in a list."""
+MAX_PAGE_BODY_CHARACTERS: Final = 256 << 10
+"""Of a body on its page; the whole of it can be downloaded."""
+MAX_PAGE_HEX_BYTES: Final = 16 << 10
+"""Of a body that its page shows in hexadecimal, four characters for each."""
+MAX_CONSOLE_CONNECTIONS: Final = 256
+"""Open connections to the console; more get status 503."""
+MAX_CONSOLE_HEAD_BYTES: Final = 160 << 10
+"""Of one request to the console without its body: a text in its address has up to three bytes for
+each of its own.
+"""
+MAX_CONSOLE_BODY_BYTES: Final = 16 << 20
+"""Of the body of one request to the console: a text of 4 MiB in a form has up to three bytes for
+each of its own.
+"""
+MAX_CONSOLE_REASON: Final = 1_000
+"""Characters of the reason for an act, which is kept with what was done."""
+MAX_CONSOLE_JOBS: Final = 4
+"""Jobs of one console that run at once; more wait to be resumed."""
+MAX_CONSOLE_JOB_FILES: Final = 200
+"""Newest jobs and acts that one page lists: each file is read."""
+MAX_RESEND_RATE: Final = 1_000
+"""Messages a second of one job of the console."""

@@ -3,7 +3,7 @@
 Three answers are kept apart: found; not found and everything was searched; not complete, and
 here is what failed. An error is never shown as an empty answer.
 
-Nobody states that an answer is complete: that is derived from its coverage, by one rule.
+Whether an answer is complete follows from its coverage, by one rule.
 
 ======================================  ========================================================
 an answer is complete if                so not, for example, if
@@ -22,21 +22,33 @@ only to brokers, so they prove nothing by themselves.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING, Final, overload
 
+from rocketlens.model.arrow import ArrowMessages, batches_of
+from rocketlens.model.counted import counted
 from rocketlens.model.message import MessageExt
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SHOWN_QUERY: Final = 100
+"""Characters of a text in a ``repr``."""
+_SHOWN_MESSAGES: Final = 20
+_SHOWN_BODY: Final = 80
+"""What a notebook shows of an answer."""
 
 
 class SourceState(StrEnum):
-    """What became of one source that a query asked."""
+    """The result of one source of a query."""
 
     SEARCHED = "searched"
-    """Asked, and it answered for its whole extent."""
+    """Searched as a whole."""
 
     DAMAGED = "damaged"
-    """Not usable, but the log itself was read in its place: the answer does not suffer."""
+    """Not usable, but the log was read in its place: the answer is not affected."""
 
     FAILED = "failed"
-    """Could not be searched: what it holds may be missing from the answer."""
+    """Could not be searched: its messages may be missing from the answer."""
 
 
 class SourceKind(StrEnum):
@@ -45,6 +57,7 @@ class SourceKind(StrEnum):
     BROKER = "broker"
     COMMIT_LOG = "commit_log"
     CONSUME_QUEUE = "consume_queue"
+    FILTER = "filter"
     INDEX_FILE = "index_file"
     TAIL = "tail"
     TOPICS = "topics"
@@ -52,7 +65,7 @@ class SourceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """One source that a query asked.
+    """One source of a query.
 
     ``source`` names it: a path below the store, a range of physical offsets, or a broker's name
     and the address that was asked.
@@ -60,7 +73,8 @@ class Coverage:
     milliseconds, where that is known. ``error`` is one line, given for every state but searched.
     ``begin_offset`` and ``end_offset`` bound the physical offsets it looked at, where it is of a
     log: records that begin before ``end_offset``. ``log_end_offset`` is where the part of the log
-    that could hold what was asked for ended when the question was asked.
+    that could hold what was asked for ended when the question was asked. ``relies_on`` is what was
+    only looked at in part and must hold for all of it, if there is such a thing.
     """
 
     source: str
@@ -71,10 +85,11 @@ class Coverage:
     begin_offset: int | None = None
     end_offset: int | None = None
     log_end_offset: int | None = None
+    relies_on: str | None = None
 
     @property
     def is_short(self) -> bool:
-        """Whether the log was longer than what was looked at."""
+        """Whether the log was longer than the part that was read."""
         if self.log_end_offset is None:
             return False
         return self.end_offset is None or self.end_offset < self.log_end_offset
@@ -94,8 +109,8 @@ class Coverage:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+@dataclass(frozen=True, slots=True, repr=False)
+class Answer(ArrowMessages):
     """The result of a query: messages in ascending order of physical offset, without repeats.
 
     Those of several brokers are in the order of their store times, then broker by broker.
@@ -113,16 +128,83 @@ class Answer:
 
     @property
     def complete(self) -> bool:
-        """Whether everything that could hold a wanted message was searched."""
+        """Whether everything that can have a matching message was searched."""
         return not self.failures and any(each.is_proof for each in self.coverage)
 
     def __iter__(self) -> Iterator[MessageExt]:
-        """Iterate over the messages."""
+        """Yield the messages."""
         return iter(self.messages)
 
     def __len__(self) -> int:
         """Count the messages."""
         return len(self.messages)
+
+    @overload
+    def __getitem__(self, index: int) -> MessageExt: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[MessageExt, ...]: ...
+    def __getitem__(self, index: int | slice) -> MessageExt | tuple[MessageExt, ...]:
+        """Return one message, or those of a slice.
+
+        :raises IndexError: when there are not so many.
+        """
+        return self.messages[index]
+
+    def __repr__(self) -> str:
+        """Return what was asked, how many messages there are, and what that is worth."""
+        return f"Answer({self.query[:_SHOWN_QUERY]!r}, {self._summary()})"
+
+    def _summary(self) -> str:
+        count = len(self.messages)
+        words = [counted(count, "message")]
+        words.append("complete" if self.complete else f"INCOMPLETE: {len(self.failures)} failed")
+        if self.truncated:
+            words.append("truncated")
+        return ", ".join(words)
+
+    def _repr_html_(self) -> str:
+        """Return a table for notebooks: the first messages, and what the answer is worth."""
+        from html import escape
+
+        from rocketlens.model.escape import printable
+
+        rows = []
+        for message in self.messages[:_SHOWN_MESSAGES]:
+            start = message.body[:_SHOWN_BODY].decode("utf-8", "replace")
+            cells = (
+                message.position,
+                message.tags or "",
+                " ".join(message.keys)[:_SHOWN_QUERY],
+                message.msg_id,
+                str(message.store_timestamp_ms),
+                start + ("…" if len(message.body) > _SHOWN_BODY else ""),
+            )
+            rows.append("".join(f"<td>{escape(printable(cell))}</td>" for cell in cells))
+        titles = ("position", "tags", "keys", "msg_id", "store_timestamp_ms", "body")
+        head = "".join(f"<th>{title}</th>" for title in titles)
+        table = "".join(f"<tr>{row}</tr>" for row in rows)
+        more = len(self.messages) - len(rows)
+        left = f"<p>and {more} more</p>" if more else ""
+        notes = "".join(
+            f"<li>{escape(printable(f'{each.source}: {each.error}'))}</li>"
+            for each in self.failures[:_SHOWN_MESSAGES]
+        )
+        return (
+            f"<table><thead><tr>{head}</tr></thead><tbody>{table}</tbody></table>{left}"
+            f"<p>{escape(printable(repr(self)))}</p>" + (f"<ul>{notes}</ul>" if notes else "")
+        )
+
+    def record_batches(self) -> "Iterator[pa.RecordBatch]":
+        """Yield the messages as record batches of bounded size.
+
+        :raises PackageMissing: without pyarrow.
+        """
+        return batches_of(self.messages)
+
+    @property
+    def relies_on(self) -> tuple[str, ...]:
+        """What must hold for the answer to be right, and could be looked at only in part."""
+        return tuple(dict.fromkeys(each.relies_on for each in self.coverage if each.relies_on))
 
     @property
     def failures(self) -> tuple[Coverage, ...]:

@@ -56,6 +56,8 @@ def epoch_ms(value: "int | datetime", name: str) -> int:
 
     if not isinstance(value, datetime):
         hint = ": time.time() is in seconds" if isinstance(value, float) else ""
-        raise wrong_type(value, name, f"an int of epoch milliseconds or a datetime{hint}")
+        raise wrong_type(
+            value, name, f"an int of epoch milliseconds, a datetime, or a text such as '2h'{hint}"
+        )
     since = value.astimezone() - datetime(1970, 1, 1, tzinfo=UTC)
     return since // timedelta(milliseconds=1)

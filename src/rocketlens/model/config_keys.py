@@ -37,7 +37,7 @@ Value = int | bool | str
 
 
 class KeyForm(NamedTuple):
-    """What a text must be."""
+    """The form of a text value."""
 
     description: str
     accepts: Callable[[str], bool]
@@ -60,7 +60,7 @@ class Key(NamedTuple):
 
     @property
     def type_name(self) -> str:
-        """Return what its values are, in a word."""
+        """Return the type of its values, in one word."""
         return {int: "integer", bool: "boolean", str: "text"}[type(self.default)]
 
     @property
@@ -150,7 +150,7 @@ class Configuration:
         self.check_together()
 
     def check_together(self) -> None:
-        """Check what a table cannot say, such as keys that depend on each other."""
+        """Check conditions on several keys."""
 
     @classmethod
     def from_properties(cls, values: Mapping[str, str]) -> tuple[Self, dict[str, str]]:

@@ -64,10 +64,13 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number")
 
 
+_TWICE: Final = "a name comes twice in an object"
+
+
 def _distinct(members: list[tuple[Any, Any]]) -> dict[Any, Any]:
     made = dict(members)
     if len(made) != len(members):
-        raise ValueError("a name comes twice in an object")
+        raise ValueError(_TWICE)
     return made
 
 
@@ -86,17 +89,18 @@ quote = json.encoder.encode_basestring
 
 class _Rules(NamedTuple):
     decoder: json.JSONDecoder
-    make_object: Callable[[list[tuple[Any, Any]]], dict[Any, Any]]
     max_depth: int
+    allows_twice: bool
+    """Whether a name may come twice in an object; the last one counts."""
     in_pieces: bool
     """Whether long texts are read in pieces, and their values counted."""
     keeps_integers: bool = False
     is_plain: bool = False
 
 
-_WIRE: Final = _Rules(STRICT_DECODER, _distinct, limits.MAX_JSON_DEPTH, in_pieces=True)
+_WIRE: Final = _Rules(STRICT_DECODER, limits.MAX_JSON_DEPTH, allows_twice=False, in_pieces=True)
 _FILE: Final = _Rules(
-    json.JSONDecoder(strict=False), dict, limits.MAX_CONFIG_DEPTH, in_pieces=False
+    json.JSONDecoder(strict=False), limits.MAX_CONFIG_DEPTH, allows_twice=True, in_pieces=False
 )
 
 
@@ -270,14 +274,18 @@ class _Reader:
         return value
 
     def _object(self, depth: int) -> dict[Any, Any]:
-        members: list[tuple[str | int, Any]] = []
+        # Not by way of a list of pairs: making a dict of a million takes a tenth of a second.
+        made: dict[str | int, Any] = {}
         self.cursor += 1
         more = not self._passes("}")
         while more:
             name = self._name(depth)
-            members.append((name, self._value(depth + 1)))
+            value = self._value(depth + 1)
+            if name in made and not self.rules.allows_twice:
+                raise ValueError(_TWICE)
+            made[name] = value
             more = self._another("}")
-        return self.rules.make_object(members)
+        return made
 
     def _array(self, depth: int) -> list[Any]:
         items: list[Any] = []

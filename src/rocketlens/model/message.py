@@ -1,10 +1,13 @@
-"""A message as its readers see it."""
+"""A stored message."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 from rocketlens.model.integers import I32, I64
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 
 class Host(NamedTuple):
@@ -19,7 +22,12 @@ class Host(NamedTuple):
         return f"{address}:{self.port}"
 
 
-@dataclass(frozen=True, slots=True)
+_SHOWN_BYTES: Final = 40
+_SHOWN_KEYS: Final = 80
+"""Of a message's body and keys in its ``repr``."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class MessageExt:
     """One stored message: RocketMQ's clients call it so, and ``Message`` what is sent.
 
@@ -53,6 +61,62 @@ class MessageExt:
     body_error: Annotated[
         str | None, "why the body could not be decompressed, in one line, or None"
     ] = None
+
+    @property
+    def text(self) -> str:
+        """The body as text.
+
+        :raises UnicodeDecodeError: when it is not UTF-8.
+        """
+        return self.body.decode("utf-8")
+
+    def json(self) -> Any:
+        """Return the value of a body that is JSON.
+
+        :raises ValueError: when it is not.
+        """
+        import json
+
+        return json.loads(self.body)
+
+    @property
+    def store_time(self) -> "datetime":
+        """When it was stored, by the broker's clock, in UTC: `store_timestamp_ms` as a datetime.
+
+        :raises OverflowError: when a datetime cannot show it: before the year 1, after 9999.
+        """
+        return _datetime(self.store_timestamp_ms)
+
+    @property
+    def born_time(self) -> "datetime":
+        """When it was sent, by the producer's clock, in UTC; otherwise as `store_time`."""
+        return _datetime(self.born_timestamp_ms)
+
+    def __repr__(self) -> str:
+        """Return what tells it from others, on one line, with the start of the body."""
+        body = self.body or b""
+        start = repr(body[:_SHOWN_BYTES]) + ("..." if len(body) > _SHOWN_BYTES else "")
+        return (
+            f"MessageExt({self.position!r}, msg_id={self.msg_id!r}, tags={self.tags!r}, "
+            f"keys={_shown_keys(self.keys)}, store_timestamp_ms={self.store_timestamp_ms}, "
+            f"body={start} of {len(body)} bytes)"
+        )
+
+    @property
+    def position(self) -> str:
+        """Where it is: ``TOPIC/QUEUE/OFFSET``, which ``find`` takes, too."""
+        return f"{self.topic}/{self.queue_id}/{self.queue_offset}"
+
+
+def _datetime(milliseconds: int) -> "datetime":
+    from datetime import UTC, datetime, timedelta
+
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+
+
+def _shown_keys(keys: tuple[str, ...]) -> str:
+    shown = repr(keys)
+    return shown if len(shown) <= _SHOWN_KEYS else f"{shown[:_SHOWN_KEYS]}..."
 
 
 class MessageField(NamedTuple):

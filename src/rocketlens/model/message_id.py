@@ -152,7 +152,7 @@ class UniqueKey:
         zone: tzinfo = UTC,
         counted_from_ms: int | None = None,
     ) -> Self:
-        """Make the key that a producer at ``address`` makes at ``now_ms`` (epoch milliseconds).
+        """Return the key that a producer at ``address`` creates at ``now_ms`` (epoch milliseconds).
 
         Of ``process_id`` and ``counter`` the low 16 bits count, of ``client_hash`` the low 32. A
         running producer gives as ``counted_from_ms`` the :func:`month_start_ms` of ``zone`` that

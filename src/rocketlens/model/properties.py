@@ -23,9 +23,15 @@ DELAY: Final = "DELAY"
 REAL_TOPIC: Final = "REAL_TOPIC"
 REAL_QUEUE_ID: Final = "REAL_QID"
 RETRY_TOPIC: Final = "RETRY_TOPIC"
+DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
+ORIGIN_TOPICS: Final = (REAL_TOPIC, RETRY_TOPIC, DLQ_ORIGIN_TOPIC)
+"""Properties of copies that name the topic of another copy."""
 ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 TRANSACTION_PREPARED: Final = "TRAN_MSG"
 TRANSACTION_ID: Final = "__transactionId__"
+TRANSACTION_PREPARED_QUEUE_OFFSET: Final = "TRAN_PREPARED_QUEUE_OFFSET"
+TRANSACTION_CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
+CHECK_IMMUNITY_TIME: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 PRODUCER_GROUP: Final = "PGROUP"
 WAIT: Final = "WAIT"
 SHARDING_KEY: Final = "__SHARDINGKEY"
@@ -35,11 +41,24 @@ MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
 MSG_REGION: Final = "MSG_REGION"
 TRACE_ON: Final = "TRACE_ON"
 CLUSTER: Final = "CLUSTER"
+REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
+PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
 POP_CHECKPOINT: Final = "POP_CK"
 MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
 MULTI_QUEUE_OFFSET: Final = "INNER_MULTI_QUEUE_OFFSET"
-TIMER_NAMES: Final = frozenset({"TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS"})
+TIMER_DELAY_SEC: Final = "TIMER_DELAY_SEC"
+TIMER_DELAY_MS: Final = "TIMER_DELAY_MS"
+TIMER_DELIVER_MS: Final = "TIMER_DELIVER_MS"
+TIMER_NAMES: Final = frozenset({TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS})
+"""What a producer sets for a delivery time of its own (RocketMQ 5)."""
+TIMER_OUT_MS: Final = "TIMER_OUT_MS"
+TIMER_ENQUEUE_MS: Final = "TIMER_ENQUEUE_MS"
+TIMER_DEQUEUE_MS: Final = "TIMER_DEQUEUE_MS"
+TIMER_ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
+TIMER_DELETED_KEY: Final = "TIMER_DEL_UNIQKEY"
 CRC32: Final = "__CRC32#"
+RESENT: Final = "RESENT_BY_ROCKETLENS"
+"""Job and number of a message that RocketLens sent again; no word of RocketMQ."""
 
 SYSTEM_PROPERTIES: Final = frozenset(
     {
@@ -47,13 +66,13 @@ SYSTEM_PROPERTIES: Final = frozenset(
         *(PRODUCER_GROUP, "MIN_OFFSET", "MAX_OFFSET", "BUYER_ID", ORIGIN_MESSAGE_ID),
         *("TRANSFER_FLAG", "CORRECTION_FLAG", "MQ2_FLAG", RECONSUME_TIME, MSG_REGION, TRACE_ON),
         *(UNIQUE_KEY, "EXTEND_UNIQ_INFO", MAX_RECONSUME_TIMES, "CONSUME_START_TIME", INSTANCE_ID),
-        *("CORRELATION_ID", "REPLY_TO_CLIENT", "TTL", "ARRIVE_TIME", "PUSH_REPLY_TIME", CLUSTER),
+        *("CORRELATION_ID", REPLY_TO_CLIENT, "TTL", "ARRIVE_TIME", PUSH_REPLY_TIME, CLUSTER),
         *("MSG_TYPE", POP_CHECKPOINT, "POP_CK_OFFSET", "1ST_POP_TIME", "REDIRECT", "PROPAGATION"),
-        *(*TIMER_NAMES, "TIMER_OUT_MS", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS"),
-        *("TIMER_ROLL_TIMES", "TIMER_DELAY_LEVEL", "TIMER_DEL_UNIQKEY"),
-        *(TRANSACTION_ID, "TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES"),
-        *("CHECK_IMMUNITY_TIME_IN_SECONDS", "INNER_NUM", "INNER_BASE", "DUP_INFO"),
-        *(MULTI_DISPATCH, MULTI_QUEUE_OFFSET, "ORIGIN_GROUP", "DLQ_ORIGIN_TOPIC"),
+        *(*TIMER_NAMES, TIMER_OUT_MS, TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS, TIMER_ROLL_TIMES),
+        *("TIMER_DELAY_LEVEL", TIMER_DELETED_KEY),
+        *(TRANSACTION_ID, TRANSACTION_PREPARED_QUEUE_OFFSET, TRANSACTION_CHECK_TIMES),
+        *(CHECK_IMMUNITY_TIME, "INNER_NUM", "INNER_BASE", "DUP_INFO"),
+        *(MULTI_DISPATCH, MULTI_QUEUE_OFFSET, "ORIGIN_GROUP", DLQ_ORIGIN_TOPIC),
         *("DLQ_ORIGIN_MESSAGE_ID", "BORN_TIMESTAMP", "_SYS_MSG_PRIORITY_", "__BORNHOST"),
         *("__LITE_TOPIC", CRC32),
     }
@@ -61,6 +80,12 @@ SYSTEM_PROPERTIES: Final = frozenset(
 """Names that users may not set: ``MessageConst.STRING_HASH_SET`` of RocketMQ 4.9 and 5.5, and more
 that mean something to brokers.
 """
+
+
+def remove_timers(properties: dict[str, str]) -> None:
+    """Remove what sets a delivery time."""
+    for name in TIMER_NAMES & properties.keys():
+        del properties[name]
 
 
 def parse(text: str) -> dict[str, str]:
@@ -92,7 +117,7 @@ def format_properties(properties: Mapping[str, str], *, trailing_separator: bool
 
 
 def java_order(properties: Mapping[str, str], table_size: int = 128) -> dict[str, str]:
-    """Put properties in the order in which Java's ``HashMap`` iterates over them.
+    """Return properties in the order in which Java's ``HashMap`` iterates over them.
 
     That is the order in which a broker writes the properties of a single message; those of batch
     members stay as the producer's map had them. ``table_size``: what the map began with, 128 from

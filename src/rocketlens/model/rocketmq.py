@@ -54,9 +54,16 @@ SYSTEM_TOPICS: Final = NOT_ALLOWED_SEND_TOPICS | {
     TRACE_TOPIC,
     CHECKPOINT_TOPIC,
 }
-"""Topics that nobody may create, change or delete; see also `SYSTEM_TOPIC_PREFIX`."""
+"""Topics that clients may not create, change or delete; see also `SYSTEM_TOPIC_PREFIX`."""
+
+TAG_TYPE: Final = "TAG"
+SQL92_TYPE: Final = "SQL92"
+"""Types of subscriptions: by tags, and by an expression (:mod:`rocketlens.model.sql92`)."""
+ALL_TAGS: Final = "*"
 
 TOOLS_GROUP: Final = "TOOLS_CONSUMER"
+TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
+"""The group whose offsets say how far transactions are checked."""
 SYSTEM_GROUPS: Final = (
     TOOLS_GROUP,
     "FILTERSRV_CONSUMER",
@@ -65,7 +72,7 @@ SYSTEM_GROUPS: Final = (
     "CID_ONSAPI_PULL",
     "CID_ONSAPI_PERMISSION",
     "CID_ONSAPI_OWNER",
-    "CID_RMQ_SYS_TRANS",
+    TRANSACTION_GROUP,
 )
 """Groups that each broker has from the start."""
 

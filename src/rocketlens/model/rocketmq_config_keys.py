@@ -6,7 +6,7 @@ One rule for all that reads a configuration (``broker.conf``, ``namesrv.conf``, 
 ==================================================  ===========================================
 a key without a meaning here that                   is
 ==================================================  ===========================================
-asks for access control, or for other TLS           refused: nobody would notice that it is off
+asks for access control, or for other TLS           refused: otherwise it would be off unnoticed
 is not a key of RocketMQ, but looks like one        refused, with the key that was probably meant
 is RocketMQ's, or like none of its keys             named in a warning
 ==================================================  ===========================================
@@ -25,8 +25,8 @@ from typing import Final
 from rocketlens.errors import BadInput
 
 ACCESS_CONTROL: Final = (
-    "access control is not supported here, and whoever reaches the port could read and write "
-    "everything; remove the key, and have only those reach the port who may"
+    "name servers have no access control, here as in RocketMQ, and every client that reaches the "
+    "port could change routes; remove the key, and let only trusted clients reach the port"
 )
 OTHER_TLS: Final = "this TLS setting is not supported here; remove the key, or use another server"
 

@@ -32,7 +32,7 @@ def test_epoch_seconds_are_refused_and_what_to_pass_is_said():
 
 
 def test_the_float_of_time_time_is_refused():
-    with pytest.raises(TypeError, match=r"begin must be an int .* or a datetime.*in seconds"):
+    with pytest.raises(TypeError, match=r"begin must be an int .*, a datetime.*in seconds"):
         epoch_ms(1_790_000_000.5, "begin")
 
 

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketlens.model import java
+from tests.unit.mqadmin.group_world import CONFIG
 
+PRINTED = Path(__file__).parents[1] / "mqadmin" / "printed"
 VECTORS = Path(__file__).parent / "java_text_vectors.txt"
 
 
@@ -90,6 +92,15 @@ def test_a_lone_surrogate_counts_as_one_unit():
     assert java.string_hash("\udc80") == 0xDC80
 
 
+@pytest.mark.parametrize("length", [0, 1, 510, 511, 512, 513, 2000])
+def test_a_hash_is_the_same_however_long_a_text_is(length):
+    text = "".join(chr(33 + number * 7 % 94) for number in range(length))
+    state = 0
+    for character in text:
+        state = (state * 31 + ord(character)) & 0xFFFFFFFF
+    assert java.string_hash(text) & 0xFFFFFFFF == state
+
+
 def test_an_index_hash_is_the_absolute_value_and_zero_for_the_smallest_int():
     assert java.index_hash("SpecTopic#k1") == 618776053
     assert java.string_hash("polygenelubricants") == -(2**31)
@@ -102,3 +113,16 @@ def test_colliding_keys_have_one_hash():
 
 def test_an_astral_character_is_two_units():
     assert java.string_hash("\U0001f600") == 0xD83D * 31 + 0xDE00
+
+
+def test_names_are_in_the_order_of_a_concurrent_map_that_grew():
+    """In which the real tool printed the 63 values of a broker's configuration."""
+    text = (PRINTED / "groups-5.5.txt").read_text(encoding="utf-8")
+    block = text.split("$ getBrokerConfig -b {broker}\n")[1].split("\n$ ")[0]
+    expected = [line.split("=")[0].strip() for line in block.splitlines()[1:]]
+    names = [line.partition("=")[0] for line in CONFIG.splitlines()]
+    assert len(expected) > 60
+    assert sorted(names) == sorted(expected) != expected
+    assert java.concurrent_map_order(names) == expected
+    assert java.concurrent_map_order(["b", "a"]) == ["a", "b"]
+    assert java.concurrent_map_order([]) == []

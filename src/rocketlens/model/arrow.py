@@ -1,0 +1,170 @@
+"""Messages as Arrow tables: their schema, and what every source of messages can do with it.
+
+pyarrow, pandas and polars are imported when they are asked for; each is an extra of the package.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketlens.errors import PackageMissing
+from rocketlens.model.integers import I32, I64
+from rocketlens.model.message import MESSAGE_FIELDS, Host, MessageExt
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TIME_COLUMNS: Final = {"store_time": "store_timestamp_ms", "born_time": "born_timestamp_ms"}
+"""Columns that are timestamps in UTC, and the milliseconds that they show."""
+FIRST_TIME_MS: Final = -62_135_596_800_000
+LAST_TIME_MS: Final = 253_402_300_799_999
+"""Epoch milliseconds of the years 1 to 9999, which timestamps can show. RocketMQ: any number."""
+BATCH_ROWS: Final = 16_384
+BATCH_BYTES: Final = 64 << 20
+"""Bytes of bodies after which a batch ends; one huge body has a batch of its own."""
+
+
+def package(name: str, extra: str, what: str) -> Any:
+    """Return an optional package.
+
+    :raises PackageMissing: when it is not installed; names the extra that installs it.
+    """
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name.partition(".")[0]:
+            raise
+        needed = name.partition(".")[0]
+        raise PackageMissing(
+            f"{what} needs {needed}: pip install 'rocketlens[{extra}]'", name=needed
+        ) from None
+
+
+def schema() -> "pa.Schema":
+    """Return the Arrow schema of messages: the fields of `MessageExt`, and the timestamps.
+
+    :raises PackageMissing: without pyarrow.
+    """
+    pa: Any = package("pyarrow", "arrow", "Arrow")
+    text = pa.string()
+    types = {
+        str: text,
+        str | None: text,
+        tuple[str, ...]: pa.list_(pa.field("element", text)),
+        Mapping[str, str]: pa.map_(text, text),
+        I32: pa.int32(),
+        I64: pa.int64(),
+        Host: text,
+        bytes: pa.binary(),
+    }
+    fields = [pa.field(field.name, types[field.kind]) for field in MESSAGE_FIELDS]
+    return pa.schema(
+        [*fields, *(pa.field(name, pa.timestamp("us", "UTC")) for name in TIME_COLUMNS)]
+    )
+
+
+def time_column(milliseconds: Any) -> Any:
+    """Return an Arrow array of epoch milliseconds as timestamps; null where none can show them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    # Others are from a damaged clock.
+    can_show = pc.and_(
+        pc.greater_equal(milliseconds, FIRST_TIME_MS),
+        pc.less_equal(milliseconds, LAST_TIME_MS),
+    )
+    shown = pc.if_else(can_show, milliseconds, pa.scalar(None, pa.int64()))
+    return pc.multiply(shown, 1000).cast(pa.timestamp("us", "UTC"))
+
+
+def batches_of(
+    messages: Iterable[MessageExt], *, with_body: bool = True
+) -> "Iterator[pa.RecordBatch]":
+    """Return messages as record batches of bounded size, as the messages come.
+
+    Without bodies, the columns ``body`` and ``body_error`` are null.
+    """
+    kept: list[MessageExt] = []
+    size = 0
+    for message in messages:
+        kept.append(message)
+        size += len(message.body)
+        if len(kept) == BATCH_ROWS or size >= BATCH_BYTES:
+            yield _batch(kept, with_body=with_body)
+            kept, size = [], 0
+    if kept:
+        yield _batch(kept, with_body=with_body)
+
+
+def _batch(messages: list[MessageExt], *, with_body: bool) -> "pa.RecordBatch":
+    import pyarrow as pa
+
+    to_arrow: dict[Any, Callable[[Any], Any]] = {
+        Host: str,
+        Mapping[str, str]: lambda value: list(value.items()),
+    }
+    kinds = {field.name: to_arrow.get(field.kind) for field in MESSAGE_FIELDS}
+    if not with_body:
+        kinds["body"] = kinds["body_error"] = lambda _: None
+    arrays = []
+    for column in schema():
+        if column.name in TIME_COLUMNS:
+            milliseconds = [getattr(each, TIME_COLUMNS[column.name]) for each in messages]
+            arrays.append(time_column(pa.array(milliseconds, pa.int64())))
+            continue
+        convert = kinds[column.name]
+        values = [getattr(each, column.name) for each in messages]
+        arrays.append(pa.array([convert(v) for v in values] if convert else values, column.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema())
+
+
+class ArrowMessages:
+    """Messages that can be had as Arrow, and by way of it as tables of other libraries.
+
+    The columns are the fields of `MessageExt`, and the timestamps ``store_time`` and ``born_time``.
+    Polars, DuckDB, pandas and pyarrow take such an object as it is (``__arrow_c_stream__``).
+    """
+
+    __slots__ = ()
+
+    def record_batches(self) -> "Iterator[pa.RecordBatch]":
+        """Yield the messages as record batches of bounded size, in order."""
+        raise NotImplementedError
+
+    def to_reader(self) -> "pa.RecordBatchReader":
+        """Return a reader of record batches, which are made as it is read: memory stays bounded.
+
+        :raises PackageMissing: without pyarrow.
+        """
+        pa: Any = package("pyarrow", "arrow", "to_reader")
+        return pa.RecordBatchReader.from_batches(schema(), self.record_batches())
+
+    def to_arrow(self) -> "pa.Table":
+        """Return all messages as an Arrow table.
+
+        :raises PackageMissing: without pyarrow.
+        """
+        package("pyarrow", "arrow", "to_arrow")
+        return self.to_reader().read_all()
+
+    def to_pandas(self) -> Any:
+        """Return all messages as a pandas DataFrame.
+
+        :raises PackageMissing: without pyarrow or pandas.
+        """
+        package("pandas", "pandas", "to_pandas")
+        package("pyarrow", "pandas", "to_pandas")
+        return self.to_reader().read_pandas()
+
+    def to_polars(self) -> Any:
+        """Return all messages as a Polars DataFrame; a map is a list of structs there.
+
+        :raises PackageMissing: without pyarrow or polars.
+        """
+        polars = package("polars", "polars", "to_polars")
+        package("pyarrow", "polars", "to_polars")
+        return polars.from_arrow(self.to_arrow())
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the messages as a stream of Arrow's C interface, in a PyCapsule."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)

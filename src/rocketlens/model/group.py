@@ -1,0 +1,97 @@
+"""Consumer groups as they are found: in a cluster, or in the files of a store."""
+
+from dataclasses import dataclass
+
+from rocketlens.model.answer import Answer, Coverage
+from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
+
+
+@dataclass(frozen=True, slots=True)
+class GroupClient:
+    """A client of a group that is online; ``version`` is RocketMQ's number of its release."""
+
+    client_id: str
+    address: str
+    language: str | None
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupQueue:
+    """How far a group came in one queue. ``broker_name`` is None in a store."""
+
+    topic: str
+    broker_name: str | None
+    queue_id: int
+    max_offset: int
+    """The offset of the queue's next message."""
+    consumer_offset: int
+    """Where the group goes on; negative if it has no offset."""
+    last_consumed_ms: int | None
+    """Store time of the last message that it consumed, in epoch milliseconds, where known."""
+    min_offset: int = 0
+    """The offset of the queue's oldest message, of a queue without an offset of the group."""
+
+    @property
+    def lag(self) -> int:
+        """Messages that the group has not consumed; of a group without an offset, all."""
+        return max(0, self.max_offset - max(self.min_offset, self.consumer_offset))
+
+
+@dataclass(frozen=True, slots=True)
+class FoundGroup:
+    """What is known of one group. None is what could not be learnt, or what no file says."""
+
+    name: str
+    members: tuple[GroupClient, ...] | None
+    message_model: str | None
+    """``CLUSTERING`` or ``BROADCASTING``: then brokers have no offsets of it."""
+    subscriptions: dict[str, str] | None
+    """What its members subscribe to: expressions by topic."""
+    queues: tuple[GroupQueue, ...] | None
+    """Its queues with offsets, its retry topic's included, by topic, broker and queue id."""
+    dead_letters: int | None
+    """Messages in its dead letter topic."""
+
+    @property
+    def lag(self) -> int | None:
+        """Messages of its topics that it has not consumed, without those to be retried."""
+        return self._lag(is_retry=False)
+
+    @property
+    def to_retry(self) -> int | None:
+        """Messages in its retry topic that it has not consumed again."""
+        return self._lag(is_retry=True)
+
+    @property
+    def last_consumed_ms(self) -> int | None:
+        """Store time of the newest message that it consumed, in epoch milliseconds."""
+        times = [each.last_consumed_ms for each in self.queues or () if each.last_consumed_ms]
+        return max(times, default=None)
+
+    def _lag(self, *, is_retry: bool) -> int | None:
+        if self.queues is None:
+            return None
+        retry_topic = RETRY_PREFIX + self.name
+        return sum(each.lag for each in self.queues if (each.topic == retry_topic) is is_retry)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsAnswer:
+    """Groups in the order of their names, and where they were looked for."""
+
+    groups: tuple[FoundGroup, ...]
+    coverage: tuple[Coverage, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything could be asked or read."""
+        return Answer("", (), self.coverage).complete
+
+
+def group_of_topic(topic: str) -> str | None:
+    """Return the group whose retry or dead letter topic this is, or None."""
+    for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
+        if topic.startswith(prefix):
+            return topic.removeprefix(prefix)
+    return None

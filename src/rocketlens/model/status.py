@@ -1,0 +1,160 @@
+"""The state of a store directory, and of a cluster, as they are found."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rocketlens.model.answer import Answer, Coverage
+from rocketlens.model.group import FoundGroup
+
+
+class StoreClosing(StrEnum):
+    """How a store was left by the last process that wrote it."""
+
+    CLEAN = "clean"
+    """Its broker closed it."""
+    KILLED = "killed"
+    """Its broker was killed, or it is a copy of a store in use: ends of files may be unfinished."""
+    IN_USE = "in_use"
+    """A broker or job has it open now."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexBuilderStatus:
+    """How far RocketLens's own index builder came."""
+
+    is_running: bool
+    safe_offset: int
+    """The physical offset below which index files are synced."""
+    behind_bytes: int
+    """Bytes of synced log that they do not have yet."""
+    silent_since_ms: int
+    """When it wrote its progress last, in epoch milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStatus:
+    """The index files of a store."""
+
+    files: int
+    """Those that can be used."""
+    damaged_files: int
+    entries: int
+    size_bytes: int
+    newest_ms: int | None
+    """Store time of the newest message with an entry, in epoch milliseconds."""
+    uncovered_bytes: int
+    """Bytes of log that a look-up by key reads because no index file covers them."""
+    builder: IndexBuilderStatus | None = None
+    """None if no broker of RocketLens has written the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStatus:
+    """What is known of one store directory. Times are epoch milliseconds."""
+
+    path: str
+    closing: StoreClosing
+    written_by: str
+    """The broker that opened it last, as far as its files tell: ``RocketLens``, ``RocketMQ 4``,
+    ``RocketMQ 5``, ``RocketMQ 5.5``."""
+    log_files: int
+    log_bytes: int
+    """Bytes of its files, of which the last one may be filled only in part."""
+    min_offset: int
+    """The physical offset of the log's first byte."""
+    end_offset: int
+    """The physical offset of the log's end."""
+    queue_bytes: int
+    """Bytes of its consume queue files."""
+    index: IndexStatus
+    disk_total_bytes: int
+    disk_free_bytes: int
+    """Bytes that can still be written to its disk."""
+    topics: int
+    """Topics but for those of RocketMQ itself and of groups."""
+    messages: int | None
+    """Messages in these topics; None if those of a topic are not known."""
+    oldest_ms: int | None
+    """Store time of the oldest message of any topic."""
+    newest_ms: int | None
+    """Store time of the newest message of any topic."""
+    groups: tuple[FoundGroup, ...]
+    coverage: tuple[Coverage, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything could be read."""
+        return Answer("", (), self.coverage).complete
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatus:
+    """What one broker, a master or a slave, says of itself; None where it does not say it."""
+
+    cluster_name: str
+    name: str
+    broker_id: int
+    """0 is the master."""
+    address: str
+    error: str | None = None
+    """Why it could not be asked."""
+    version: str | None = None
+    """``V5_5_0``, as RocketMQ writes it."""
+    put_per_second: float | None = None
+    """Messages stored a second, in the last 10 seconds or so; RocketMQ tells none before that."""
+    get_per_second: float | None = None
+    """Messages sent to consumers a second, in the last 10 seconds or so."""
+    disk_ratio: float | None = None
+    """The used part of the disk of its log, 0 to 1."""
+    min_offset: int | None = None
+    end_offset: int | None = None
+    oldest_ms: int | None = None
+    """Store time of its oldest message, in epoch milliseconds."""
+    started_ms: int | None = None
+    """When it was started, in epoch milliseconds."""
+    producers: int | None = None
+    """Connected producers; None also at a slave."""
+
+    @property
+    def is_master(self) -> bool:
+        """Whether it is the master of its name."""
+        return self.broker_id == 0
+
+    @property
+    def log_bytes(self) -> int | None:
+        """Bytes from the first to the last physical offset of its log."""
+        if self.min_offset is None or self.end_offset is None:
+            return None
+        return self.end_offset - self.min_offset
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """What is known of a cluster."""
+
+    name_servers: tuple[str, ...]
+    """All that were asked; ``coverage`` names those that did not answer."""
+    brokers: tuple[BrokerStatus, ...]
+    """By cluster, name and broker id."""
+    topics: int
+    """Topics but for those of RocketMQ itself and of groups."""
+    groups: tuple[FoundGroup, ...]
+    coverage: tuple[Coverage, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every broker and name server that is needed answered."""
+        return Answer("", (), self.coverage).complete
+
+    @property
+    def producers(self) -> int | None:
+        """Connections of producers to masters; None if one does not say."""
+        counts = [each.producers for each in self.brokers if each.is_master]
+        return None if None in counts else sum(count or 0 for count in counts)
+
+    @property
+    def consumers(self) -> int | None:
+        """Consumers that are connected; None if a broker could not be asked for a group."""
+        if any(group.members is None for group in self.groups):
+            return None
+        return len({member for group in self.groups for member in group.members or ()})

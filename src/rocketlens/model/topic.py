@@ -1,0 +1,108 @@
+"""Topics as they are found: in a cluster, or in the files of a store."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rocketlens.model.answer import Answer, Coverage
+from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
+
+
+class TopicKind(StrEnum):
+    """What a topic is for, by its name."""
+
+    NORMAL = "normal"
+    RETRY = "retry"
+    """Messages that a consumer group is to be given again."""
+    DEAD_LETTER = "dead_letter"
+    """Messages that a consumer group gave up."""
+    SYSTEM = "system"
+    """RocketMQ's own: brokers refuse to create, change or delete it."""
+
+    @classmethod
+    def of(cls, topic: str) -> "TopicKind":
+        """Return the kind of a topic."""
+        if topic.startswith(RETRY_PREFIX):
+            return cls.RETRY
+        if topic.startswith(DEAD_LETTER_PREFIX):
+            return cls.DEAD_LETTER
+        return cls.SYSTEM if is_system_topic(topic) else cls.NORMAL
+
+
+@dataclass(frozen=True, slots=True)
+class TopicQueue:
+    """One queue of a topic. ``broker_name`` is None in a store."""
+
+    broker_name: str | None
+    queue_id: int
+    min_offset: int
+    """The offset of the oldest message that is not deleted."""
+    max_offset: int
+    """The offset of the queue's next message."""
+    oldest_ms: int | None = None
+    """Store time of the oldest message, in epoch milliseconds; None if unknown or without one."""
+    newest_ms: int | None = None
+    """Store time of the newest message, in epoch milliseconds; None if unknown or without one."""
+    size_bytes: int | None = None
+    """Bytes of its messages in the log; None in a cluster, whose brokers do not tell."""
+
+    @property
+    def messages(self) -> int:
+        """The number of messages that are not deleted."""
+        return max(0, self.max_offset - self.min_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTopic:
+    """What is known of one topic."""
+
+    name: str
+    queues: tuple[TopicQueue, ...] | None
+    """By broker and queue id; None when a broker or a file could not be read, and of a topic that
+    only the log names."""
+    is_deleted: bool = False
+    """Only the log of a store names it: its broker deleted it, and messages may be left."""
+
+    @property
+    def kind(self) -> TopicKind:
+        """What the topic is for."""
+        return TopicKind.of(self.name)
+
+    @property
+    def messages(self) -> int | None:
+        """The number of messages in its queues."""
+        return None if self.queues is None else sum(queue.messages for queue in self.queues)
+
+    @property
+    def size_bytes(self) -> int | None:
+        """Bytes of its messages in the log."""
+        sizes = [queue.size_bytes for queue in self.queues or ()]
+        known = [size for size in sizes if size is not None]
+        return sum(known) if self.queues is not None and len(known) == len(sizes) else None
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """Store time of its oldest message, in epoch milliseconds."""
+        return min(_known(queue.oldest_ms for queue in self.queues or ()), default=None)
+
+    @property
+    def newest_ms(self) -> int | None:
+        """Store time of its newest message, in epoch milliseconds."""
+        return max(_known(queue.newest_ms for queue in self.queues or ()), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsAnswer:
+    """Topics in the order of their names, and where they were looked for."""
+
+    topics: tuple[FoundTopic, ...]
+    coverage: tuple[Coverage, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything could be asked or read."""
+        return Answer("", (), self.coverage).complete
+
+
+def _known(times_ms: Iterable[int | None]) -> Iterator[int]:
+    return (each for each in times_ms if each is not None)

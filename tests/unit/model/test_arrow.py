@@ -1,0 +1,132 @@
+"""Messages as Arrow, pandas and Polars."""
+
+import importlib
+
+import pyarrow as pa
+import pytest
+
+from rocketlens import PackageMissing, open_store
+from rocketlens.formats import columns
+from rocketlens.model import arrow
+from rocketlens.query import by_time
+
+
+@pytest.fixture
+def store(golden):
+    with open_store(golden("5.5.0").store) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("topic", [None, "PayTopic"])
+def test_the_compiled_scan_and_single_records_give_one_table(store, topic, monkeypatch):
+    slow = store.scan(topic).to_arrow()
+    assert slow.schema == arrow.schema()
+    assert slow.num_rows == len(list(store.scan(topic)))
+    monkeypatch.setattr(by_time, "interpreted_bytes", lambda: 0)
+    scan = store.scan(topic)
+    fast = scan.to_arrow()
+    assert scan.complete
+    assert fast.to_pylist() == slow.to_pylist()
+    assert fast.schema == slow.schema
+
+
+def test_a_scan_reads_times_and_tags_as_its_messages_do(store, monkeypatch):
+    monkeypatch.setattr(by_time, "interpreted_bytes", lambda: 0)
+    messages = list(store.scan("PayTopic", tag="TagA || A"))
+    middle = messages[len(messages) // 2].store_timestamp_ms
+    expected = [each.physical_offset for each in messages if each.store_timestamp_ms >= middle]
+    found = store.scan("PayTopic", begin=middle, tag="TagA || A").to_arrow()
+    assert found["physical_offset"].to_pylist() == expected
+
+
+def test_without_bodies_they_are_null(store, monkeypatch):
+    for read_at_once in (1 << 40, 0):
+        monkeypatch.setattr(by_time, "interpreted_bytes", lambda size=read_at_once: size)
+        batches = list(store.scan().record_batches(with_body=False))
+        assert batches
+        assert all(batch["body"].null_count == batch.num_rows for batch in batches)
+
+
+@pytest.mark.parametrize("read_at_once", [1 << 40, 0])
+def test_a_damaged_message_is_left_out_and_makes_the_scan_incomplete(
+    damaged, monkeypatch, read_at_once
+):
+    monkeypatch.setattr(by_time, "interpreted_bytes", lambda: read_at_once)
+    with open_store(damaged) as store:
+        scan = store.scan()
+        table = scan.to_arrow()
+        messages = store.scan()
+        assert table["physical_offset"].to_pylist() == [one.physical_offset for one in messages]
+        assert not scan.complete
+        assert scan.failures == messages.failures
+
+
+def test_an_answer_is_a_table(store):
+    answer = store.find("order-42")
+    table = answer.to_arrow()
+    assert table["topic"].to_pylist() == [each.topic for each in answer]
+    assert table["keys"].to_pylist() == [list(each.keys) for each in answer]
+    first = table.to_pylist()[0]
+    assert first["store_time"].timestamp() * 1000 == answer.messages[0].store_timestamp_ms
+    assert dict(first["properties"]) == dict(answer.messages[0].properties)
+
+
+def test_other_libraries_take_it_as_it_is(store):
+    polars = pytest.importorskip("polars")
+    pytest.importorskip("pandas")
+    answer = store.find("order-42")
+    frame = answer.to_polars()
+    assert frame["topic"].to_list() == [each.topic for each in answer]
+    assert polars.DataFrame(answer).equals(frame)
+    assert pa.table(answer).equals(answer.to_arrow())
+    pandas_frame = store.scan("PayTopic").to_pandas()
+    assert len(pandas_frame) == len(list(store.scan("PayTopic")))
+    assert str(pandas_frame["store_time"].dt.tz) == "UTC"
+
+
+def test_a_reader_reads_as_it_is_read(store):
+    scan = store.scan()
+    reader = scan.to_reader()
+    assert not scan.complete
+    assert sum(batch.num_rows for batch in reader) == len(list(store.scan()))
+    assert scan.complete
+
+
+def test_a_time_that_no_calendar_has_is_null():
+    times = pa.array([0, 2**63 - 1, -(2**63), arrow.LAST_TIME_MS, arrow.FIRST_TIME_MS])
+    shown = arrow.time_column(times).to_pylist()
+    assert [each and each.year for each in shown] == [1970, None, None, 9999, 1]
+
+
+def test_bounded_batches(store, monkeypatch):
+    monkeypatch.setattr(arrow, "BATCH_ROWS", 3)
+    messages = store.find("order-42").messages
+    assert [b.num_rows for b in arrow.batches_of(messages)] == [3, 3, 1]
+    monkeypatch.setattr(arrow, "BATCH_BYTES", 1)
+    assert [b.num_rows for b in arrow.batches_of(messages)] == [1] * 7
+
+
+@pytest.mark.parametrize(
+    ("method", "package", "extra"),
+    [
+        ("to_arrow", "pyarrow", "arrow"),
+        ("to_reader", "pyarrow", "arrow"),
+        ("to_pandas", "pandas", "pandas"),
+        ("to_polars", "polars", "polars"),
+    ],
+)
+def test_what_is_not_installed_is_named_with_its_extra(store, monkeypatch, method, package, extra):
+    def missing(name):
+        if name == package:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return importlib.import_module(name)
+
+    monkeypatch.setattr(arrow, "import_module", missing)
+    with pytest.raises(
+        PackageMissing, match=rf"needs {package}: pip install 'rocketlens\[{extra}\]'"
+    ):
+        getattr(store.find("order-42"), method)()
+
+
+def test_the_schema_is_that_of_the_columns():
+    assert arrow.schema().names == list(columns.COLUMNS)

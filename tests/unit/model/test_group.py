@@ -1,0 +1,31 @@
+"""Lag of a group, and what its retry and dead letter topics are named."""
+
+from dataclasses import replace
+
+import pytest
+
+from rocketlens.model.group import FoundGroup, GroupQueue, group_of_topic
+
+QUEUE = GroupQueue("T", "b", 0, 10, 4, 7)
+GROUP = FoundGroup("g", (), None, {}, (QUEUE, replace(QUEUE, topic="%RETRY%g", queue_id=1)), 0)
+
+
+@pytest.mark.parametrize(
+    ("consumer_offset", "min_offset", "lag"), [(4, 0, 6), (-1, 0, 10), (-1, 8, 2), (12, 0, 0)]
+)
+def test_the_lag_is_what_was_not_consumed_and_is_there(consumer_offset, min_offset, lag):
+    queue = replace(QUEUE, consumer_offset=consumer_offset, min_offset=min_offset)
+    assert queue.lag == lag
+
+
+def test_retries_are_counted_apart():
+    assert (GROUP.lag, GROUP.to_retry, GROUP.last_consumed_ms) == (6, 6, 7)
+
+
+def test_what_is_not_known_is_not_zero():
+    group = replace(GROUP, queues=None)
+    assert (group.lag, group.to_retry, group.last_consumed_ms) == (None, None, None)
+
+
+def test_groups_are_known_by_their_topics():
+    assert [group_of_topic(each) for each in ("%RETRY%g", "%DLQ%g", "g")] == ["g", "g", None]

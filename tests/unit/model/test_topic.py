@@ -1,0 +1,38 @@
+"""Topics as values: their kinds, and what follows from their queues."""
+
+import pytest
+
+from rocketlens.model.topic import FoundTopic, TopicKind, TopicQueue
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("Orders", TopicKind.NORMAL),
+        ("%RETRY%billing", TopicKind.RETRY),
+        ("%DLQ%billing", TopicKind.DEAD_LETTER),
+        ("TBW102", TopicKind.SYSTEM),
+        ("rmq_sys_wheel_timer", TopicKind.SYSTEM),
+    ],
+)
+def test_the_name_of_a_topic_decides_its_kind(name, kind):
+    assert FoundTopic(name, ()).kind is kind
+
+
+def test_the_numbers_of_a_topic_are_those_of_its_queues():
+    queues = (
+        TopicQueue(None, 0, 10, 15, 1_000, 2_000, 500),
+        TopicQueue(None, 1, 3, 3),
+        TopicQueue(None, 2, 0, 4, 900, 1_500, 300),
+    )
+    topic = FoundTopic("Orders", queues)
+    assert (topic.messages, topic.oldest_ms, topic.newest_ms) == (9, 900, 2_000)
+    # The size of one is not known.
+    assert topic.size_bytes is None
+    assert FoundTopic("Orders", (queues[0], queues[2])).size_bytes == 800
+
+
+def test_what_is_not_known_of_a_topic_is_none():
+    topic = FoundTopic("Orders", None)
+    assert (topic.messages, topic.size_bytes, topic.oldest_ms) == (None, None, None)
+    assert FoundTopic("Orders", ()).messages == 0
