@@ -15,6 +15,7 @@ from rocketlens.formats.commitlog_record import message_of
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.scan import LogWalk
 from tests.conftest import fingerprint
+from tests.support.patience import PATIENCE_S
 
 VERSIONS = ("4.9.7", "5.5.0")
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -166,7 +167,7 @@ def test_a_store_is_opened_beside_its_owner_and_nothing_in_it_changes(
             str(store_path),
             golden(version).sent[0]["msg_id"],
         ]
-        subprocess.run(command, check=True, timeout=120)
+        subprocess.run(command, check=True, timeout=PATIENCE_S)
     assert fingerprint(store_path) == before
 
 

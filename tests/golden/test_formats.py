@@ -11,7 +11,7 @@ import pytest
 from rocketlens.errors import ConfigError, RecordError
 from rocketlens.formats import checkpoint, consumequeue_entry, index_file
 from rocketlens.formats import commitlog_record as records
-from rocketlens.formats.index_file import Geometry, find_geometry
+from rocketlens.formats.index_file import Geometry, infer_geometry
 from rocketlens.model import json_dialect
 from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8, string_hash
@@ -137,7 +137,7 @@ def test_every_index_file_is_understood_from_its_content_and_written_as_it_was_r
     assert len(paths) > 4
     for path in paths:
         content = path.read_bytes()
-        assert find_geometry(content) == GEOMETRY
+        assert infer_geometry(content) == GEOMETRY
         header = index_file.decode_header(content)
         assert header.encode() == content[:40]
         for number in range(GEOMETRY.entry_count):

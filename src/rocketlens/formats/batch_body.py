@@ -38,9 +38,9 @@ class BatchMember(NamedTuple):
 
 
 def encode(members: Iterable[BatchMember]) -> bytes:
-    """Write the members in order.
+    """Return the members in order, encoded.
 
-    :raises FormatError: when a part of a member does not fit its field: properties of more than
+    :raises FormatError: if a part of a member does not fit its field: properties of more than
         32,767 bytes, a flag beyond 32 bits.
     """
     parts: list[bytes] = []

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.errors import BodyError
+from rocketlens.errors import BodyError, BodyTooLarge
 
 COMPRESSED: Final = 0x1
 TYPE_MASK: Final = 0x700
@@ -29,20 +29,21 @@ ZSTD: Final = 0x200
 ZLIB: Final = 0x300
 
 _KEPT_UNCOUNTED: Final = 16 << 20
-"""As large as any frame that brought a body: so much is kept before its size is known."""
+"""Maximum size of a frame, and so of a body whose size is not known yet."""
 _STEP: Final = 1 << 20
 _ZLIB_STEP: Final = 1 << 16
-"""Input bytes taken at once; what a step leaves of them is copied for the next."""
+"""Input bytes of one step; what the step does not use is copied for the next."""
 _ZSTD_STEP: Final = 256
-"""Input bytes taken at once: a block of 4 bytes can stand for 128 KiB, so this bounds a step
-to 8 MiB of output, which the library does not."""
+"""Input bytes of one step: a block of 4 bytes can stand for 128 KiB, so this bounds a step to 8 MiB
+of output, which the library does not bound.
+"""
 
 
 def decompress(body: bytes, sys_flag: int, limit: int = limits.MAX_BODY_BYTES) -> bytes:
-    """Return the body as the producer had it; unchanged when the flag says it is not compressed.
+    """Return the body as its producer had it; unchanged if the flag says that it is not compressed.
 
-    :raises BodyError: when the bytes are not of the named kind, end early, or grow beyond
-        ``limit`` bytes.
+    :raises BodyTooLarge: when it grows beyond ``limit`` bytes.
+    :raises BodyError: when the bytes are not of the named kind, or end early.
     """
     if not sys_flag & COMPRESSED:
         return body
@@ -55,7 +56,7 @@ def decompress(body: bytes, sys_flag: int, limit: int = limits.MAX_BODY_BYTES) -
     for part in unpack(body):
         size += len(part)
         if size > limit:
-            raise BodyError(f"body grows beyond {limit} bytes when decompressed")
+            raise BodyTooLarge(f"body grows beyond {limit} bytes when decompressed")
         parts.append(part)
         if size > _KEPT_UNCOUNTED:
             parts.clear()
@@ -63,7 +64,9 @@ def decompress(body: bytes, sys_flag: int, limit: int = limits.MAX_BODY_BYTES) -
 
 
 def compress(body: bytes, sys_flag: int, level: int = 5) -> bytes:
-    """Compress as ``sys_flag`` says, at RocketMQ's default level; unchanged without its bit."""
+    """Compress in the format of ``sys_flag`` at RocketMQ's default level; unchanged without its
+    bit.
+    """
     if not sys_flag & COMPRESSED:
         return body
     kind = sys_flag & TYPE_MASK
@@ -91,15 +94,11 @@ def _unpack_zlib(body: bytes) -> Iterator[bytes]:
                 rest = decompressor.unconsumed_tail
             if decompressor.eof:
                 return
-        # What was held back for want of room in the last step.
-        while part := decompressor.decompress(b"", _STEP):
-            yield part
     except zlib.error as error:
         message = f"body is not zlib data: {error}"
         raise BodyError(message) from error
-    if not decompressor.eof:
-        message = "body ends in the middle of its zlib data"
-        raise BodyError(message)
+    message = "body ends in the middle of its zlib data"
+    raise BodyError(message)
 
 
 def _unpack_lz4(body: bytes) -> Iterator[bytes]:
@@ -142,4 +141,4 @@ _UNPACKERS: Final[dict[int, Callable[[bytes], Iterator[bytes]]]] = {
     ZSTD: _unpack_zstd,
     ZLIB: _unpack_zlib,
 }
-"""Each gives a body in parts of some MiB at most."""
+"""Each yields a body in parts of some MiB at most."""

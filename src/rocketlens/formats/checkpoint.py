@@ -1,4 +1,4 @@
-"""The checkpoint file: how far the flushed store had come, in store times and offsets.
+"""The checkpoint file: the store times and offsets up to which a store was flushed.
 
 4096 bytes, the fields first, zeros after. All integers big endian and signed; 0 where never set.
 
@@ -36,7 +36,7 @@ class Checkpoint(NamedTuple):
     logics_physical_offset: I64 = 0
 
     def encode(self) -> bytes:
-        """Write the whole file."""
+        """Return the bytes of the whole file."""
         return FIELDS.pack(*self).ljust(CHECKPOINT_BYTES, b"\0")
 
 

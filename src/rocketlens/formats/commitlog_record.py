@@ -43,6 +43,7 @@ import struct
 import zlib
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Final, overload
 
 from rocketlens import limits
@@ -93,16 +94,16 @@ MAX_TOPIC_BYTES_V1: Final = 127
 
 
 def pack_host(host: Host) -> bytes:
-    """Return the 8 bytes, or 20 of IPv6, that a record has of a host: its address and its port.
+    """Return the bytes of a host in a record: 8 of IPv4 or 20 of IPv6, address and port.
 
-    :raises BadInput: when the address is neither IPv4 nor IPv6.
-    :raises struct.error: when the port does not fit an i32.
+    :raises BadInput: if the address is neither IPv4 nor IPv6.
+    :raises struct.error: if the port does not fit an i32.
     """
     return pack_address(host.address) + PORT.pack(host.port)
 
 
 def unpack_host(packed: bytes) -> Host:
-    """Return the host that :func:`pack_host` packs so."""
+    """Return the host in bytes of :func:`pack_host`."""
     return Host(address_text(packed[: -PORT.size]), PORT.unpack(packed[-PORT.size :])[0])
 
 
@@ -111,7 +112,7 @@ def has_queue_entry(sys_flag: int) -> bool: ...
 @overload
 def has_queue_entry(sys_flag: "Flags") -> "Truths": ...
 def has_queue_entry(sys_flag: "int | Flags") -> "bool | Truths":
-    """Return whether a record is in a consume queue: all but prepared and rolled back ones.
+    """Return whether a record has a consume queue entry: all but prepared and rolled back ones.
 
     An array of sys_flags gives an array. Of the four transaction types those two have this bit.
     """
@@ -123,7 +124,7 @@ def is_indexed(sys_flag: int) -> bool: ...
 @overload
 def is_indexed(sys_flag: "Flags") -> "Truths": ...
 def is_indexed(sys_flag: "int | Flags") -> "bool | Truths":
-    """Return whether a record's keys are in the index: not those of one that was rolled back.
+    """Return whether a record's keys are in the index: all but rolled back ones.
 
     An array of sys_flags gives an array.
     """
@@ -134,16 +135,16 @@ class Reason(StrEnum):
     """Why bytes are not a record."""
 
     END = "end"
-    """Zeros, or no bytes at all: nothing was written here."""
+    """Zeros or no bytes: nothing was written."""
     BLANK = "blank"
-    """The filler at the end of a segment: go on with the next segment."""
+    """The filler at the end of a segment; the next record is in the next segment."""
     MAGIC = "magic"
     SIZE = "size"
     """The size word is too small, too large, or not the sum of the parts."""
     POSITION = "position"
-    """The record says that it belongs elsewhere: stale bytes, or a forgery."""
+    """The record has another physical offset: stale or forged bytes."""
     CRC = "crc"
-    """The shape is whole, but the body (or the properties) are not what was stored."""
+    """The parts are whole, but the checksum of the body or record is wrong."""
     HOST = "host"
     """A port outside 0..65535."""
 
@@ -177,23 +178,21 @@ class Record:
 
 
 def _head(born_bytes: int, store_bytes: int, *, with_ports: bool) -> Layout:
-    """Return the layout of the fixed fields, up to the body's length, for addresses so long.
+    """Return the layout of the fixed fields, up to the body's length, for addresses of these
+    lengths.
 
-    A host is its address and its port, or without ``with_ports`` the bytes of both.
+    A host is its address and its port; without ``with_ports`` the bytes of both.
     """
     address_bytes = {"born_host": born_bytes, "store_host": store_bytes}
     fields: list[tuple[str, str]] = []
-    for name, kind in declared_types(Record):
-        if kind == "i32+n":
-            fields.append((f"{name}_length", "i"))
-            break
+    for name, kind in takewhile(lambda field: field[0] != "body", declared_types(Record)):
         if name not in address_bytes:
             fields.append((name, CODES[kind]))
         elif with_ports:
             fields += (name, f"{address_bytes[name]}s"), (name.replace("host", "port"), "i")
         else:
             fields.append((name, f"{address_bytes[name] + PORT.size}s"))
-    return Layout(tuple(fields))
+    return Layout((*fields, ("body_length", "i")))
 
 
 _ADDRESS_BYTES: Final = ((4, 4), (16, 4), (4, 16), (16, 16))
@@ -204,7 +203,7 @@ store_host IPv6, with both. See :func:`head_at`."""
 TOTAL_SIZE: Final = HEADS[0].struct_of("total_size")
 SIZE_AND_MAGIC: Final = HEADS[0].struct_of("total_size", "magic")
 MIN_RECORD_BYTES: Final = HEADS[0].size + TOPIC_LENGTH_V1.size + PROPERTIES_LENGTH.size
-"""Bytes of a V1 record over IPv4 with empty body, topic and properties."""
+"""Bytes of a V1 record with IPv4 hosts and empty body, topic and properties."""
 
 _HEAD_BYTES: Final = tuple(head.size for head in HEADS)
 _HOST_BITS_BYTE: Final = HEADS[0].offsets["sys_flag"] + 3
@@ -240,7 +239,7 @@ def head_at(buffer: Buffer, position: int = 0) -> Layout:
 
 
 def store_timestamp_at(buffer: Buffer, position: int = 0) -> int:
-    """Return the store time of the record at ``position``, which must be a whole one."""
+    """Return the store time of the whole record at ``position``."""
     read = _READ_STORE_TIMESTAMP[buffer[position + _HOST_BITS_BYTE] >> 4 & 3]
     timestamp_ms: int = read(buffer, position)[0]
     return timestamp_ms
@@ -255,11 +254,23 @@ def unwritten_head(born_host_bytes: int, store_host_bytes: int) -> struct.Struct
     return head.struct_of(*(name for name in head.offsets if name not in {"total_size", "magic"}))
 
 
-class RecordView:
-    """A record where it lies: what it says of itself, and where its parts are in the buffer.
+_NUMBERS: Final = {
+    **{
+        name: position
+        for position, (name, _) in enumerate(declared_types(Record))
+        if name in {"queue_id", "queue_offset", "sys_flag", "born_timestamp_ms"}
+    },
+    # Each host is two fields.
+    "store_timestamp_ms": 11,
+    "reconsume_times": 14,
+}
 
-    Nothing is copied. Making one checks that the parts are inside and add up to the size, at a
-    fifth of the cost of :func:`decode`, which goes through this class.
+
+class RecordView:
+    """A view of a record in a buffer: its fields, and the positions of its parts.
+
+    Nothing is copied. The constructor checks that the parts are inside the buffer and add up to the
+    size, at a fifth of the cost of :func:`decode`, which uses this class.
     """
 
     __slots__ = (
@@ -279,12 +290,12 @@ class RecordView:
     store_timestamp_ms: int
 
     def __init__(self, buffer: Buffer, start: int = 0, physical_offset: int | None = None) -> None:
-        """Look at the record that begins at ``start``, which must not be negative.
+        """View the record at ``start``, which must not be negative.
 
-        ``physical_offset``: what the record must claim as its own, when that is known.
+        ``physical_offset``: the offset that the record must have, if that is known.
 
-        :raises RecordError: with the reason, when the bytes are not one whole record. Nothing
-            behind the record's own size makes it one.
+        :raises RecordError: with the reason, if the bytes are not one whole record. Bytes behind
+            the record's own size do not count.
         """
         try:
             number = buffer[start + _HOST_BITS_BYTE] >> 4 & 3
@@ -351,15 +362,34 @@ class RecordView:
 
     @property
     def physical_offset(self) -> int:
-        """The offset in the log at which it says that it is."""
+        """The physical offset in the record."""
         offset: int = _READ_OFFSET(self.buffer, self.start)[0]
         return offset
 
     @property
     def queue(self) -> tuple[int, int]:
-        """Its queue id, and its queue offset there."""
+        """Its queue id and queue offset."""
         queue_id, queue_offset = _READ_QUEUE(self.buffer, self.start)
         return queue_id, queue_offset
+
+    @property
+    def head(self) -> tuple[Any, ...]:
+        """The fields before the body, in the order stored; hosts as addresses and ports."""
+        return head_at(self.buffer, self.start).struct.unpack_from(self.buffer, self.start)
+
+    def number(self, name: str) -> int:
+        """Return a field of `Record` that is a number, and stands before the body."""
+        return int(self.head[_NUMBERS[name]])
+
+    @property
+    def sys_flag(self) -> int:
+        """Its system flag."""
+        return self.number("sys_flag")
+
+    @property
+    def body(self) -> bytes:
+        """Its body as stored."""
+        return bytes(self.buffer[self.body_start : self.body_stop])
 
     @property
     def topic(self) -> str:
@@ -368,13 +398,14 @@ class RecordView:
 
     @property
     def properties(self) -> bytes:
-        """Its properties as they are stored."""
+        """Its raw properties."""
         return bytes(self.buffer[self.topic_stop + _PROPERTIES_LENGTH_BYTES : self.stop])
 
     def check_crc(self) -> None:
-        """Compare it with its checksums: that of its stored body, if it has a body, and its own.
+        """Compare the record with its checksums: of the stored body, if it has one, and of the
+        record.
 
-        :raises RecordError: when they differ.
+        :raises RecordError: if they differ.
         """
         buffer, start, stop = self.buffer, self.body_start, self.body_stop
         if start < stop and zlib.crc32(buffer[start:stop]) & CRC_MASK != self.body_crc:
@@ -391,8 +422,8 @@ class RecordView:
             raise RecordError(Reason.CRC, detail, self.physical_offset)
 
     def record(self) -> Record:
-        """Return all of the record, its parts copied."""
-        head = head_at(self.buffer, self.start).struct.unpack_from(self.buffer, self.start)
+        """Return the whole record, its parts copied."""
+        head = self.head
         fields: tuple[Any, ...] = (
             *head[:9],
             Host(address_text(head[9]), head[10]),
@@ -400,7 +431,7 @@ class RecordView:
             Host(address_text(head[12]), head[13]),
             head[14],
             head[15],
-            bytes(self.buffer[self.body_start : self.body_stop]),
+            self.body,
             self.topic,
             self.properties,
         )
@@ -428,7 +459,7 @@ def decode(
 
 
 def _refused(buffer: Buffer, position: int, physical_offset: int | None) -> RecordError:
-    """Return the error for bytes that do not begin as a record does, or end before it."""
+    """Return the error for bytes that do not start like a record, or end too early."""
     left = len(buffer) - position
     if left < SIZE_AND_MAGIC.size:
         return RecordError(Reason.END, "the log ends here", physical_offset)

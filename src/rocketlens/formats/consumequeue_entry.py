@@ -36,12 +36,12 @@ class QueueEntry(NamedTuple):
 
     @property
     def is_end(self) -> bool:
-        """Whether nothing was written here."""
+        """Whether the entry was never written."""
         return self.store_size <= 0
 
     @property
     def is_filler(self) -> bool:
-        """Whether this stands for an entry below the queue's first one."""
+        """Whether the entry fills the file before the queue's first one."""
         return self.physical_offset == 0 and self.store_size == FILLER_SIZE
 
     def encode(self) -> bytes:

@@ -147,8 +147,8 @@ def decode_entry(content: "Searchable | memoryview", geometry: Geometry, entry: 
     return IndexEntry(*ENTRY.unpack_from(content, geometry.entry_position(entry)))
 
 
-def find_geometry(content: "Searchable", likely: Iterable[Geometry] = ()) -> Geometry:
-    """Find the slot and entry counts of a file that has at least one entry.
+def infer_geometry(content: "Searchable", likely: Iterable[Geometry] = ()) -> Geometry:
+    """Infer the slot and entry counts of a file that has at least one entry.
 
     They are not written in it, so they are the counts with which its content makes sense: the
     first and last entry have the header's offsets, and the newest hangs on the slot of its hash.
@@ -160,16 +160,16 @@ def find_geometry(content: "Searchable", likely: Iterable[Geometry] = ()) -> Geo
     header = decode_header(content[:HEADER_BYTES])
     size = len(content)
     for geometry in (*likely, DEFAULT_GEOMETRY):
-        if geometry.file_bytes == size and fits(content, header, geometry):
+        if geometry.file_bytes == size and _endpoints_match(content, header, geometry):
             return geometry
     for slot_count in _possible_slot_counts(content, header) if header.last_entry else ():
         entry_count, odd_bytes = divmod(size - HEADER_BYTES - slot_count * SLOT_BYTES, ENTRY_BYTES)
         geometry = Geometry(slot_count, entry_count)
-        # A message has several entries, so counts that are a few entries off can fit, too.
-        is_right = _hangs_right if header.end_offset else _is_whole
+        # A message has several entries, so counts that are off by a few entries can fit, too.
+        is_right = _recent_chains_match if header.end_offset else _all_chains_match
         if (
             not odd_bytes
-            and fits(content, header, geometry)
+            and _endpoints_match(content, header, geometry)
             and is_right(content, header, geometry)
         ):
             return geometry
@@ -177,8 +177,8 @@ def find_geometry(content: "Searchable", likely: Iterable[Geometry] = ()) -> Geo
     raise IndexFileError(message)
 
 
-def fits(content: "Searchable", header: IndexHeader, geometry: Geometry) -> bool:
-    """Return whether the first and last entry are where ``geometry`` puts them."""
+def _endpoints_match(content: "Searchable", header: IndexHeader, geometry: Geometry) -> bool:
+    """Return whether the first and last entry have the header's offsets with ``geometry``."""
     last = header.last_entry
     if geometry.slot_count < 1 or not 1 <= last < geometry.entry_count:
         return False
@@ -195,23 +195,23 @@ def fits(content: "Searchable", header: IndexHeader, geometry: Geometry) -> bool
     )
 
 
-def _hangs_right(content: "Searchable", header: IndexHeader, geometry: Geometry) -> bool:
-    """Return whether the newest entries are below the newest of their own hash's chain."""
+def _recent_chains_match(content: "Searchable", header: IndexHeader, geometry: Geometry) -> bool:
+    """Return whether the newest entries have smaller numbers than the newest of their chain."""
     last = header.last_entry
     for number in range(max(1, last - _WITNESSES), last):
         key_hash = decode_entry(content, geometry, number).key_hash
         head = geometry.slot_position(key_hash % geometry.slot_count)
-        # A broker that was killed may have written the slot of one entry more.
+        # A killed broker may have written the slot of one entry more than the header counts.
         if not number <= SLOT.unpack_from(content, head)[0] <= last + 1:
             return False
-    # Where the log begins an unused entry looks like its first, but for the hash.
+    # At the begin of the log an unused entry looks like its first, except for the hash.
     return header.begin_offset > 0 or decode_entry(content, geometry, 1).key_hash > 0
 
 
-def _is_whole(content: "Searchable", header: IndexHeader, geometry: Geometry) -> bool:
-    """Return whether every chain is as the entries make it, and nothing stands behind them.
+def _all_chains_match(content: "Searchable", header: IndexHeader, geometry: Geometry) -> bool:
+    """Return whether all chains match the entries, and no bytes follow them. O(file).
 
-    That much is asked of entries of offset 0, which look like none. O(file).
+    Entries with offset 0 look unused, so they need this check.
     """
     newest: dict[int, int] = {}
     for number in range(1, header.last_entry + 1):
@@ -232,10 +232,10 @@ def _is_whole(content: "Searchable", header: IndexHeader, geometry: Geometry) ->
 
 
 def _possible_slot_counts(content: "Searchable", header: IndexHeader) -> Iterator[int]:
-    """Return the slot counts with which the header's end offset stands in the last entry.
+    """Return the slot counts with which the header's end offset is in the last entry.
 
-    When that offset is 0 the whole file belongs to the first record of the log, and the places
-    that are not zero are few: the first of them behind the slots is the first entry's hash.
+    If that offset is 0, the whole file belongs to the first record of the log, and few positions
+    are not zero: the first of them behind the slots is the first entry's hash.
     """
     if header.end_offset:
         before = (
@@ -265,7 +265,7 @@ def _positions_of(content: "Searchable", needle: bytes, start: int) -> Iterator[
 
 
 def _nonzero_positions(content: "Searchable", first: int) -> Iterator[int]:
-    """Return the places from ``first`` on that are not zero; empty blocks cost a comparison."""
+    """Return the positions from ``first`` on that are not zero; empty blocks cost a comparison."""
     zeros = bytes(_BLOCK_BYTES)
     for start in range(first, len(content), _BLOCK_BYTES):
         block = content[start : start + _BLOCK_BYTES]

@@ -1,4 +1,4 @@
-"""Which keys a record has in the index, and the hash by which an index file knows a key.
+"""The keys of a record in the index, and their hashes.
 
 An index file has one entry for each, in this order: the unique key, each of KEYS (repeated ones
 repeatedly), and with RocketMQ 5's tag index the tags. :mod:`rocketlens.formats.kernels_scan` has
@@ -11,12 +11,12 @@ from rocketlens.model.java import decode_utf8, index_hash
 
 
 def key_hash(topic: str, key: str) -> int:
-    """Return the hash that an index file has for a key of a topic's messages."""
+    """Return the index hash of a key of a topic."""
     return index_hash(f"{topic}#{key}")
 
 
 def tags_hash(topic: str, tags: str) -> int:
-    """Return the hash that an index file has for the tags of a topic's messages."""
+    """Return the index hash of the tags of a topic's message."""
     return key_hash(topic, f"T#{tags}")
 
 

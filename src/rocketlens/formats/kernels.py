@@ -14,16 +14,15 @@ records                         :func:`scan_records`, :func:`scan_entries`, :fun
                                 :func:`walk_to`, :func:`crc_ok`, :func:`group_rows`
 index files                     :func:`index_entries`, :func:`build_index_file`,
                                 :func:`check_index_file`
-consume queues                  :func:`consume_queue_entries`
+consume queues                  :func:`consume_queue_entries`, :func:`take_records`
 columns (Arrow layout)          :func:`part_slices`, :func:`gather`, :func:`key_slices`,
                                 :func:`property_slices`
 ==============================  ===================================================================
 
 Importing this module loads numba, and a kernel's first call its machine code (made on the very
 first call, which takes seconds, and kept on disk: see
-:func:`rocketlens.formats.kernels_device.kernel`): a third of a second together. Whoever has fewer
-than some ten thousand records to read is faster with
-:func:`rocketlens.formats.commitlog_record.decode`.
+:func:`rocketlens.formats.kernels_device.kernel`): a third of a second together. For fewer than
+some ten thousand records :func:`rocketlens.formats.commitlog_record.decode` is faster.
 """
 
 from enum import IntEnum
@@ -34,13 +33,15 @@ from numpy.typing import NDArray
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
-from rocketlens.formats import kernels_index, kernels_scan, kernels_text
+from rocketlens.formats import kernels_index, kernels_pull, kernels_scan, kernels_text
+from rocketlens.formats.consumequeue_entry import ENTRY_BYTES as QUEUE_ENTRY_BYTES
 from rocketlens.formats.index_file import ENTRY_BYTES, SLOT_BYTES
-from rocketlens.formats.kernels_device import ByteArray
+from rocketlens.formats.kernels_device import ByteArray, CompiledKernels, compile_kernels
 from rocketlens.formats.kernels_scan import RECORD_DTYPE, RowArray
 
 __all__ = [
     "RECORD_DTYPE",
+    "CompiledKernels",
     "EntryArrays",
     "EntryScanEnd",
     "Gathered",
@@ -50,8 +51,10 @@ __all__ = [
     "RowGroups",
     "ScanEnd",
     "ScanReason",
+    "TakenRecords",
     "build_index_file",
     "check_index_file",
+    "compile_all",
     "consume_queue_entries",
     "count_index_entries",
     "crc_ok",
@@ -64,6 +67,7 @@ __all__ = [
     "property_slices",
     "scan_entries",
     "scan_records",
+    "take_records",
     "walk_to",
 ]
 
@@ -72,6 +76,14 @@ _NO_INT32S: Final = np.empty(0, np.int32)
 _NO_INT64S: Final = np.empty(0, np.int64)
 
 Part = Literal["topic", "properties", "unique_key", "keys", "tags", "body"]
+
+
+def compile_all() -> CompiledKernels:
+    """Compile every kernel that is not compiled yet: half a minute, if none is."""
+    from rocketlens.formats import kernels_json
+
+    del kernels_json
+    return compile_kernels()
 
 
 class ScanReason(IntEnum):
@@ -86,13 +98,13 @@ class ScanReason(IntEnum):
     END = kernels_scan.END
     """Size and magic are zero, or fewer than 8 bytes are left."""
     BAD = kernels_scan.BAD
-    """Anything else: no record that agrees with itself and its place begins there."""
+    """Anything else: no consistent record with its own physical offset starts there."""
 
 
 class ScanEnd(NamedTuple):
     """``count`` rows were filled; the walk ended at ``next_position`` for ``reason``."""
 
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody needs here
+    count: int  # type: ignore[assignment]  # hides tuple.count, which is not needed here
     next_position: int
     reason: ScanReason
 
@@ -115,7 +127,7 @@ class EntryArrays(NamedTuple):
 
     @classmethod
     def allocate(cls, count: int) -> Self:
-        """Make arrays for ``count`` entries, with nothing in particular in them."""
+        """Return uninitialized arrays for ``count`` entries."""
         return cls(np.empty(count, np.int32), np.empty(count, np.int64), np.empty(count, np.int64))
 
     def part(self, start: int, stop: int) -> Self:
@@ -139,6 +151,22 @@ class IndexFileCheck(NamedTuple):
     def is_good(self) -> bool:
         """Return whether every chain is what putting the entries one by one gives."""
         return self.bad_entry_count == 0 and self.bad_slot_count == 0
+
+
+class TakenRecords(NamedTuple):
+    """What :func:`take_records` took: ``entry_count`` entries are done with.
+
+    ``record_count`` and ``record_bytes`` include what was taken before. ``slices`` are start and
+    stop in the buffer of one record, or of several that follow one another. ``is_full``: it ended
+    because the next record found no room; otherwise the next entry, if there is one, needs another
+    look.
+    """
+
+    entry_count: int
+    record_count: int
+    record_bytes: int
+    slices: list[tuple[int, int]]
+    is_full: bool
 
 
 class RowGroups(NamedTuple):
@@ -220,7 +248,7 @@ def _scan(
     entries: EntryArrays | None,
     with_tags: bool,
 ) -> EntryScanEnd:
-    _check_place(buffer, base_offset, start)
+    _check_identity(buffer, base_offset, start)
     arrays = EntryArrays(_NO_INT32S, _NO_INT64S, _NO_INT64S) if entries is None else entries
     _check_entries(arrays)
     count, entry_count, next_position, reason = kernels_scan.scan(
@@ -238,7 +266,7 @@ def find_record(buffer: ByteArray, base_offset: int, start: int, stop: int) -> i
 
     :raises BadInput: as :func:`scan_records`.
     """
-    _check_place(buffer, base_offset, start)
+    _check_identity(buffer, base_offset, start)
     return kernels_scan.find_start(buffer, base_offset, start, stop)
 
 
@@ -250,7 +278,7 @@ def walk_to(buffer: ByteArray, base_offset: int, start: int, target: int) -> tup
 
     :raises BadInput: as :func:`scan_records`.
     """
-    _check_place(buffer, base_offset, start)
+    _check_identity(buffer, base_offset, start)
     position, reason = kernels_scan.walk(buffer, base_offset, start, target)
     return position, ScanReason(reason)
 
@@ -372,7 +400,7 @@ def consume_queue_entries(
 ) -> int:
     """Write the consume queue entries of the chosen rows (all of one queue) into ``out``.
 
-    Entry of queue offset q goes to byte ``(q - first_queue_offset) * 20``; one with no place in
+    Entry of queue offset q goes to byte ``(q - first_queue_offset) * 20``; one that does not fit
     ``out`` is not written, nor are prepared and rollback records, which have none. Returns how
     many were written. ``delays_ms`` for the queues of SCHEDULE_TOPIC_XXXX only: element n is the
     delay of level n (element 0 unused), and a record with a level gets its delivery time, not its
@@ -380,6 +408,51 @@ def consume_queue_entries(
     """
     delays = _NO_INT64S if delays_ms is None else delays_ms
     return kernels_index.queue_entries(rows, chosen, first_queue_offset, delays, out)
+
+
+def take_records(  # noqa: PLR0917 - what an entry is compared with, and what there is room for
+    entries: bytes | memoryview,
+    queue: tuple[bytes, int, int],
+    tag_codes: NDArray[np.int32] | None,
+    buffer: ByteArray,
+    base_offset: int,
+    stretch: tuple[int, int],
+    taken: tuple[int, int],
+    room: tuple[int, int],
+) -> TakenRecords:
+    """Take the records of consecutive consume queue entries, as long as each is beyond doubt.
+
+    ``queue``: topic, queue id and the queue offset of the first entry. An entry whose tags code is
+    not among ``tag_codes``, which ascend, is passed; None lets all pass. A record is taken if it is
+    whole, has its checksums and belongs to its entry, and begins in ``stretch``, which is in
+    physical offsets and inside the buffer. ``taken`` and ``room``: records and bytes, so far and
+    at most; if none was taken so far, the first finds room whatever its size.
+
+    :raises BadInput: when the stretch lies outside the buffer, or ``base_offset`` is no offset.
+    """
+    first, stop = stretch
+    _check_identity(buffer, base_offset, first - base_offset)
+    _check_identity(buffer, base_offset, stop - base_offset)
+    topic, queue_id, queue_offset = queue
+    slices = np.empty((len(entries) // QUEUE_ENTRY_BYTES, 2), np.int64)
+    entry_count, count, total_bytes, slice_count, is_full = kernels_pull.take(
+        np.frombuffer(entries, np.uint8),
+        queue_id,
+        queue_offset,
+        np.frombuffer(topic, np.uint8),
+        _NO_INT32S if tag_codes is None else tag_codes,
+        tag_codes is not None,
+        buffer,
+        base_offset,
+        first,
+        stop,
+        *taken,
+        *room,
+        slices.reshape(-1),
+    )
+    return TakenRecords(
+        entry_count, count, total_bytes, slices[:slice_count].tolist(), bool(is_full)
+    )
 
 
 def part_slices(
@@ -443,7 +516,7 @@ def property_slices(buffer: ByteArray, base_offset: int, rows: RowArray) -> Prop
     """Cut every row's properties into names and values, as Java's parser reads them.
 
     A segment without name or value is dropped; of several with one name (as decoded) the first
-    has the place and the last the value.
+    has the position and the last the value.
 
     :raises BadInput: when a row doesn't belong to the buffer.
     """
@@ -468,7 +541,7 @@ def property_slices(buffer: ByteArray, base_offset: int, rows: RowArray) -> Prop
         lengths = np.concatenate([lengths, np.empty_like(lengths)], axis=1)
 
 
-def _check_place(buffer: ByteArray, base_offset: int, start: int) -> None:
+def _check_identity(buffer: ByteArray, base_offset: int, start: int) -> None:
     if not 0 <= start <= len(buffer):
         message = f"position {start} is outside a buffer of {len(buffer)} bytes"
         raise BadInput(message)

@@ -1,4 +1,4 @@
-"""What the kernels are made of: unaligned big-endian words, byte masks, text hashes.
+"""Primitives of the kernels: unaligned big-endian words, byte masks, text hashes.
 
 Each primitive below is a plain function that says, checked, what it does; compiled code gets one
 or two machine instructions for it instead, without a check. So the rule for every caller is: prove
@@ -16,15 +16,16 @@ takes in: see ``INLINED`` there.
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import numpy as np
 from llvmlite import ir
 from numba import config, njit, types
+from numba.core import event
 from numba.extending import intrinsic, overload, register_jitable
 from numpy.typing import NDArray
 
-from rocketlens.model import java
+from rocketlens.model import compiling, java
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Array = TypeVar("_Array", bound=NDArray[Any])
@@ -42,7 +43,7 @@ INT32S: Final = types.Array(types.int32, 1, "C")
 INT64S: Final = types.Array(types.int64, 1, "C")
 NUMBER: Final = types.int64
 MASK_BYTES: Final = 64
-"""Bytes that :func:`byte_mask` looks at."""
+"""Bytes that :func:`byte_mask` compares."""
 WORD_BYTES: Final = 8
 
 ZERO: Final = np.uint64(0)
@@ -70,6 +71,24 @@ def device(function: _Function) -> _Function:
     return compiled
 
 
+_COMPILE_EACH: Final[list[Callable[[], Any]]] = []
+"""Compiles, or loads, each kernel of the modules that were imported."""
+
+
+class CompiledKernels(NamedTuple):
+    """How many kernels there are, and in which directories their code is kept, if in any."""
+
+    number: int
+    directories: tuple[str, ...]
+
+
+def compile_kernels() -> CompiledKernels:
+    """Compile all kernels of the modules that were imported, or load what was compiled before."""
+    paths = [compile_one().stats.cache_path for compile_one in _COMPILE_EACH]
+    kept = () if None in paths else tuple(dict.fromkeys(paths))
+    return CompiledKernels(len(paths), kept)
+
+
 def kernel(result: Any, *arguments: Any) -> Callable[[_Function], _Function]:
     """Compile for these numba types on the first call, or load what was compiled before.
 
@@ -83,24 +102,44 @@ def kernel(result: Any, *arguments: Any) -> Callable[[_Function], _Function]:
     def wrap(function: _Function) -> _Function:
         compiled: list[_Function] = []
 
-        @wraps(function)
-        def call(*values: Any) -> Any:
+        def compiled_function() -> _Function:
             if not compiled:
                 compiled.append(_compile(function, result(*arguments)))
-            return compiled[0](*values)
+            return compiled[0]
 
+        @wraps(function)
+        def call(*values: Any) -> Any:
+            return compiled[0](*values) if compiled else compiled_function()(*values)
+
+        _COMPILE_EACH.append(compiled_function)
         return cast("_Function", call)
 
     return wrap
 
 
+class _Teller(event.Listener):
+    """Passes on that a kernel is being compiled; loading what was compiled before is no event."""
+
+    def __init__(self, *, is_kept: bool) -> None:
+        self._is_kept: Final = is_kept
+
+    def on_start(self, _event: Any) -> None:
+        """Pass it on."""
+        compiling.is_compiling(is_kept=self._is_kept)
+
+    def on_end(self, _event: Any) -> None:
+        """Do nothing."""
+
+
 def _compile(function: _Function, signature: Any) -> _Function:
     compiled: _Function
     try:
-        compiled = njit(signature, cache=True, nogil=True, boundscheck=CHECKED)(function)
+        with event.install_listener("numba:compile", _Teller(is_kept=True)):
+            compiled = njit(signature, cache=True, nogil=True, boundscheck=CHECKED)(function)
     except RuntimeError:
-        # numba's only word for "no directory to cache in".
-        compiled = njit(signature, nogil=True, boundscheck=CHECKED)(function)
+        # numba accepts no other word for a missing cache directory.
+        with event.install_listener("numba:compile", _Teller(is_kept=False)):
+            compiled = njit(signature, nogil=True, boundscheck=CHECKED)(function)
     return compiled
 
 
@@ -110,7 +149,7 @@ def _check(buffer: ByteArray, position: int, length: int) -> None:
 
 
 def raw(array: _Array) -> _Array:
-    """Return what device functions take instead of an array: in machine code its address.
+    """Return the address of an array's bytes, as device functions need it in machine code.
 
     numba counts references to an array in every function that gets one, with two locked
     instructions that cost more than hashing a key. An address has no length: pass that, too.
@@ -152,7 +191,7 @@ def load_i64(buffer: ByteArray, position: int) -> int:
 
 
 def load_word(buffer: ByteArray, position: int) -> np.uint64:
-    """Read eight bytes so that the first is the lowest."""
+    """Read eight bytes, the first as the lowest."""
     _check(buffer, position, 8)
     value = np.uint64(0)
     for index in range(position + 7, position - 1, -1):
@@ -195,7 +234,7 @@ def lowest_bit(mask: np.uint64) -> int:
 
 
 def prefetch(buffer: ByteArray, position: int) -> None:
-    """Ask for the cache line at ``position``, to be written soon."""
+    """Prefetch the cache line at ``position``, which will be written soon."""
     _check(buffer, position, 1)
 
 
@@ -220,7 +259,7 @@ def _typed_pointer(builder: Any, pointer: Any, element: Any) -> Any:
 
 
 def _loader(bits: int, result: Any, *, swap: bool) -> Any:
-    """Make the intrinsic that reads ``bits`` bits at any alignment."""
+    """Return the intrinsic that reads ``bits`` bits at any alignment."""
     element = ir.IntType(bits)
 
     def typed(_context: Any, buffer: Any, position: Any) -> Any:
@@ -238,7 +277,7 @@ def _loader(bits: int, result: Any, *, swap: bool) -> Any:
 
 
 def _storer(bits: int) -> Any:
-    """Make the intrinsic that writes ``bits`` bits, big endian, at any alignment."""
+    """Return the intrinsic that writes ``bits`` bits, big endian, at any alignment."""
     element = ir.IntType(bits)
 
     def typed(_context: Any, buffer: Any, position: Any, value: Any) -> Any:
@@ -343,7 +382,7 @@ _store_i64 = _storer(64)
 
 
 def _use_machine_code() -> None:
-    """Let compiled calls of the functions above become the intrinsics."""
+    """Replace compiled calls of the functions above by the intrinsics."""
     for function, native in (
         (load_i8, _load_i8),
         (load_i16, _load_i16),
@@ -361,7 +400,7 @@ def _use_machine_code() -> None:
     _overload_copy()
 
 
-# numba looks at parameter names, so each shape of call is written out.
+# numba compares parameter names, so each call signature is written out.
 # ruff: noqa: ANN001, ANN202
 # mypy: disable-error-code="no-untyped-def"
 
@@ -478,7 +517,9 @@ def hash_text(buffer: ByteArray, start: int, stop: int, seed: int) -> int:
 
 @device
 def index_hash(state: int) -> int:
-    """Turn a 32-bit hash pattern into the value an index file stores: abs, and 0 for -2**31."""
+    """Return the hash that an index file stores: the absolute value of 32 bits, and 0 for
+    -2**31.
+    """
     if state < 0x80000000:
         return state
     return (0x100000000 - state) & 0x7FFFFFFF

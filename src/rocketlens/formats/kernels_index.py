@@ -33,11 +33,11 @@ from rocketlens.formats.kernels_device import (
 )
 from rocketlens.formats.kernels_scan import READ_ONLY_ROWS, RowArray, has_queue_entry
 
-INLINED: Final = "55836bc5e0b7debb"
+INLINED: Final = "f173e0e10a9f219c"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 
-# numba compiles numbers of a module into its code, not what a dictionary holds.
+# numba compiles a module's numbers into its code, but not the values of a dictionary.
 _INDEX_ENTRY_BYTES: Final = INDEX_ENTRY.size
 _KEY_HASH: Final = INDEX_ENTRY.offsets["key_hash"]
 _INDEX_OFFSET: Final = INDEX_ENTRY.offsets["physical_offset"]
@@ -50,13 +50,14 @@ _TAGS_CODE: Final = QUEUE_ENTRY.offsets["tags_code"]
 
 _INT_MAX: Final = 0x7FFFFFFF
 _BATCH: Final = 256
-"""Entries whose slots are asked from memory before the first of them is used. A slot table of
-20 MB fits no cache near the core; without asking ahead each entry waits for its slot."""
+"""Entries whose slots are prefetched before the first of them is used. A slot table of 20 MB does
+not fit the caches near the core; without prefetching each entry waits for its slot.
+"""
 
 
 @device
 def seconds_since(begin_timestamp_ms: int, timestamp_ms: int) -> int:
-    """Compute an entry's ``seconds`` as ``IndexFile.putKey``: 0 .. 2**31 - 1."""
+    """Return an entry's ``seconds`` as ``IndexFile.putKey`` computes it: 0 .. 2**31 - 1."""
     if begin_timestamp_ms <= 0:
         return 0
     # Wraps like Java's long; truncation and flooring differ only below zero.
@@ -91,10 +92,13 @@ def build(
     slots: ByteArray,
     entries: ByteArray,
 ) -> int:
-    """Write entries ``first_entry ..`` of slots ``slot_low .. slot_high - 1``; slots filled."""
+    """Write entries ``first_entry ..`` of slots ``slot_low .. slot_high - 1``.
+
+    Returns how many slots were empty before.
+    """
     count = len(hashes)
     numbers = np.empty(_BATCH, np.int64)
-    places = np.empty(_BATCH, np.int64)
+    slot_positions = np.empty(_BATCH, np.int64)
     divisor = np.uint32(slot_count)
     filled = 0
     begin = begin_timestamp_ms
@@ -106,25 +110,25 @@ def build(
             slot = np.int64(np.uint32(hashes[index]) % divisor)
             if slot_low <= slot < slot_high:
                 numbers[picked] = index
-                places[picked] = slot * SLOT_BYTES
+                slot_positions[picked] = slot * SLOT_BYTES
                 picked += 1
                 prefetch(slots, slot * SLOT_BYTES)
         for pick in range(picked):
             index = numbers[pick]
-            place = places[pick]
+            slot_position = slot_positions[pick]
             entry = first_entry + index
-            previous = load_i32(slots, place)
+            previous = load_i32(slots, slot_position)
             if previous <= 0 or previous >= entry:
                 previous = 0
                 filled += 1
-            # The first entry of a file counts from the end of the file before.
+            # The first entry of a file counts from the end time of the file before.
             since = begin_timestamp_ms if entry == 1 else begin
             position = entry * _INDEX_ENTRY_BYTES
             store_i32(entries, position + _KEY_HASH, hashes[index])
             store_i64(entries, position + _INDEX_OFFSET, offsets[index])
             store_i32(entries, position + _SECONDS, seconds_since(since, timestamps[index]))
             store_i32(entries, position + _PREVIOUS_ENTRY, previous)
-            store_i32(slots, place, entry)
+            store_i32(slots, slot_position, entry)
     return filled
 
 
@@ -174,7 +178,7 @@ def queue_entries(
     delays_ms: NDArray[np.int64],
     out: ByteArray,
 ) -> int:
-    """Write the entries of the chosen rows at their queue offsets; how many were written."""
+    """Write the entries of the chosen rows at their queue offsets; return how many were written."""
     room = len(out) // _QUEUE_ENTRY_BYTES
     written = 0
     for index in range(len(chosen)):
@@ -182,16 +186,16 @@ def queue_entries(
         if number < 0 or number >= len(rows):
             continue
         row = rows[number]
-        place = row.queue_offset - first_queue_offset
+        entry_number = row.queue_offset - first_queue_offset
         if not has_queue_entry(row.sys_flag):
             continue
-        if place < 0 or place >= room:
+        if entry_number < 0 or entry_number >= room:
             continue
         tags_code = np.int64(row.tags_hash)
         if len(delays_ms) > 1 and row.delay_level > 0:
             level = min(np.int64(row.delay_level), len(delays_ms) - 1)
             tags_code = row.store_timestamp_ms + delays_ms[level]
-        position = place * _QUEUE_ENTRY_BYTES
+        position = entry_number * _QUEUE_ENTRY_BYTES
         store_i64(out, position + _QUEUE_OFFSET, row.physical_offset)
         store_i32(out, position + _STORE_SIZE, row.store_size)
         store_i64(out, position + _TAGS_CODE, tags_code)

@@ -57,7 +57,7 @@ from rocketlens.model.rocketmq import (
     SYS_FLAG_TRANSACTION_MASK,
 )
 
-INLINED: Final = "188912278c081d5e"
+INLINED: Final = "94b92234696abc75"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 
@@ -101,7 +101,7 @@ BLANK: Final = 2
 END: Final = 3
 BAD: Final = 4
 
-# Offsets in a record with IPv4 hosts. numba compiles numbers of a module into its code.
+# Offsets in a record with IPv4 hosts. numba compiles a module's numbers into its code.
 _HEAD: Final = HEADS[0]
 _HEAD_BYTES: Final = _HEAD.size
 _MAGIC: Final = _HEAD.offsets["magic"]
@@ -120,8 +120,8 @@ _RECONSUME_TIMES: Final = _HEAD.offsets["reconsume_times"]
 _PREPARED_OFFSET: Final = _HEAD.offsets["prepared_transaction_offset"]
 _BODY_LENGTH: Final = _HEAD.offsets["body_length"]
 _MORE_BYTES: Final = HOST_BYTES_V6 - HOST_BYTES_V4
-_LENGTH_BYTES: Final = 2
-"""Of the length of properties, and of a V2 topic."""
+LENGTH_BYTES: Final = 2
+"""Bytes of the length of properties, and of a V2 topic's length."""
 NAME_BYTE: Final = 0x01
 PROPERTY_BYTE: Final = 0x02
 SPACE: Final = 0x20
@@ -139,13 +139,13 @@ _ENTRY_ARRAYS: Final = (INT32S, INT64S, INT64S)
 Row = Any
 RowArray = NDArray[np.void]
 Entries = tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64], int]
-"""Where index entries go, raw, and how many there is room for."""
+"""The raw output arrays of index entries, and their size."""
 _NO_RECORD: Final = (0, 0, 0, 0, 0)
 
 
 @device
 def host_bytes(sys_flag: int) -> tuple[int, int]:
-    """Return how many bytes more than IPv4 the born host takes, and how many both hosts do."""
+    """Return how many more bytes than with IPv4 the born host takes, and both hosts take."""
     born = _MORE_BYTES if sys_flag & SYS_FLAG_BORN_HOST_V6 else 0
     store = _MORE_BYTES if sys_flag & SYS_FLAG_STORE_HOST_V6 else 0
     return born, born + store
@@ -185,9 +185,9 @@ def measure_record(
         return _NO_RECORD
     born_more, more = host_bytes(load_i32(buffer, position + _SYS_FLAG))
     body_start = _HEAD_BYTES + more
-    wide = 1 if magic == MAGIC_V1 else _LENGTH_BYTES
-    # What is left for the body, the topic and the properties behind their lengths.
-    parts = size - (body_start + wide + _LENGTH_BYTES)
+    wide = 1 if magic == MAGIC_V1 else LENGTH_BYTES
+    # The rest is the body, the topic and the properties with their lengths.
+    parts = size - (body_start + wide + LENGTH_BYTES)
     if parts < 0:
         return _NO_RECORD
     born_port = load_i32(buffer, position + _BORN_PORT + born_more)
@@ -201,7 +201,7 @@ def measure_record(
     if wide == 1:
         topic_length = load_i8(buffer, position + topic_start - 1)
     else:
-        topic_length = load_i16(buffer, position + topic_start - _LENGTH_BYTES)
+        topic_length = load_i16(buffer, position + topic_start - LENGTH_BYTES)
     if topic_length < 0 or topic_length > parts - body_length:
         return _NO_RECORD
     properties_length = load_i16(buffer, position + topic_start + topic_length)
@@ -225,28 +225,31 @@ def reason_without_record(buffer: ByteArray, position: int, limit: int) -> int:
 
 
 @device
-def set_property(buffer: ByteArray, record: int, row: Row, name: int, between: int, at: int) -> int:
-    """Note the property with its name at ``name``, the separator at ``between``, its end at ``at``.
+def set_property(
+    buffer: ByteArray, record: int, row: Row, name_start: int, separator: int, end: int
+) -> int:
+    """Store in ``row`` where the value of a property is, if it is one that ``row`` has.
 
-    Positions in the buffer; ``record`` is where the record begins. ``between > name``.
+    The name is before ``separator``, the value from there to ``end``. All are positions in the
+    buffer; ``record`` is the begin of the record. ``separator > name_start``.
     """
-    length = between - name
-    value_length = at - between - 1
-    value = between + 1 - record
+    length = separator - name_start
+    value_length = end - separator - 1
+    value = separator + 1 - record
     if length == 8:
-        if load_i64(buffer, name) == _UNIQ_KEY:
+        if load_i64(buffer, name_start) == _UNIQ_KEY:
             row.unique_key_start = value
             row.unique_key_length = value_length
     elif length == 4:
-        word = load_i32(buffer, name)
+        word = load_i32(buffer, name_start)
         if word == _KEYS:
             row.keys_start = value
             row.keys_length = value_length
         elif word == _TAGS:
             row.tags_start = value
             row.tags_length = value_length
-    elif length == 5 and load_i32(buffer, name) == _DELA and buffer[name + 4] == 0x59:
-        level = java.utf8_parse_int(buffer, between + 1, at)
+    elif length == 5 and load_i32(buffer, name_start) == _DELA and buffer[name_start + 4] == 0x59:
+        level = java.utf8_parse_int(buffer, separator + 1, end)
         row.delay_level = 0 if level == _NOT_AN_INTEGER else level
     return 0
 
@@ -258,8 +261,8 @@ def find_properties(buffer: ByteArray, record: int, row: Row, start: int, stop: 
     It looks for the first name separator from the beginning of each segment, and takes the segment
     if that lies inside with something on both sides. ``stop`` must be at least 64.
     """
-    segment = start
-    between = -1
+    name_start = start
+    separator = -1
     block = start
     origin = start
     names = ZERO
@@ -281,13 +284,13 @@ def find_properties(buffer: ByteArray, record: int, row: Row, start: int, stop: 
             at = origin + lowest_bit(marks)
             marks ^= bit
             if names & bit:
-                if between < 0:
-                    between = at
+                if separator < 0:
+                    separator = at
                 continue
-        if segment < between < at - 1:
-            set_property(buffer, record, row, segment, between, at)
-        segment = at + 1
-        between = -1
+        if name_start < separator < at - 1:
+            set_property(buffer, record, row, name_start, separator, at)
+        name_start = at + 1
+        separator = -1
     return 0
 
 
@@ -321,7 +324,7 @@ def read_row(
     row.topic_hash = mix_bytes(buffer, topic, topic + topic_length)
     seed = hash_text(buffer, topic, topic + topic_length, 0)
     row.key_seed = (seed * 31 + _HASH_SIGN) & 0xFFFFFFFF
-    properties_start = topic_start + topic_length + _LENGTH_BYTES
+    properties_start = topic_start + topic_length + LENGTH_BYTES
     row.properties_start = properties_start
     row.properties_length = size - properties_start
     row.unique_key_start = 0
@@ -347,7 +350,7 @@ def put_entry(
     number: int,
     entries: Entries,
 ) -> int:
-    """Write entry ``number`` if there is room for it; the number of the next either way."""
+    """Write entry ``number`` if there is room for it; return the next number in any case."""
     hashes, offsets, timestamps, room = entries
     if number < room:
         hashes[number] = index_hash(state)
@@ -447,7 +450,7 @@ def scan(
     offsets: NDArray[np.int64],
     timestamps: NDArray[np.int64],
 ) -> tuple[int, int, int, int]:
-    """Walk records; returns rows filled, entries filled, next position, reason."""
+    """Walk records; return rows filled, entries filled, next position, reason."""
     limit = len(buffer)
     memory = raw(buffer)
     entries = (raw(hashes), raw(offsets), raw(timestamps), len(hashes))
@@ -521,7 +524,9 @@ def entries_of_rows(
     offsets: NDArray[np.int64],
     timestamps: NDArray[np.int64],
 ) -> int:
-    """Write the index entries of rows; how many there are, or -1 - n if row n doesn't fit."""
+    """Write the index entries of rows; return their number, or -1 - n if row n does not fit the
+    buffer.
+    """
     memory = raw(buffer)
     entries = (raw(hashes), raw(offsets), raw(timestamps), len(hashes))
     number = 0
@@ -539,7 +544,7 @@ def find_start(buffer: ByteArray, base_offset: int, start: int, stop: int) -> in
     """Return the first position in ``start .. stop - 1`` where a record begins, or -1."""
     limit = len(buffer)
     memory = raw(buffer)
-    # The magic's first two bytes stand at 4 and 5 of a record; a record has at least 91 bytes.
+    # The first two bytes of the magic are at 4 and 5 of a record; a record has at least 91 bytes.
     last = min(stop, limit - MIN_RECORD_BYTES + 1)
     block = start
     while block < last:

@@ -1,7 +1,7 @@
-"""Compiled copies of text out of records: columns, key lists, property maps; and body checksums.
+"""Compiled copies of text from records: columns, key lists, property maps; and body checksums.
 
-Called through :mod:`rocketlens.formats.kernels`. Slices are given as positions in the buffer and
-lengths; every kernel checks each slice against the buffer before it reads.
+Called through :mod:`rocketlens.formats.kernels`. Slices are positions in the buffer and lengths;
+every kernel checks each slice against the buffer before it reads.
 """
 
 # ruff: noqa: PLR0917 - numba takes positional arguments only
@@ -46,7 +46,7 @@ from rocketlens.formats.kernels_scan import (
 from rocketlens.model import java
 from rocketlens.model.rocketmq import CRC_MASK
 
-INLINED: Final = "5d186cccc9b34f42"
+INLINED: Final = "82a6344ba6bbe0c9"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 
@@ -76,7 +76,9 @@ def text_length(buffer: ByteArray, start: int, stop: int) -> int:
 def copy_text(
     target: ByteArray, at: int, limit: int, buffer: ByteArray, start: int, stop: int
 ) -> int:
-    """Write the slice as Java decodes it, in UTF-8, at most to ``limit``; the position behind."""
+    """Write the slice as Java decodes it, in UTF-8, at most to ``limit``; return the position
+    behind it.
+    """
     position = start
     while position < stop:
         code_point, after = java.utf8_step(buffer, position, stop)
@@ -169,7 +171,7 @@ def key_slices(
     starts: NDArray[np.int64],
     lengths: NDArray[np.int32],
 ) -> int:
-    """Cut KEYS at spaces; how many keys there are, or -1 - n if row n doesn't fit the buffer.
+    """Cut KEYS at spaces; return the number of keys, or -1 - n if row n does not fit the buffer.
 
     Keys beyond the arrays are counted, not written.
     """
@@ -225,7 +227,7 @@ def same_text(buffer: ByteArray, start: int, length: int, other: int, other_leng
 
 
 @device
-def name_place(
+def name_slot(
     buffer: ByteArray,
     start: int,
     stop: int,
@@ -233,20 +235,20 @@ def name_place(
     names: tuple[NDArray[np.int64], NDArray[np.int32]],
     table: NDArray[np.int64],
 ) -> int:
-    """Find the table place of a name: its own, or the free one where it belongs.
+    """Return the slot of a name in the hash table: its own, or the free one for it.
 
-    A place holds the number of a property plus one; numbers below ``first`` are those of records
-    before, and make it free.
+    A slot holds the number of a property plus one. Numbers below ``first`` are those of earlier
+    records: their slots are free.
     """
     starts, lengths = names
     mask = np.int64(NAME_SLOTS - 1)
-    place = np.int64(name_hash(buffer, start, stop) >> np.uint64(20)) & mask
-    while table[place] > first:
-        known = table[place] - 1
+    slot = np.int64(name_hash(buffer, start, stop) >> np.uint64(20)) & mask
+    while table[slot] > first:
+        known = table[slot] - 1
         if same_text(buffer, start, stop - start, starts[known], lengths[known]):
             break
-        place = (place + 1) & mask
-    return place
+        slot = (slot + 1) & mask
+    return slot
 
 
 @kernel(
@@ -280,7 +282,7 @@ def property_slices(
     memory = raw(buffer)
     names = (raw(name_starts), raw(name_lengths))
     table = np.zeros(NAME_SLOTS, np.int64)
-    places = raw(table)
+    slots = raw(table)
     count = np.int64(list_offsets[first_row])
     for index in range(first_row, len(rows)):
         row = rows[index]
@@ -290,29 +292,29 @@ def property_slices(
         if count + row.properties_length // 4 + 1 > len(name_starts):
             return index, count
         first = count
-        segment = record + row.properties_start
-        stop = segment + row.properties_length
-        between = np.int64(-1)
-        for position in range(segment, stop + 1):
+        name_start = record + row.properties_start
+        stop = name_start + row.properties_length
+        separator = np.int64(-1)
+        for position in range(name_start, stop + 1):
             if position < stop:
                 byte = memory[position]
-                if byte == NAME_BYTE and between < 0:
-                    between = position
+                if byte == NAME_BYTE and separator < 0:
+                    separator = position
                 if byte != PROPERTY_BYTE:
                     continue
-            if segment < between < position - 1:
-                place = name_place(memory, segment, between, first, names, places)
-                number = table[place] - 1
+            if name_start < separator < position - 1:
+                slot = name_slot(memory, name_start, separator, first, names, slots)
+                number = table[slot] - 1
                 if number < first:
                     number = count
-                    table[place] = count + 1
-                    name_starts[count] = segment
-                    name_lengths[count] = between - segment
+                    table[slot] = count + 1
+                    name_starts[count] = name_start
+                    name_lengths[count] = separator - name_start
                     count += 1
-                value_starts[number] = between + 1
-                value_lengths[number] = position - between - 1
-            segment = position + 1
-            between = np.int64(-1)
+                value_starts[number] = separator + 1
+                value_lengths[number] = position - separator - 1
+            name_start = position + 1
+            separator = np.int64(-1)
         list_offsets[index + 1] = count
     return len(rows), count
 
@@ -343,9 +345,9 @@ def group(
         key = row.topic_hash
         if by_queue:
             key = mix(key, np.uint64(np.int64(row.queue_id)))
-        place = np.int64(key >> np.uint64(8)) & mask
-        while table[place] > 0:
-            known = rows[first_rows[table[place] - 1]]
+        slot = np.int64(key >> np.uint64(8)) & mask
+        while table[slot] > 0:
+            known = rows[first_rows[table[slot] - 1]]
             other = known.physical_offset - base_offset + known.topic_start
             if (
                 known.topic_length == row.topic_length
@@ -353,12 +355,12 @@ def group(
                 and same_bytes(memory, record + row.topic_start, other, row.topic_length)
             ):
                 break
-            place = (place + 1) & mask
-        if table[place] == 0:
+            slot = (slot + 1) & mask
+        if table[slot] == 0:
             first_rows[count] = index
             count += 1
-            table[place] = count
-        groups[index] = table[place] - 1
+            table[slot] = count
+        groups[index] = table[slot] - 1
     return count
 
 
@@ -417,10 +419,36 @@ def has_crc_tail(buffer: ByteArray, start: int) -> bool:
 def crc_tail_agrees(buffer: ByteArray, record: int, start: int) -> bool:
     """Compare the checksum at ``start``, least significant digit first, with the record's."""
     rest = np.int64(crc32(buffer, record, start) & _CRC_MASK)
-    for place in range(start + 9, start + 19):
-        if np.int64(buffer[place]) != _ZERO_DIGIT + rest % 10:
+    for position in range(start + 9, start + 19):
+        if np.int64(buffer[position]) != _ZERO_DIGIT + rest % 10:
             return False
         rest //= 10
+    return True
+
+
+@device
+def checksums_agree(
+    buffer: ByteArray,
+    record: int,
+    size: int,
+    body: int,
+    body_length: int,
+    body_crc: int,
+    properties_length: int,
+) -> bool:
+    """Compare the record at ``record`` with its checksums; its parts must be inside the buffer.
+
+    As in RocketMQ, an empty body has none, and the checksum of the whole record is optional.
+    """
+    if body_length > 0:
+        start = record + body
+        crc = crc32(buffer, start, start + body_length)
+        if np.int64(crc & _CRC_MASK) != body_crc:
+            return False
+    if properties_length >= CRC_PROPERTY_BYTES:
+        tail = record + size - CRC_PROPERTY_BYTES
+        if has_crc_tail(buffer, tail):
+            return crc_tail_agrees(buffer, record, tail)
     return True
 
 
@@ -439,15 +467,15 @@ def check_records(
         record = row_position(len(buffer), base_offset, row)
         if record < 0:
             return -1 - index
-        is_good = True
-        if row.body_length > 0:
-            start = record + row.body_start
-            crc = crc32(memory, start, start + row.body_length)
-            is_good = np.int64(crc & _CRC_MASK) == np.int64(row.body_crc)
-        if is_good and row.properties_length >= CRC_PROPERTY_BYTES:
-            tail = record + row.properties_start + row.properties_length - CRC_PROPERTY_BYTES
-            if has_crc_tail(memory, tail):
-                is_good = crc_tail_agrees(memory, record, tail)
+        is_good = checksums_agree(
+            memory,
+            record,
+            np.int64(row.properties_start) + np.int64(row.properties_length),
+            np.int64(row.body_start),
+            np.int64(row.body_length),
+            np.int64(row.body_crc),
+            np.int64(row.properties_length),
+        )
         out[index] = is_good
         different += 0 if is_good else 1
     return different

@@ -12,6 +12,7 @@ from rocketlens.formats import commitlog_record as records
 from rocketlens.formats import kernels
 from rocketlens.model import java, properties
 from rocketlens.model.java import decode_utf8
+from tests.support.index_writer import IndexWriter
 
 V1, V2 = records.MAGIC_V1, records.MAGIC_V2
 REASONS = {
@@ -181,20 +182,12 @@ def entry_arrays(tuples):
 
 def python_index_file(tuples, slot_count, entry_count, begin_timestamp_ms):
     """`IndexFile.putKey` for every entry, in plain Python; slots and entries as bytes."""
-    slots = [0] * slot_count
-    entries = bytearray(entry_count * 20)
-    begin = begin_timestamp_ms
-    for number, (key_hash, offset, timestamp) in enumerate(tuples, 1):
-        seconds = 0
-        if begin > 0:
-            difference = (timestamp - begin + 2**63) % 2**64 - 2**63
-            seconds = max(0, min(difference // 1000, 2**31 - 1)) if difference > 0 else 0
-        slot = key_hash % slot_count
-        struct.pack_into(">iqii", entries, number * 20, key_hash, offset, seconds, slots[slot])
-        slots[slot] = number
-        begin = timestamp if number == 1 else begin
-    used = sum(1 for slot in slots if slot)
-    return struct.pack(f">{slot_count}i", *slots), bytes(entries), used
+    writer = IndexWriter(slot_count, entry_count, begin_timestamp_ms=begin_timestamp_ms)
+    for key_hash, offset, timestamp in tuples:
+        writer.put(key_hash, offset, timestamp)
+    [content] = writer.contents() or [bytes(40 + slot_count * 4 + entry_count * 20)]
+    entries_at = 40 + slot_count * 4
+    return content[40:entries_at], content[entries_at:], writer.header[4]
 
 
 def built_index_file(entries, slot_count, entry_count, begin_timestamp_ms, ranges=(None,)):

@@ -96,6 +96,12 @@ def test_a_bomb_stops_at_the_limit_before_its_memory_is_taken(sys_flag):
 
 
 @every_kind
+def test_a_body_too_large_to_keep_while_it_is_counted_comes_back_whole(sys_flag):
+    packed = zeros(sys_flag, 17 << 20)
+    assert compression.decompress(packed, sys_flag, 17 << 20) == bytes(17 << 20)
+
+
+@every_kind
 def test_every_prefix_of_a_packed_body_is_an_error(sys_flag):
     packed = compression.compress(TEXT[:500], sys_flag)
     for length in range(len(packed)):

@@ -292,6 +292,22 @@ def test_properties_leave_room_for_the_checksum():
         records.encode(replace(PLAIN, properties=bytes(32767 - 20)), append_crc=True)
 
 
+@pytest.mark.parametrize("host", [Host("10.2.3.4", 40_000), V6, Host("::", 0)], ids=str)
+def test_a_host_in_a_record_comes_back(host):
+    assert records.unpack_host(records.pack_host(host)) == host
+
+
+def test_a_body_that_cannot_be_unpacked_is_left_as_it_is_stored_and_the_reason_is_named():
+    packed = zlib.compress(bytes(1000))
+    for body, reason in ((b"no zlib", "not zlib"), (packed, "beyond 999 bytes")):
+        record = replace(PLAIN, sys_flag=1, body=body)
+        message = records.message_of(record, body_limit=999)
+        assert message.body == body
+        assert reason in message.body_error
+    message = records.message_of(record, body_limit=1000)
+    assert (message.body, message.body_error) == (bytes(1000), None)
+
+
 def test_a_host_that_is_no_address_is_not_written():
     with pytest.raises(BadInput, match="broker-a"):
         records.encode(replace(PLAIN, store_host=Host("broker-a", 1)))
@@ -302,3 +318,17 @@ def test_a_message_without_a_unique_key_is_named_by_its_offset():
     assert message.unique_key is None
     assert message.msg_id == message.offset_msg_id == "0A01020300009C400000000000000E0C"
     assert (message.tags, message.keys) == ("t", ())
+
+
+def test_a_view_has_the_numbers_and_the_parts_of_its_record():
+    for raw, _ in record_vectors.all_records():
+        record = records.decode(raw)
+        view = records.RecordView(memoryview(raw))
+        assert (view.body, view.topic, view.properties) == (
+            record.body,
+            record.topic,
+            record.properties,
+        )
+        assert view.sys_flag == record.sys_flag
+        for name in records._NUMBERS:
+            assert view.number(name) == getattr(record, name)

@@ -1,11 +1,11 @@
 """Index files: header, entries, and the counts that are not written in them."""
 
 import mmap
-import time
 
 import numpy as np
 import pytest
 
+from rocketlens import limits
 from rocketlens.errors import IndexFileError
 from rocketlens.formats import index_file
 from rocketlens.formats.index_file import (
@@ -14,7 +14,7 @@ from rocketlens.formats.index_file import (
     IndexEntry,
     IndexHeader,
     decode_header,
-    find_geometry,
+    infer_geometry,
 )
 from tests.unit.formats.kernel_logs import built_index_file, entry_arrays
 
@@ -112,8 +112,8 @@ def test_the_counts_of_any_file_are_found_from_its_content(geometry, first_offse
         if not 1 <= count < geometry.entry_count:
             continue
         content = built(geometry, some_entries(count, first_offset))
-        assert find_geometry(content) == geometry
-        assert find_geometry(content, [Geometry(4, 4), geometry]) == geometry
+        assert infer_geometry(content) == geometry
+        assert infer_geometry(content, [Geometry(4, 4), geometry]) == geometry
 
 
 def test_many_random_files_are_never_taken_for_files_of_other_counts():
@@ -126,14 +126,14 @@ def test_many_random_files_are_never_taken_for_files_of_other_counts():
             (int(draw.integers(1, 2**31)), offset, BEGIN + offset)
             for offset in np.sort(draw.integers(0, 5, count)).tolist()
         ]
-        assert find_geometry(built(geometry, tuples)) == geometry, seed
+        assert infer_geometry(built(geometry, tuples)) == geometry, seed
 
 
 def test_one_record_at_the_start_of_the_log_is_enough_to_find_the_counts():
     for keys in (1, 2, 9):
         tuples = [(618776053 + key, 0, BEGIN) for key in range(keys)]
         content = built(Geometry(500, 1000), tuples)
-        assert find_geometry(content) == Geometry(500, 1000)
+        assert infer_geometry(content) == Geometry(500, 1000)
 
 
 def sparse_file(path, geometry, tuples):
@@ -171,25 +171,61 @@ def test_a_sparse_file_of_default_size_is_understood_without_reading_it_twice(
         path.open("rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
     ):
-        assert find_geometry(content) == geometry
+        assert infer_geometry(content) == geometry
+
+
+class Counting(bytes):
+    """Content that counts how often it is searched."""
+
+    searches = 0
+
+    def find(self, *arguments):
+        self.searches += 1
+        return super().find(*arguments)
 
 
 @pytest.mark.parametrize("fill", [b"\x01", b"\x7f", b"\0\0\0\1", b"\0\0\1\0\0"])
-def test_a_file_made_to_be_searched_for_hours_is_refused_at_once(fill):
+def test_a_file_made_to_be_searched_for_hours_is_refused_after_so_many_tries(fill, monkeypatch):
     content = (fill * (24_000_000 // len(fill) + 1))[:24_000_040]
-    started = time.process_time()
+    tried = []
+    match = index_file._endpoints_match
+    monkeypatch.setattr(
+        index_file, "_endpoints_match", lambda *given: tried.append(given[2]) or match(*given)
+    )
     for begin, end in [(0, 0), (0x0101010101010101, 0x0101010101010101), (0, 1), (0, 0x100)]:
         header = IndexHeader(BEGIN, BEGIN, begin, end, 1, 2)
+        made = Counting(header.encode() + content[40:])
+        tried.clear()
         with pytest.raises(IndexFileError, match="no slot and entry counts fit"):
-            find_geometry(header.encode() + content[40:])
-    # A search without a bound takes a minute; this takes a second.
-    assert time.process_time() - started < 20
+            infer_geometry(made)
+        assert made.searches <= limits.MAX_INDEX_CANDIDATES + 1
+        # A position that is not zero can be in any byte of a hash, of which one fits.
+        assert len(tried) <= limits.MAX_INDEX_CANDIDATES
+
+
+def test_a_chain_of_the_first_record_that_leads_elsewhere_fits_no_counts():
+    geometry = Geometry(500, 1000)
+    content = built(geometry, [(618776053 + key, 0, BEGIN) for key in range(3)])
+    assert infer_geometry(content) == geometry
+    second = geometry.entry_position(2)
+    for entry in (IndexEntry(618776054, 91, 0, 0), IndexEntry(618776054, 0, 0, 1)):
+        changed = content[:second] + entry.encode() + content[second + 20 :]
+        with pytest.raises(IndexFileError, match="no slot and entry counts fit"):
+            infer_geometry(changed)
+
+
+def test_more_entries_than_the_first_record_can_have_fit_no_counts():
+    geometry = Geometry(50, limits.MAX_RECORD_ENTRIES + 2)
+    tuples = [(618776053, 0, BEGIN)] * (limits.MAX_RECORD_ENTRIES + 1)
+    assert infer_geometry(built(geometry, tuples[1:])) == geometry
+    with pytest.raises(IndexFileError, match="no slot and entry counts fit"):
+        infer_geometry(built(geometry, tuples))
 
 
 def test_a_file_of_no_entries_has_no_counts():
     for content in (bytes(40), bytes(22_040), IndexHeader(1, 1, 1, 1, 0, 1).encode() + bytes(2000)):
         with pytest.raises(IndexFileError):
-            find_geometry(content)
+            infer_geometry(content)
 
 
 def test_every_prefix_of_a_file_is_refused_or_still_holds_all_its_entries():
@@ -198,7 +234,7 @@ def test_every_prefix_of_a_file_is_refused_or_still_holds_all_its_entries():
     last_byte = geometry.entry_position(10)
     for length in range(len(content)):
         try:
-            found = find_geometry(content[:length])
+            found = infer_geometry(content[:length])
         except IndexFileError:
             continue
         assert found.slot_count == geometry.slot_count
@@ -211,7 +247,7 @@ def test_a_flipped_byte_never_gives_counts_beyond_the_file():
         changed = bytearray(content)
         changed[position] ^= 0xFF
         try:
-            found = find_geometry(bytes(changed))
+            found = infer_geometry(bytes(changed))
         except IndexFileError:
             continue
         assert found.file_bytes == len(content)

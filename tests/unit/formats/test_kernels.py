@@ -36,6 +36,24 @@ def test_entries_that_do_not_fit_are_refused():
         kernels.check_index_file(slots, body, slot_count=10, last_entry=10)
 
 
+def test_entries_whose_columns_differ_in_length_are_refused():
+    whole = kernels.EntryArrays.allocate(10)
+    slots, body = np.zeros(40, np.uint8), np.zeros(20 * 11, np.uint8)
+    for name in ("hashes", "offsets", "timestamps"):
+        entries = whole._replace(**{name: getattr(whole, name)[:9]})
+        with pytest.raises(BadInput, match="differ in length"):
+            kernels.build_index_file(
+                entries, slots, body, slot_count=10, begin_timestamp_ms=0, first_entry=1
+            )
+
+
+def test_more_bytes_than_an_arrow_array_holds_are_refused_before_they_are_copied():
+    buffer = np.zeros(1 << 20, np.uint8)
+    starts, lengths = np.zeros(2048, np.int64), np.full(2048, 1 << 20, np.int32)
+    with pytest.raises(BadInput, match="gather fewer rows"):
+        kernels.gather(buffer, starts, lengths, as_text=False)
+
+
 def test_a_start_or_offset_that_cannot_be_is_refused():
     rows = np.zeros(1, kernels.RECORD_DTYPE)
     buffer = np.zeros(100, np.uint8)

@@ -25,8 +25,12 @@ from rocketlens.formats.commitlog_record import Record
 from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.formats.index_file import IndexEntry, IndexHeader
 from rocketlens.formats.layout import declared_types
+from rocketlens.formats.timer_checkpoint import TimerCheckpoint
 
-NOT_FORMATS = {"__init__", "index_keys", "layout", "record_columns"}
+# A trace body is text, whose fields have neither offsets nor types: its docstring lists them.
+NOT_FORMATS = {
+    *("__init__", "columns", "index_keys", "json_lines", "layout", "record_columns", "trace_body")
+}
 MODULES = sorted(
     path.stem
     for path in Path(formats.__file__).parent.glob("*.py")
@@ -52,6 +56,7 @@ DECLARED = {
     "commitlog_record": [Record],
     "consumequeue_entry": [QueueEntry],
     "index_file": [IndexHeader, IndexEntry],
+    "timer_checkpoint": [TimerCheckpoint],
 }
 # Where the structs are written out: in the order in which the decoder reads them, and the class
 # they fill. A name of one letter is a part that no struct reads. Fields that only frame others are
@@ -64,7 +69,7 @@ FRAMING = {"batch_body": {"total_size", "magic", "body_crc"}}
 VALUE_TABLES = {"body_compression", "java_properties"}
 
 # Rooms that declare formats, and the modules elsewhere that have one of their own.
-ROOMS_OF_FORMATS = {"formats", "wire"}
+ROOMS_OF_FORMATS = {"decode", "formats", "wire"}
 OWN_STRUCTS = {
     "client/unique_key.py": "netlink",
     "model/message_id.py": "ids in hex",

@@ -1,0 +1,258 @@
+"""Messages as Arrow record batches, built from rows and the log's bytes without a loop over rows.
+
+A message has the columns of :data:`COLUMNS`, which are the fields of
+:class:`rocketlens.model.message.MessageExt` and the timestamps of
+:data:`rocketlens.model.arrow.TIME_COLUMNS`. Text is what Java makes of it: malformed UTF-8 is
+U+FFFD.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketlens.errors import BodyError
+from rocketlens.formats.body_compression import COMPRESSED, decompress
+from rocketlens.formats.commitlog_record import HEADS, HOST_BYTES_V4, HOST_BYTES_V6, unpack_host
+from rocketlens.model.arrow import TIME_COLUMNS, time_column
+from rocketlens.model.integers import I32, I64
+from rocketlens.model.message import MESSAGE_FIELDS, Host
+from rocketlens.model.rocketmq import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from rocketlens.bulk.ranges import Bytes, Rows
+
+_SPARK_TYPES: Final = {
+    str: "string",
+    str | None: "string",
+    tuple[str, ...]: "array<string>",
+    Mapping[str, str]: "map<string,string>",
+    I32: "int",
+    I64: "bigint",
+    Host: "string",
+    bytes: "binary",
+}
+COLUMNS: Final = {field.name: _SPARK_TYPES[field.kind] for field in MESSAGE_FIELDS} | dict.fromkeys(
+    TIME_COLUMNS, "timestamp"
+)
+"""Name and Spark type of each column. ``tags`` and ``unique_key`` are null where a message has
+none, ``body`` where it isn't wanted. ``body_error`` says why a body is as it is stored, and is null
+where it is as its producer had it. The timestamps are null where the milliseconds beside them are
+before the year 1 or after 9999."""
+
+STORED_BYTES_PER_BATCH: Final = 32 << 20
+BODY_BYTES_PER_BATCH: Final = 64 << 20
+"""A batch ends with the message that exceeds this, so one huge body has a batch of its own."""
+
+_BORN_HOST: Final = HEADS[0].offsets["born_host"]
+_HOST_BITS: Final = {"born": SYS_FLAG_BORN_HOST_V6, "store": SYS_FLAG_STORE_HOST_V6}
+
+
+def batches(content: "Bytes", base_offset: int, rows: "Rows", *, with_body: bool) -> Iterator[Any]:
+    """Return the messages of ``rows`` as record batches of bounded size."""
+    import numpy as np
+
+    sizes = np.cumsum(rows["store_size"], dtype=np.int64)
+    start = 0
+    while start < len(rows):
+        before = int(sizes[start - 1]) if start else 0
+        stop = int(np.searchsorted(sizes, before + STORED_BYTES_PER_BATCH, side="right"))
+        part = rows[start : max(stop, start + 1)]
+        start += len(part)
+        if not with_body:
+            yield _batch(content, base_offset, part, _nulls(len(part)))
+        elif not (part["sys_flag"] & COMPRESSED).any():
+            yield _batch(content, base_offset, part, _bytes(content, base_offset, part))
+        else:
+            yield from _decompressed(content, base_offset, part)
+
+
+def _decompressed(content: "Bytes", base_offset: int, rows: "Rows") -> Iterator[Any]:
+    """Return batches of rows of which some bodies are compressed."""
+    import pyarrow as pa
+
+    bodies: list[bytes] = []
+    errors: list[str | None] = []
+    first = size = 0
+    starts = (rows["physical_offset"] - base_offset + rows["body_start"]).tolist()
+    columns = zip(starts, rows["body_length"].tolist(), rows["sys_flag"].tolist(), strict=True)
+    for number, (start, length, sys_flag) in enumerate(columns):
+        body: bytes = content[start : start + length].tobytes()
+        body_error = None
+        try:
+            body = decompress(body, sys_flag)
+        except BodyError as error:
+            body_error = str(error)
+        bodies.append(body)
+        errors.append(body_error)
+        size += len(body)
+        if size >= BODY_BYTES_PER_BATCH or number + 1 == len(rows):
+            column, said = pa.array(bodies, pa.binary()), pa.array(errors, pa.string())
+            yield _batch(content, base_offset, rows[first : number + 1], column, said)
+            bodies, errors, first, size = [], [], number + 1, 0
+
+
+def _batch(
+    content: "Bytes", base_offset: int, rows: "Rows", body: Any, body_error: Any = None
+) -> Any:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    ids = _offset_msg_ids(content, base_offset, rows)
+    unique_key = _text(content, base_offset, rows, "unique_key")
+    made = {
+        "topic": _text(content, base_offset, rows, "topic"),
+        "tags": _text(content, base_offset, rows, "tags"),
+        "keys": _keys(content, base_offset, rows),
+        "unique_key": unique_key,
+        "msg_id": pc.coalesce(unique_key, ids),
+        "offset_msg_id": ids,
+        "born_host": _hosts(content, base_offset, rows, "born"),
+        "store_host": _hosts(content, base_offset, rows, "store"),
+        "properties": _properties(content, base_offset, rows),
+        "body": body,
+        "body_error": pa.nulls(len(rows), pa.string()) if body_error is None else body_error,
+    }
+    for name, milliseconds in TIME_COLUMNS.items():
+        made[name] = time_column(pa.array(rows[milliseconds]))
+    arrays = [made[name] if name in made else pa.array(rows[name]) for name in COLUMNS]
+    return pa.RecordBatch.from_arrays(arrays, list(COLUMNS))
+
+
+def _nulls(count: int) -> Any:
+    import pyarrow as pa
+
+    return pa.nulls(count, pa.binary())
+
+
+def _bytes(content: "Bytes", base_offset: int, rows: "Rows") -> Any:
+    """Return the stored bodies."""
+    import pyarrow as pa
+
+    from rocketlens.formats import kernels
+
+    starts, lengths = kernels.part_slices(rows, base_offset, "body")
+    offsets, values = kernels.gather(content, starts, lengths, as_text=False)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(values)]
+    return pa.Array.from_buffers(pa.binary(), len(rows), buffers)
+
+
+def _text(content: "Bytes", base_offset: int, rows: "Rows", part: Any) -> Any:
+    """Return one part of each record as text, null where it is absent."""
+    import numpy as np
+
+    from rocketlens.formats import kernels
+
+    starts, lengths = kernels.part_slices(rows, base_offset, part)
+    present = lengths >= 0
+    bitmap = None if present.all() else np.packbits(present, bitorder="little")
+    return _strings(content, starts, lengths, bitmap)
+
+
+def _strings(
+    content: "Bytes",
+    starts: "npt.NDArray[np.int64]",
+    lengths: "npt.NDArray[np.int32]",
+    bitmap: Any = None,
+) -> Any:
+    import pyarrow as pa
+
+    from rocketlens.formats import kernels
+
+    offsets, values = kernels.gather(content, starts, lengths, as_text=True)
+    valid = None if bitmap is None else pa.py_buffer(bitmap)
+    buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(values)]
+    return pa.Array.from_buffers(pa.string(), len(starts), buffers)
+
+
+def _keys(content: "Bytes", base_offset: int, rows: "Rows") -> Any:
+    import pyarrow as pa
+
+    from rocketlens.formats import kernels
+
+    offsets, starts, lengths = kernels.key_slices(content, base_offset, rows)
+    return pa.Array.from_buffers(
+        pa.list_(pa.field("element", pa.string())),
+        len(rows),
+        [None, pa.py_buffer(offsets)],
+        children=[_strings(content, starts, lengths)],
+    )
+
+
+def _properties(content: "Bytes", base_offset: int, rows: "Rows") -> Any:
+    import pyarrow as pa
+
+    from rocketlens.formats import kernels
+
+    slices = kernels.property_slices(content, base_offset, rows)
+    names = _strings(content, slices.name_starts, slices.name_lengths)
+    values = _strings(content, slices.value_starts, slices.value_lengths)
+    return pa.MapArray.from_arrays(pa.array(slices.list_offsets), names, values)
+
+
+def _host_bytes(content: "Bytes", base_offset: int, rows: "Rows", which: str) -> "Bytes":
+    """Return each row's stored host, 8 bytes for IPv4; those of IPv6 are cut off."""
+    import numpy as np
+
+    from rocketlens.formats import kernels
+
+    lengths = np.full(len(rows), HOST_BYTES_V4, np.int32)
+    starts = np.ascontiguousarray(_host_starts(base_offset, rows, which), np.int64)
+    hosts = kernels.gather(content, starts, lengths, as_text=False).values
+    return hosts.reshape(-1, HOST_BYTES_V4)
+
+
+def _host_starts(base_offset: int, rows: "Rows", which: str) -> Any:
+    """Return where each row's host begins in ``content``."""
+    starts = _BORN_HOST if which == "born" else rows["store_host_start"]
+    return rows["physical_offset"] - base_offset + starts
+
+
+def _has_v6(rows: "Rows", which: str) -> bool:
+    return bool((rows["sys_flag"] & _HOST_BITS[which]).any())
+
+
+def _hosts(content: "Bytes", base_offset: int, rows: "Rows", which: str) -> Any:
+    """Return ``address:port`` of each row; a log names few hosts, each is written once."""
+    import numpy as np
+    import pyarrow as pa
+
+    if _has_v6(rows, which):
+        texts = [
+            str(unpack_host(packed)) for packed in _packed_hosts(content, base_offset, rows, which)
+        ]
+        return pa.array(texts, pa.string())
+    packed = _host_bytes(content, base_offset, rows, which).view(">u8").ravel()
+    distinct, number = np.unique(packed, return_inverse=True)
+    texts = [str(unpack_host(int(host).to_bytes(8, "big"))) for host in distinct]
+    return pa.array(texts, pa.string()).take(pa.array(number))
+
+
+def _packed_hosts(content: "Bytes", base_offset: int, rows: "Rows", which: str) -> Iterator[bytes]:
+    """Yield the address and port bytes of each row."""
+    import numpy as np
+
+    is_v6 = rows["sys_flag"] & _HOST_BITS[which] != 0
+    starts = _host_starts(base_offset, rows, which).tolist()
+    for start, length in zip(starts, np.where(is_v6, HOST_BYTES_V6, HOST_BYTES_V4), strict=True):
+        yield content[start : start + length].tobytes()
+
+
+def _offset_msg_ids(content: "Bytes", base_offset: int, rows: "Rows") -> Any:
+    """Return the store host and physical offset of each row in hex."""
+    import numpy as np
+    import pyarrow as pa
+
+    offsets = rows["physical_offset"].astype(">i8").view(np.uint8).reshape(-1, 8)
+    if _has_v6(rows, "store"):
+        hosts = _packed_hosts(content, base_offset, rows, "store")
+        pairs = zip(hosts, offsets, strict=True)
+        return pa.array([(h + o.tobytes()).hex().upper() for h, o in pairs], pa.string())
+    packed = np.empty((len(rows), 16), np.uint8)
+    packed[:, :8] = _host_bytes(content, base_offset, rows, "store")
+    packed[:, 8:] = offsets
+    text = packed.tobytes().hex().upper().encode()
+    ends = np.arange(len(rows) + 1, dtype=np.int32) * 32
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(text)]
+    return pa.Array.from_buffers(pa.string(), len(rows), buffers)

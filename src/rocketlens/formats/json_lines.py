@@ -1,0 +1,68 @@
+"""Messages as lines of JSON, many at once, by the kernel of `rocketlens.formats.kernels_json`.
+
+Importing this module loads numba: see `rocketlens.formats.kernels`.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketlens import limits
+from rocketlens.errors import BadInput
+from rocketlens.formats import kernels, kernels_json
+from rocketlens.formats.kernels_device import ByteArray
+from rocketlens.formats.kernels_scan import RowArray
+
+
+class JsonLines(NamedTuple):
+    """Lines of JSON side by side, and the position behind each row's; some rows have none."""
+
+    text: ByteArray
+    ends: NDArray[np.int64]
+
+
+def json_lines(buffer: ByteArray, base_offset: int, rows: RowArray) -> Iterator[JsonLines]:
+    """Write usual messages as lines of JSON: see `rocketlens.formats.kernels_json`.
+
+    Yields the lines of some rows after the other, each time up to 16 MiB or one row's. They hold
+    until the next.
+
+    :raises BadInput: when a row doesn't belong to the buffer.
+    """
+    room = rows["store_size"].astype(np.int64) * kernels_json.LINE_FACTOR
+    room += kernels_json.FIXED_LINE_BYTES
+    ends = np.cumsum(room)
+    out = np.empty(0, np.uint8)
+    start = 0
+    while start < len(rows):
+        before = int(ends[start - 1]) if start else 0
+        stop = int(np.searchsorted(ends, before + limits.MAX_JSON_PIECE_BYTES, side="right"))
+        stop = max(stop, start + 1)
+        needed = int(ends[stop - 1]) - before
+        out = out if len(out) >= needed else np.empty(needed, np.uint8)
+        part = rows[start:stop]
+        line_ends = np.empty(len(part), np.int64)
+        keys, properties = (
+            kernels.key_slices(buffer, base_offset, part),
+            kernels.property_slices(buffer, base_offset, part),
+        )
+        count = kernels_json.json_lines(
+            buffer,
+            base_offset,
+            part,
+            *keys,
+            properties.list_offsets,
+            properties.name_starts,
+            properties.value_starts,
+            properties.name_lengths,
+            properties.value_lengths,
+            out,
+            line_ends,
+        )
+        if count < 0:
+            message = f"row {start - 1 - count} does not belong to this buffer"
+            raise BadInput(message)
+        yield JsonLines(out[:count], line_ends)
+        start = stop

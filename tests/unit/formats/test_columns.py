@@ -1,0 +1,77 @@
+"""Records as columns: the same fields as a message has, in batches of bounded size."""
+
+from dataclasses import replace
+
+import pytest
+
+from rocketlens.bulk.ranges import RangeReader, open_range
+from rocketlens.formats import columns
+from rocketlens.formats.commitlog_record import encode, message_of
+from tests.pipeline.synthetic import record, write_log
+from tests.unit.bulk.built_stores import ranges_of
+
+COMPRESSED = 1
+
+
+def batches_of(store, *, with_body=True):
+    [log_range] = ranges_of(store)
+    mapped, content = open_range(log_range)
+    try:
+        return [
+            batch
+            for rows in RangeReader(log_range, content)
+            for batch in columns.batches(
+                content, log_range.base_offset, rows.copy(), with_body=with_body
+            )
+        ]
+    finally:
+        del content
+        mapped.close()
+
+
+def rows_of(batches):
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+@pytest.fixture
+def written(tmp_path):
+    log = [record(n, topic=f"T{n % 2}", body=bytes(100), TAGS="ä") for n in range(30)]
+    return write_log(tmp_path, log, 1 << 16)
+
+
+def test_a_row_has_the_fields_of_the_message(written, tmp_path):
+    for row, one in zip(rows_of(batches_of(tmp_path)), written, strict=True):
+        message = message_of(one)
+        assert list(row) == list(columns.COLUMNS)
+        assert (row["topic"], row["tags"], row["keys"]) == (
+            message.topic,
+            message.tags,
+            list(message.keys),
+        )
+        assert (row["msg_id"], row["offset_msg_id"]) == (message.msg_id, message.offset_msg_id)
+        assert dict(row["properties"]) == dict(message.properties)
+        assert (row["store_host"], row["body"]) == (str(message.store_host), message.body)
+        assert row["body_error"] is None
+
+
+def test_a_batch_ends_at_its_stored_bytes_and_one_record_always_fits(
+    written, tmp_path, monkeypatch
+):
+    size = max(len(encode(one)) for one in written)
+    for limit, rows in ((10 * size, 10), (size // 2, 1)):
+        monkeypatch.setattr(columns, "STORED_BYTES_PER_BATCH", limit)
+        assert {batch.num_rows for batch in batches_of(tmp_path)} == {rows}
+
+
+def test_bodies_that_are_not_wanted_are_null(written, tmp_path):
+    assert {row["body"] for row in rows_of(batches_of(tmp_path, with_body=False))} == {None}
+    assert len(written) == 30
+
+
+def test_a_body_that_cannot_be_decompressed_is_as_stored_and_says_why(tmp_path):
+    odd = replace(record(1, body=b"no zlib"), sys_flag=COMPRESSED)
+    write_log(tmp_path, [record(0), odd], 1 << 16)
+    sound, broken = rows_of(batches_of(tmp_path))
+    assert (sound["body"], sound["body_error"]) == (b"body", None)
+    assert broken["body"] == b"no zlib"
+    assert broken["body_error"]
