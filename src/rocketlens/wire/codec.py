@@ -7,7 +7,7 @@ from rocketlens.wire.frame import BINARY_CODEC, JSON_CODEC, Frame
 
 
 def decode(received: Frame) -> RemotingCommand:
-    """Read the command in a frame.
+    """Parse the command in a frame.
 
     :raises HeaderError: when the header's codec is unknown, or cannot read it; nothing else is
         raised, whatever the bytes.

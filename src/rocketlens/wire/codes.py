@@ -9,7 +9,7 @@ from typing import Final
 
 
 class RequestCode(IntEnum):
-    """What a request asks for; every code of RocketMQ 4.9.7 and 5.5.0."""
+    """Request codes: every code of RocketMQ 4.9.7 and 5.5.0."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -188,7 +188,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """How a request went; every code of RocketMQ 5.5.0.
+    """Response codes: every code of RocketMQ 5.5.0.
 
     10 to 12 answer a send that succeeded in memory, or on the master only. Some of 4.9.7's codes
     (209 to 211, its access control) mean something else in 5.x and are left out.
@@ -265,7 +265,7 @@ class ResponseCode(IntEnum):
 
 
 class LanguageCode(IntEnum):
-    """What the sender is written in: a name in a JSON header, this number in a binary one.
+    """The programming language of the sender: a name in a JSON header, this number in a binary one.
 
     NODE_JS is unknown to 4.9.
     """
@@ -290,7 +290,7 @@ LANGUAGE_OF_NUMBER: Final = {int(language): language for language in LanguageCod
 
 
 def _releases() -> tuple[str, ...]:
-    """Name every release that RocketMQ ever numbered, in its order, snapshots first."""
+    """Return every release of RocketMQ in its own order, snapshots first."""
     betas = [f"BETA{number}{end}" for number in range(6, 10) for end in ("_SNAPSHOT", "")]
     early = ["SNAPSHOT", "ALPHA1", *(f"BETA{number}" for number in range(1, 6)), *betas, "FINAL"]
     releases = [(3, 0, patch) for patch in range(1, 16)]
@@ -332,6 +332,7 @@ def version_number(release: str) -> int:
     return _VERSIONS[name if name.startswith(("V", "HIGHER")) else f"V{name}"]
 
 
+V3_0_7_SNAPSHOT: Final = version_number("V3_0_7_SNAPSHOT")
 V3_1_8_SNAPSHOT: Final = version_number("V3_1_8_SNAPSHOT")
 """62. A consumer older than this cannot be called by the broker (codes 307 and 309)."""
 

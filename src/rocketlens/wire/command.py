@@ -8,7 +8,7 @@ RESPONSE_FLAG: Final = 1
 ONE_WAY_FLAG: Final = 2
 
 NO_EXT_FIELDS: Final[dict[str, str]] = {}
-"""Shared by all commands without any; nothing may be put in."""
+"""Shared by all commands without fields; must not be changed."""
 
 OUR_LANGUAGE: Final = LanguageCode.PYTHON
 OUR_VERSION: Final = V5_5_0
@@ -21,7 +21,7 @@ class RemotingCommand(NamedTuple):
     takes five times as long to build.
 
     ``code`` is a request code or a response code (an int, for it may be one we don't know);
-    ``opaque`` is chosen by whoever requests, unique among the requests of its connection that
+    ``opaque`` is chosen by the end that requests, unique among the requests of its connection that
     wait, and echoed; ``ext_fields`` is the command's own header, flattened to text (shared, not
     copied: change it only where you made it); ``body`` is empty where there is none.
     """
@@ -37,7 +37,7 @@ class RemotingCommand(NamedTuple):
 
     @property
     def is_response(self) -> bool:
-        """Return whether this answers a request."""
+        """Return whether this is a response."""
         return self.flag & RESPONSE_FLAG != 0
 
     @property

@@ -39,33 +39,33 @@ OVERLOAD_REMARK: Final = "[OVERLOAD]system busy, start flow control for a while"
 
 
 class RequestReceived(NamedTuple):
-    """The other end asks. ``respond`` to it, or say ``done`` if it is one-way."""
+    """A request of the other end. Answer it with ``respond``, or call ``done`` if it is one-way."""
 
     command: RemotingCommand
 
 
 class RequestRefused(NamedTuple):
-    """It asks too much at once: send ``reply`` (empty if it was one-way), no more."""
+    """Too many requests of the other end: send ``reply`` (empty if it was one-way), and no more."""
 
     command: RemotingCommand
     reply: bytes
 
 
 class ResponseReceived(NamedTuple):
-    """It answers the request that was made with this ``context``."""
+    """The response to the request with this ``context``."""
 
     command: RemotingCommand
     context: Any
 
 
 class UnexpectedResponse(NamedTuple):
-    """It answers what was never asked, or no longer waited for."""
+    """A response to a request that was never sent, or is no longer awaited."""
 
     command: RemotingCommand
 
 
 class ConnectionFailed(NamedTuple):
-    """It does not speak the protocol: close. No event comes after this one."""
+    """The other end violates the protocol: close. No event comes after this one."""
 
     error: ProtocolError
 
@@ -92,7 +92,7 @@ class Connection(Generic[C]):
         self.language = language
         self.version = version
         self.unanswered = 0
-        """Requests received that were neither answered nor done with."""
+        """Requests received that are neither answered nor done."""
         self.is_closed = False
         self._has_failed = False
         self._splitter = FrameSplitter(max_header_bytes=max_header_bytes)
@@ -101,17 +101,17 @@ class Connection(Generic[C]):
 
     @property
     def pending(self) -> int:
-        """Requests that wait for an answer."""
+        """Number of requests that wait for a response."""
         return len(self._pending)
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of a frame that is not complete, and of what waits; 0 between frames."""
+        """Bytes of an incomplete frame and of waiting input; 0 between frames."""
         return self._splitter.held_bytes
 
     @property
     def has_more(self) -> bool:
-        """Whether bytes wait that the last `receive` did not look at."""
+        """Whether there are bytes that the last `receive` did not parse."""
         return self._splitter.has_more and not (self.is_closed or self._has_failed)
 
     def receive(self, chunk: bytes, max_events: int = NO_LIMIT) -> list[Event]:
@@ -142,7 +142,7 @@ class Connection(Generic[C]):
     def request(
         self, code: int, ext_fields: dict[str, str], body: bytes = b"", *, context: C
     ) -> tuple[int, bytes]:
-        """Ask the other end: give the opaque that was chosen, and the bytes to send.
+        """Return the opaque of a request to the other end, and the bytes to send.
 
         :raises BadInput: when the connection is closed, too many requests wait, or the command
             cannot be written.
@@ -181,7 +181,7 @@ class Connection(Generic[C]):
         *,
         remark: str | None = None,
     ) -> bytes:
-        """Answer a request, once: give the bytes to send, none if it was one-way.
+        """Return the bytes of the response to a request, empty if it was one-way. Only once.
 
         :raises BadInput: when the answer cannot be written; the request still wants one then.
         """
@@ -192,16 +192,16 @@ class Connection(Generic[C]):
         return sent
 
     def done(self, request: RemotingCommand) -> None:
-        """Note that a request needs no answer any more: it was one-way, or its sender is gone."""
+        """Finish a request without a response: it was one-way, or its sender is gone."""
         del request
         self.unanswered -= 1
 
     def forget(self, opaque: int) -> C | None:
-        """Wait no longer for an answer; return its context, None if it came or was forgotten."""
+        """Stop waiting for a response; return its context, None if it came or was forgotten."""
         return self._pending.pop(opaque, None)
 
     def close(self) -> list[C]:
-        """End it: give the contexts of all requests that still waited, oldest first."""
+        """Close the connection; return the contexts of all waiting requests, oldest first."""
         self.is_closed = True
         self._splitter.clear()
         waiting = list(self._pending.values())
@@ -234,7 +234,7 @@ class Connection(Generic[C]):
         return codec.encode(command, self.header_codec)
 
     def _next_opaque(self) -> int:
-        """Count up, and begin again at 0, past those that still wait."""
+        """Return the next opaque: counts up, wraps to 0, and skips those in use."""
         opaque = self._last_opaque
         while True:
             opaque = 0 if opaque == limits.MAX_INT else opaque + 1

@@ -73,7 +73,7 @@ class Field(NamedTuple):
 
     @property
     def is_mandatory(self) -> bool:
-        """Return whether what lacks it is refused."""
+        """Return whether a header or body without it is refused."""
         return self.default is MANDATORY and self.default_factory is MANDATORY
 
 
@@ -179,7 +179,7 @@ def member(
     default_factory: Any = MANDATORY,
     since: int = 0,
 ) -> Any:
-    """Declare a field of any shape; those that are no text or number are for bodies only."""
+    """Declare a field of any shape; shapes other than text and numbers are for bodies only."""
     return Field(wire_name, shape, default, default_factory, since)
 
 
@@ -224,7 +224,7 @@ _TABLES: Final[dict[type, _Table]] = {}
     frozen_default=True, kw_only_default=True, field_specifiers=(member, text, i32, i64, boolean)
 )
 def declare(java_name: str | None = None) -> Callable[[type[T]], type[T]]:
-    """Make a header or a body of a class; ``java_name`` is RocketMQ's class, where it has one."""
+    """Declare a class as a header or body; ``java_name`` is RocketMQ's class, if it has one."""
 
     def make(cls: type[T]) -> type[T]:
         rows = [
@@ -278,7 +278,7 @@ class HeaderCodec(Generic[T]):
         ]
 
     def decode(self, ext_fields: Mapping[str, str]) -> T:
-        """Read a header; what it does not know is ignored.
+        """Parse a header; unknown fields are ignored.
 
         :raises FieldError: when a mandatory field is missing, or one is not of its type.
         """
@@ -330,7 +330,7 @@ class HeaderCodec(Generic[T]):
 
 
 def missing(wire_name: str) -> FieldError:
-    """Return the error for a mandatory field that is not there, in RocketMQ's words.
+    """Return the error for a missing mandatory field, in RocketMQ's words.
 
     Its brokers raise a NullPointerException of whatever they needed the field for.
     """

@@ -79,15 +79,15 @@ class FrameSplitter:
         self.max_frame_bytes = max_frame_bytes
         self.max_header_bytes = max_header_bytes
         self.failure: FrameError | None = None
-        """Why no more frames will come; set once, and for good."""
+        """The reason why no more frames follow; set once, for good."""
         self.has_more = False
-        """Whether the last `feed` left bytes that it did not look at."""
+        """Whether there are bytes that the last `feed` did not parse."""
         self._held = bytearray()
         self._needed = LENGTH_BYTES
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of a frame that is not complete, and of frames that wait; 0 between frames."""
+        """Bytes of an incomplete frame, and of waiting frames; 0 between frames."""
         return len(self._held)
 
     def clear(self) -> None:
@@ -121,7 +121,7 @@ class FrameSplitter:
         return frames
 
     def _split(self, buffer: bytes | memoryview, frames: list[Frame], max_frames: int) -> int:
-        """Append complete frames and give where the first begins that is not among them."""
+        """Append complete frames; return the position behind the last of them."""
         start = 0
         size = len(buffer)
         while True:

@@ -60,15 +60,15 @@ def decode(header: bytes, body: bytes = b"") -> RemotingCommand:
         if '\\"' in text and "\\\\" not in text:
             quotes -= text.count('\\"')
         if (
-            # Each name and each text has two quotes. If there are more, a name comes twice, or
-            # there is a text that we know nothing of.
+            # Each name and each text has two quotes. If there are more, a name occurs twice, or
+            # there is a text in an unknown member.
             quotes == 2 * (len(top) + texts) + 4 * len(ext_fields)
             and end == len(text)
             and len(ext_fields) <= limits.MAX_EXT_FIELDS
             and (remark is None or type(remark) is str)
             and type(code) is type(opaque) is type(flag) is type(version) is int
             and 0 <= code | opaque | flag | version <= limits.MAX_INT
-            # Half of a surrogate pair can come as an escape only.
+            # Half of a surrogate pair can only be written as an escape.
             and "\\ud" not in text
             and "\\uD" not in text
         ):
@@ -164,7 +164,7 @@ def _number(value: Any) -> int:
 
 def _language(value: Any) -> LanguageCode:
     if value is None:
-        # What RocketMQ takes when there is none.
+        # RocketMQ's default for a missing member.
         return LanguageCode.JAVA
     if type(value) is str:
         return _LANGUAGES.get(value, LanguageCode.OTHER)

@@ -1,3 +1,6 @@
+import base64
+import hmac
+
 import pytest
 
 from rocketlens.wire import acl, codec
@@ -52,3 +55,10 @@ def test_names_sort_as_java_sorts_them():
     # U+FF61 comes after U+1F600 in UTF-16, and before it by code point.
     fields = {"\uff61": "1", "\U0001f600": "2"}
     assert acl.sign(fields, b"", "sk") == acl.sign({"a": "2", "b": "1"}, b"", "sk")
+
+
+@pytest.mark.parametrize("secret_key", ["", "s", "k" * 63, "k" * 64, "k" * 65, "é" * 100])
+def test_a_signature_is_hmac_sha1_whatever_the_length_of_the_secret(secret_key):
+    for body in (b"", b"body", bytes(1000)):
+        digest = hmac.digest(secret_key.encode(), b"3t" + body, "sha1")
+        assert acl.sign(FIELDS, body, secret_key) == base64.b64encode(digest).decode()

@@ -96,6 +96,18 @@ def test_numbers_in_quotes_are_numbers():
     )
 
 
+def test_numbers_and_booleans_are_texts_where_a_text_is_declared():
+    for written, read in ((b"true", "true"), (b"false", "false"), (b"17", "17"), (b"1.5", "1.5")):
+        text = b'{"topicName":%s,"perm":6}' % written
+        assert read_body(topic.TopicConfig, text).topic_name == read
+
+
+def test_of_all_numbers_only_1_is_true():
+    for number, expected in ((1, True), (0, False), (2, False)):
+        text = f'{{"topicName":"t","perm":6,"order":{number}}}'
+        assert read_body(topic.TopicConfig, text.encode()).order is expected
+
+
 HOSTILE = {
     "deep": b"[" * 100_000 + b"]" * 100_000,
     "deep objects": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,

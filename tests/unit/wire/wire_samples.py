@@ -6,7 +6,16 @@ The vectors are lines of words parted by tabs, written by ``tests/peer/test_wire
 from functools import cache
 from pathlib import Path
 
-from rocketlens.wire.bodies import consumer, heartbeat, key_value, route, stats, topic
+from rocketlens.wire.bodies import (
+    auth,
+    consumer,
+    heartbeat,
+    key_value,
+    route,
+    stats,
+    subscription_group,
+    topic,
+)
 from rocketlens.wire.commands import COMMANDS
 from rocketlens.wire.commands.command_table import NoFields
 from rocketlens.wire.commands.send import SendMessageRequest
@@ -80,6 +89,19 @@ def bodies():
         subscription_datas=(subscription,),
         unit_mode=True,
     )
+    policy_entry = auth.PolicyEntryInfo(
+        resource="Topic:t*", actions=("Pub", "Sub"), source_ips=("10.0.0.0/8",), decision="Allow"
+    )
+    account = auth.PlainAccessConfig(
+        access_key="a",
+        secret_key="s",
+        white_remote_address="10.0.0.1",
+        admin=True,
+        default_topic_perm="DENY",
+        default_group_perm="SUB",
+        topic_perms=("t=PUB|SUB",),
+        group_perms=("g=SUB",),
+    )
     return (
         queue,
         config,
@@ -107,6 +129,7 @@ def bodies():
             producer_datas=(heartbeat.ProducerData(group_name="p"),),
             consumer_datas=(data,),
         ),
+        heartbeat.CheckClientRequest(client_id="c", group="g", subscription=subscription),
         stats.TopicStatsTable(
             offset_table={queue: stats.TopicOffset(min_offset=1, max_offset=2**40)},
             topic_put_tps=1.5,
@@ -160,12 +183,40 @@ def bodies():
             subscriptions=(subscription,),
             queue_table={queue: consumer.ProcessQueueInfo(commit_offset=5, locked=True)},
             status_table={"t": consumer.ConsumeStatus(pull_rt=0.5, consume_failed_msgs=3)},
+            pop_table={queue: consumer.PopProcessQueueInfo(wait_ack_count=2)},
             user_consumer_info={"a": "b"},
             jstack="a\nb",
         ),
+        consumer.ConsumerStatusAnswer(queue_table={queue: 7}, consumer_table={"c": {queue: 7}}),
         consumer.ConsumeMessageDirectlyResult(
             consume_result=consumer.ConsumeResult.CR_SUCCESS, remark="r", spent_time_ms=3
         ),
+        stats.ResetOffsets(offset_table={queue: 2**40}),
+        subscription_group.SubscriptionGroupConfig(
+            group_name="g",
+            consume_message_orderly=True,
+            retry_max_times=-1,
+            group_retry_policy=subscription_group.GroupRetryPolicy(
+                type=subscription_group.RetryPolicyType.EXPONENTIAL,
+                exponential=subscription_group.ExponentialRetryPolicy(initial_ms=1),
+            ),
+            broker_id=2**40,
+            attributes={"a": "b"},
+        ),
+        subscription_group.SubscriptionGroupTable(
+            subscription_group_table={
+                "g": subscription_group.SubscriptionGroupConfig(group_name="g")
+            },
+            data_version=topic.DataVersion(counter=3, timestamp_ms=1_700_000_000_000),
+            forbidden_table={"g": {"t": 3}},
+        ),
+        auth.UserInfo(username="u", password="p", user_type="Normal", user_status="enable"),
+        auth.AclInfo(
+            subject="User:u",
+            policies=(auth.PolicyInfo(policy_type="Custom", entries=(policy_entry,)),),
+        ),
+        account,
+        auth.PlainAccessTable(global_white_addrs=("10.*.*.*",), plain_access_configs=(account,)),
     )
 
 

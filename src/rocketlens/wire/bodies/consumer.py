@@ -1,4 +1,5 @@
-"""Consumers: who they are (203, 38, 300), locks (41, 42), and what they answer (307, 309).
+"""Consumers: connections (203, 38, 300), locks (41, 42), requests to them (220) and their responses
+(221, 307, 309).
 
 And producers (204, 328), subscriptions (345), entries of queues (321).
 """
@@ -31,7 +32,7 @@ from rocketlens.wire.declare import (
 
 
 class ConsumeResult(Enum):
-    """What became of a message that a consumer was handed directly (CMResult)."""
+    """The outcome of a message that a consumer was sent directly (CMResult)."""
 
     CR_SUCCESS = 0
     CR_LATER = 1
@@ -43,18 +44,18 @@ class ConsumeResult(Enum):
 
 @declare("Connection")
 class ClientConnection:
-    """A client, its address as the broker sees it, and what it runs."""
+    """A client: its address for the broker, language and version."""
 
     client_id: str = member("clientId", TEXT)
     client_addr: str = member("clientAddr", TEXT)
     language: str | None = member("language", TEXT, default=None)
-    """A name of LanguageCode, also one that we do not know."""
+    """A name of LanguageCode, also an unknown one."""
     version: int = member("version", I32, default=0)
 
 
 @declare("ConsumerConnection")
 class ConsumerConnection:
-    """The clients of a consumer group, and what they want."""
+    """The clients of a consumer group, and their subscriptions."""
 
     connections: tuple[ClientConnection, ...] = member(
         "connectionSet", array_of(object_of(ClientConnection)), default=()
@@ -85,7 +86,7 @@ class GroupList:
 
 @declare("LockBatchRequestBody")
 class LockBatchRequest:
-    """Queues that a client wants for itself (41), or gives back (42)."""
+    """Queues that a client locks (41) or unlocks (42)."""
 
     consumer_group: str = member("consumerGroup", TEXT)
     client_id: str = member("clientId", TEXT)
@@ -97,7 +98,7 @@ class LockBatchRequest:
 
 @declare("LockBatchResponseBody")
 class LockBatchResponse:
-    """The queues that it got."""
+    """The queues that were locked."""
 
     locked_queues: tuple[MessageQueueBody, ...] = member(
         "lockOKMQSet", array_of(object_of(MessageQueueBody)), default=()
@@ -106,7 +107,7 @@ class LockBatchResponse:
 
 @declare("ConsumeStatus")
 class ConsumeStatus:
-    """How fast a consumer is in one topic; times in milliseconds, rates per second."""
+    """Statistics of a consumer in one topic; times in milliseconds, rates per second."""
 
     pull_rt: float = member("pullRT", REAL, default=0.0)
     pull_tps: float = member("pullTPS", REAL, default=0.0)
@@ -118,7 +119,7 @@ class ConsumeStatus:
 
 @declare("ProcessQueueInfo")
 class ProcessQueueInfo:
-    """What a consumer holds of one queue."""
+    """The messages of one queue that a consumer has in memory."""
 
     commit_offset: int = member("commitOffset", I64, default=0)
     cached_msg_min_offset: int = member("cachedMsgMinOffset", I64, default=0)
@@ -136,9 +137,18 @@ class ProcessQueueInfo:
     last_consume_timestamp_ms: int = member("lastConsumeTimestamp", I64, default=0)
 
 
+@declare("PopProcessQueueInfo")
+class PopProcessQueueInfo:
+    """What a consumer that pops holds of one queue."""
+
+    wait_ack_count: int = member("waitAckCount", I32, default=0)
+    dropped: bool = member("droped", BOOLEAN, default=False)
+    last_pop_timestamp_ms: int = member("lastPopTimestamp", I64, default=0)
+
+
 @declare("ConsumerRunningInfo")
 class ConsumerRunningInfo:
-    """How a consumer does; ``properties`` are its settings, PROP_CONSUME_TYPE and others."""
+    """The state of a consumer; ``properties`` are its settings, PROP_CONSUME_TYPE and others."""
 
     properties: Mapping[str, str] = member("properties", map_of(TEXT, TEXT), default_factory=dict)
     subscriptions: tuple[SubscriptionData, ...] = member(
@@ -148,6 +158,12 @@ class ConsumerRunningInfo:
         "mqTable",
         map_of(object_key_of(MessageQueueBody), object_of(ProcessQueueInfo)),
         default_factory=dict,
+    )
+    pop_table: Mapping[MessageQueueBody, PopProcessQueueInfo] = member(
+        "mqPopTable",
+        map_of(object_key_of(MessageQueueBody), object_of(PopProcessQueueInfo)),
+        default_factory=dict,
+        since=V5_0_0,
     )
     status_table: Mapping[str, ConsumeStatus] = member(
         "statusTable", map_of(TEXT, object_of(ConsumeStatus)), default_factory=dict
@@ -160,7 +176,7 @@ class ConsumerRunningInfo:
 
 @declare("ConsumeMessageDirectlyResult")
 class ConsumeMessageDirectlyResult:
-    """What a consumer made of a message it was handed directly."""
+    """The result of a message that a consumer was sent directly."""
 
     order: bool = member("order", BOOLEAN, default=False)
     auto_commit: bool = member("autoCommit", BOOLEAN, default=True)
@@ -169,6 +185,29 @@ class ConsumeMessageDirectlyResult:
     )
     remark: str | None = member("remark", TEXT, default=None)
     spent_time_ms: int = member("spentTimeMills", I64, default=0)
+
+
+@declare("OffsetSerializeWrapper")
+class LocalOffsets:
+    """The file in which a broadcasting consumer keeps its offsets."""
+
+    offset_table: Mapping[MessageQueueBody, int] = member(
+        "offsetTable", map_of(object_key_of(MessageQueueBody), I64), default_factory=dict
+    )
+
+
+@declare("GetConsumerStatusBody")
+class ConsumerStatusAnswer:
+    """How far a consumer came (221), or several by their client ids (223)."""
+
+    queue_table: Mapping[MessageQueueBody, int] = member(
+        "messageQueueTable", map_of(object_key_of(MessageQueueBody), I64), default_factory=dict
+    )
+    consumer_table: Mapping[str, Mapping[MessageQueueBody, int]] = member(
+        "consumerTable",
+        map_of(TEXT, map_of(object_key_of(MessageQueueBody), I64)),
+        default_factory=dict,
+    )
 
 
 @declare("ProducerConnection")
@@ -182,7 +221,7 @@ class ProducerConnection:
 
 @declare("ProducerInfo")
 class ProducerInfo:
-    """A producer, its address as the broker sees it, and what it runs."""
+    """A producer: its address for the broker, language and version."""
 
     client_id: str = member("clientId", TEXT)
     remote_ip: str = member("remoteIP", TEXT)
@@ -202,7 +241,7 @@ class ProducerTable:
 
 @declare("QuerySubscriptionResponseBody")
 class SubscriptionAnswer:
-    """What a group wants of a topic, if any of its consumers is connected."""
+    """The subscription of a group to a topic, if any of its consumers is connected."""
 
     subscription: SubscriptionData | None = member(
         "subscriptionData", object_of(SubscriptionData), default=None
@@ -219,12 +258,12 @@ class ConsumeQueueData:
     store_size: int = member("physicSize", I32, default=0)
     tags_code: int = member("tagsCode", I64, default=0)
     is_passing: bool = member("eval", BOOLEAN, default=False)
-    """Whether a filter passes it; only told of filters that we have none of."""
+    """Whether a filter matches it; only for filters that RocketLens does not have."""
 
 
 @declare("QueryConsumeQueueResponseBody")
 class ConsumeQueueAnswer:
-    """Entries of a consume queue, and what a group wants of it."""
+    """Entries of a consume queue, and a group's subscription to it."""
 
     subscription: SubscriptionData | None = member(
         "subscriptionData", object_of(SubscriptionData), default=None

@@ -1,4 +1,4 @@
-"""What clients say of themselves every 30 seconds (34)."""
+"""Heartbeats of clients, every 30 seconds (34)."""
 
 from enum import Enum
 
@@ -17,7 +17,7 @@ from rocketlens.wire.declare import (
 
 
 class ConsumeType(Enum):
-    """Who asks: a pull consumer does so actively."""
+    """Whether a consumer pulls actively or passively."""
 
     CONSUME_ACTIVELY = "PULL"
     CONSUME_PASSIVELY = "PUSH"
@@ -32,7 +32,7 @@ class MessageModel(Enum):
 
 
 class ConsumeFromWhere(Enum):
-    """Where a group begins that has no offset yet; the middle three are long out of use."""
+    """The first offset of a group that has none; the middle three are long out of use."""
 
     CONSUME_FROM_LAST_OFFSET = 0
     CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = 1
@@ -44,7 +44,7 @@ class ConsumeFromWhere(Enum):
 
 @declare("SubscriptionData")
 class SubscriptionData:
-    """Which messages of a topic a group wants. ``codes`` are the hash codes of ``tags``."""
+    """A group's subscription to a topic. ``codes`` are the hash codes of ``tags``."""
 
     topic: str = member("topic", TEXT)
     sub_string: str | None = member("subString", TEXT, default=None)
@@ -57,7 +57,7 @@ class SubscriptionData:
 
 @declare("ConsumerData")
 class ConsumerData:
-    """A client's part in a consumer group."""
+    """A client's membership in a consumer group."""
 
     group_name: str = member("groupName", TEXT)
     consume_type: ConsumeType | None = member("consumeType", enum_of(ConsumeType), default=None)
@@ -73,7 +73,7 @@ class ConsumerData:
 
 @declare("ProducerData")
 class ProducerData:
-    """A client's part in a producer group."""
+    """A client's membership in a producer group."""
 
     group_name: str = member("groupName", TEXT)
 
@@ -92,3 +92,15 @@ class HeartbeatData:
     heartbeat_fingerprint: int = member("heartbeatFingerprint", I32, default=0, since=V5_0_0)
     """0: not used. Otherwise the same number as before means: nothing changed."""
     without_sub: bool = member("withoutSub", BOOLEAN, default=False, since=V5_0_0)
+
+
+@declare("CheckClientRequestBody")
+class CheckClientRequest:
+    """Ask whether a broker takes a subscription (46)."""
+
+    client_id: str | None = member("clientId", TEXT, default=None)
+    group: str | None = member("group", TEXT, default=None)
+    subscription: SubscriptionData | None = member(
+        "subscriptionData", object_of(SubscriptionData), default=None
+    )
+    namespace: str | None = member("namespace", TEXT, default=None, since=V5_0_0)

@@ -1,4 +1,4 @@
-"""Tables of text: a broker's runtime figures (28), a name server's values (219)."""
+"""Tables of text: a broker's runtime information (28), a name server's values (219)."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Where topics are: routes (105), clusters (106), lists of topics (206, 224, 304)."""
+"""Routes (105), clusters (106), and lists of topics (206, 224, 304)."""
 
 from collections.abc import Mapping
 
@@ -42,7 +42,7 @@ class QueueData:
 
 @declare("TopicRouteData")
 class TopicRouteData:
-    """Where a topic is."""
+    """The route of a topic."""
 
     queue_datas: tuple[QueueData, ...] = member("queueDatas", array_of(object_of(QueueData)))
     broker_datas: tuple[BrokerData, ...] = member("brokerDatas", array_of(object_of(BrokerData)))
@@ -54,7 +54,7 @@ class TopicRouteData:
 
 @declare("ClusterInfo")
 class ClusterInfo:
-    """Which brokers there are, by name, and which names a cluster has."""
+    """All brokers by name, and the names in each cluster."""
 
     broker_addr_table: Mapping[str, BrokerData] = member(
         "brokerAddrTable", map_of(TEXT, object_of(BrokerData)), default_factory=dict

@@ -1,4 +1,7 @@
-"""Offsets of many queues at once, by queue: of a topic (202), of a group (208), of all (317)."""
+"""Offsets of many queues at once, by queue: of a topic (202), of a group (208), of all (317).
+
+And where a reset put them (222).
+"""
 
 from collections.abc import Mapping
 
@@ -28,7 +31,7 @@ class MessageQueueBody:
 
 @declare("TopicOffset")
 class TopicOffset:
-    """A queue: the first offset stored, the next one, and when the last message came."""
+    """Offsets of a queue: the first one, the next one, and when the last message was stored."""
 
     min_offset: int = member("minOffset", I64, default=0)
     max_offset: int = member("maxOffset", I64, default=0)
@@ -49,7 +52,7 @@ class TopicStatsTable:
 
 @declare("OffsetWrapper")
 class OffsetWrapper:
-    """How far a group came in a queue."""
+    """The progress of a group in a queue."""
 
     broker_offset: int = member("brokerOffset", I64, default=0)
     consumer_offset: int = member("consumerOffset", I64, default=0)
@@ -59,7 +62,7 @@ class OffsetWrapper:
 
 @declare("ConsumeStats")
 class ConsumeStats:
-    """How far a group came on one broker."""
+    """The progress of a group on one broker."""
 
     offset_table: Mapping[MessageQueueBody, OffsetWrapper] = member(
         "offsetTable",
@@ -71,7 +74,7 @@ class ConsumeStats:
 
 @declare("ConsumeStatsList")
 class ConsumeStatsList:
-    """How far each group came on one broker: a map of one group for each."""
+    """The progress of each group on one broker: a map of one group for each."""
 
     consume_stats_list: tuple[Mapping[str, tuple[ConsumeStats, ...]], ...] = member(
         "consumeStatsList", array_of(map_of(TEXT, array_of(object_of(ConsumeStats)))), default=()
@@ -81,3 +84,12 @@ class ConsumeStatsList:
     """Messages that the groups have not consumed."""
     total_inflight_diff: int = member("totalInflightDiff", I64, default=0, since=V5_0_0)
     """Messages that the groups have pulled and not consumed."""
+
+
+@declare("ResetOffsetBody")
+class ResetOffsets:
+    """Where the consumers of a group go on after a reset."""
+
+    offset_table: Mapping[MessageQueueBody, int] = member(
+        "offsetTable", map_of(object_key_of(MessageQueueBody), I64), default_factory=dict
+    )

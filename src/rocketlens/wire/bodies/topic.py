@@ -1,4 +1,4 @@
-"""What a topic is: its configuration (351, 21) and a broker's registration of all (103)."""
+"""Topics: their configuration (351, 21), and a broker's registration of all (103)."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -27,7 +27,7 @@ class TopicFilterType(Enum):
 
 @declare("DataVersion")
 class DataVersion:
-    """Which state of a table this is; any change means another one."""
+    """The version of a table; it changes with every change of the table."""
 
     counter: int = member("counter", I64, default=0)
     state_version: int = member("stateVersion", I64, default=0, since=V5_0_0)
@@ -65,7 +65,7 @@ class TopicConfigTable:
 
 @declare("RegisterBrokerBody")
 class RegisterBrokerBody:
-    """What a broker tells the name servers about itself."""
+    """A broker's registration at a name server."""
 
     topic_config_table: TopicConfigTable = member(
         "topicConfigSerializeWrapper", object_of(TopicConfigTable), default=TopicConfigTable()

@@ -10,6 +10,7 @@ from typing import Final
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.commands import (
     admin,
+    auth,
     broker,
     client,
     consumer,
@@ -25,6 +26,7 @@ from rocketlens.wire.commands.command_table import AnyCommand
 
 _FAMILIES: Final = (
     admin,
+    auth,
     broker,
     client,
     consumer,

@@ -1,4 +1,4 @@
-"""What a broker tells about itself: runtime figures (28) and configuration (26, changed by 25)."""
+"""Runtime information of a broker (28) and its configuration (26, changed by 25)."""
 
 from typing import Final
 

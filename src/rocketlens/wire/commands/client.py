@@ -1,4 +1,7 @@
-"""Clients come and go: heartbeat (34), unregister (35), and the groups' members (38, 40)."""
+"""Clients come and go: heartbeat (34), unregister (35), and the groups' members (38, 40).
+
+And whether a subscription is one that the broker takes (46).
+"""
 
 from typing import Final
 
@@ -48,7 +51,9 @@ GET_CONSUMER_LIST_BY_GROUP: Final = Command(
 NOTIFY_CONSUMER_IDS_CHANGED: Final = Command(
     RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, NotifyConsumerIdsChangedRequest, NoFields
 )
+CHECK_CLIENT_CONFIG: Final = Command(RequestCode.CHECK_CLIENT_CONFIG, NoFields, NoFields)
 COMMANDS: Final = (
+    CHECK_CLIENT_CONFIG,
     HEART_BEAT,
     UNREGISTER_CLIENT,
     GET_CONSUMER_LIST_BY_GROUP,

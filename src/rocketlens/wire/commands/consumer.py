@@ -1,9 +1,10 @@
-"""What consumers do: locks (41, 42), and requests that a broker passes on to them (307, 309)."""
+"""What consumers do: locks (41, 42), and what brokers ask of them (220, 221, 307, 309)."""
 
 from typing import Final
 
 from rocketlens.wire.codes import V5_0_0, RequestCode
 from rocketlens.wire.commands.command_table import Command, NoFields
+from rocketlens.wire.commands.offset import ResetOffsetRequest
 from rocketlens.wire.declare import boolean, declare, i32, text
 
 
@@ -18,7 +19,7 @@ class GetConsumerRunningInfoRequest:
 
 @declare("ConsumeMessageDirectlyResultRequestHeader")
 class ConsumeMessageDirectlyRequest:
-    """Have a consumer handle one message; the answer's body: ConsumeMessageDirectlyResult.
+    """Let a consumer handle one message; the response's body: ConsumeMessageDirectlyResult.
 
     ``msg_id`` is an offsetMsgId. From broker to consumer the body is the stored record.
     """
@@ -32,6 +33,15 @@ class ConsumeMessageDirectlyRequest:
     group_sys_flag: int | None = i32("groupSysFlag", default=None, since=V5_0_0)
 
 
+@declare("GetConsumerStatusRequestHeader")
+class GetConsumerStatusRequest:
+    """Ask a consumer how far it came in a topic; the answer's body is a GetConsumerStatusBody."""
+
+    topic: str = text("topic")
+    group: str = text("group")
+    client_addr: str | None = text("clientAddr", default=None)
+
+
 LOCK_BATCH_MQ: Final = Command(RequestCode.LOCK_BATCH_MQ, NoFields, NoFields)
 UNLOCK_BATCH_MQ: Final = Command(RequestCode.UNLOCK_BATCH_MQ, NoFields, NoFields)
 GET_CONSUMER_RUNNING_INFO: Final = Command(
@@ -40,7 +50,19 @@ GET_CONSUMER_RUNNING_INFO: Final = Command(
 CONSUME_MESSAGE_DIRECTLY: Final = Command(
     RequestCode.CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectlyRequest, NoFields
 )
+RESET_CONSUMER_CLIENT_OFFSET: Final = Command(
+    RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ResetOffsetRequest, NoFields
+)
+GET_CONSUMER_STATUS_FROM_CLIENT: Final = Command(
+    RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, GetConsumerStatusRequest, NoFields
+)
+INVOKE_BROKER_TO_GET_CONSUMER_STATUS: Final = Command(
+    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, GetConsumerStatusRequest, NoFields
+)
 COMMANDS: Final = (
+    INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+    RESET_CONSUMER_CLIENT_OFFSET,
+    GET_CONSUMER_STATUS_FROM_CLIENT,
     LOCK_BATCH_MQ,
     UNLOCK_BATCH_MQ,
     GET_CONSUMER_RUNNING_INFO,

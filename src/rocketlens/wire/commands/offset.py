@@ -1,4 +1,4 @@
-"""Offsets: of queues (29 to 32) and of consumer groups (14, 15)."""
+"""Offsets: of queues (29 to 32) and of consumer groups (14, 15, reset by 222)."""
 
 from typing import Final
 
@@ -91,12 +91,41 @@ class QueryConsumerOffsetResponse:
 
 @declare("UpdateConsumerOffsetRequestHeader")
 class UpdateConsumerOffsetRequest:
-    """Return how far a consumer group came in a queue; mostly one-way."""
+    """Store how far a consumer group came in a queue; mostly one-way."""
 
     consumer_group: str = text("consumerGroup")
     topic: str = text("topic")
     queue_id: int = i32("queueId")
     commit_offset: int = i64("commitOffset")
+
+
+@declare("ResetOffsetRequestHeader")
+class ResetOffsetRequest:
+    """Reset the offsets of a group's consumers; the response's body is a ResetOffsetBody.
+
+    To ``offset`` in one queue, or in all queues (``queue_id`` -1 or None) to a time. Without
+    ``is_force`` only backwards.
+    """
+
+    topic: str = text("topic")
+    group: str = text("group")
+    queue_id: int | None = i32("queueId", default=None, since=V5_0_0)
+    offset: int | None = i64("offset", default=None, since=V5_0_0)
+    timestamp_ms: int = i64("timestamp")
+    is_force: bool = boolean("isForce")
+
+
+@declare("CloneGroupOffsetRequestHeader")
+class CloneGroupOffsetRequest:
+    """Copy the offsets of one group to another, of all topics if none is given.
+
+    Unless ``offline``, only in topics that the consumers of the other group subscribe to.
+    """
+
+    source_group: str = text("srcGroup")
+    target_group: str = text("destGroup")
+    topic: str | None = text("topic", default=None)
+    offline: bool = boolean("offline", default=False)
 
 
 SEARCH_OFFSET_BY_TIMESTAMP: Final = Command(
@@ -119,11 +148,19 @@ QUERY_CONSUMER_OFFSET: Final = Command(
 UPDATE_CONSUMER_OFFSET: Final = Command(
     RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequest, NoFields
 )
+INVOKE_BROKER_TO_RESET_OFFSET: Final = Command(
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ResetOffsetRequest, NoFields
+)
+CLONE_GROUP_OFFSET: Final = Command(
+    RequestCode.CLONE_GROUP_OFFSET, CloneGroupOffsetRequest, NoFields
+)
 COMMANDS: Final = (
+    CLONE_GROUP_OFFSET,
     SEARCH_OFFSET_BY_TIMESTAMP,
     GET_MAX_OFFSET,
     GET_MIN_OFFSET,
     GET_EARLIEST_MSG_STORETIME,
     QUERY_CONSUMER_OFFSET,
     UPDATE_CONSUMER_OFFSET,
+    INVOKE_BROKER_TO_RESET_OFFSET,
 )

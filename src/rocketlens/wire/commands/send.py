@@ -1,7 +1,8 @@
-"""Sending: codes 10, 310 and 320, which share one header, and 36, a message that failed.
+"""Sending: codes 10, 310, 320, and for replies 324 and 325, which share one header; 36, a message
+that failed; and 326, a reply that a broker passes on.
 
-The body is the message's, or for 320 the batch. Every client since 3.x sends 310 or 320, whose
-fields have letters for names; 10 is what other clients may still send.
+The body is the message's, or for 320 the batch. Every client since 3.x sends 310, 320 or 325, whose
+fields have letters for names; 10 and 324 are what other clients may still send.
 """
 
 from typing import Final
@@ -65,6 +66,29 @@ class ConsumerSendMessageBackRequest:
     max_reconsume_times: int | None = i32("maxReconsumeTimes", default=None)
 
 
+@declare("ReplyMessageRequestHeader")
+class ReplyMessageRequest:
+    """A reply, on its way from a broker to the producer that asked; the body is the reply's.
+
+    Hosts are ``10.0.0.1:10911``; ``store_host`` is the broker.
+    """
+
+    producer_group: str = text("producerGroup")
+    topic: str = text("topic")
+    default_topic: str = text("defaultTopic")
+    default_topic_queue_nums: int = i32("defaultTopicQueueNums")
+    queue_id: int = i32("queueId")
+    sys_flag: int = i32("sysFlag")
+    born_timestamp_ms: int = i64("bornTimestamp")
+    flag: int = i32("flag")
+    properties: str | None = text("properties", default=None)
+    reconsume_times: int | None = i32("reconsumeTimes", default=None)
+    unit_mode: bool = boolean("unitMode", default=False)
+    born_host: str = text("bornHost")
+    store_host: str = text("storeHost")
+    store_timestamp_ms: int = i64("storeTimestamp")
+
+
 SEND_MESSAGE: Final = Command(RequestCode.SEND_MESSAGE, SendMessageRequest, SendMessageResponse)
 SEND_MESSAGE_V2: Final = Command(
     RequestCode.SEND_MESSAGE_V2, SendMessageRequest, SendMessageResponse, short=True
@@ -75,4 +99,21 @@ SEND_BATCH_MESSAGE: Final = Command(
 CONSUMER_SEND_MSG_BACK: Final = Command(
     RequestCode.CONSUMER_SEND_MSG_BACK, ConsumerSendMessageBackRequest, NoFields
 )
-COMMANDS: Final = (SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE, CONSUMER_SEND_MSG_BACK)
+SEND_REPLY_MESSAGE: Final = Command(
+    RequestCode.SEND_REPLY_MESSAGE, SendMessageRequest, SendMessageResponse
+)
+SEND_REPLY_MESSAGE_V2: Final = Command(
+    RequestCode.SEND_REPLY_MESSAGE_V2, SendMessageRequest, SendMessageResponse, short=True
+)
+PUSH_REPLY_MESSAGE_TO_CLIENT: Final = Command(
+    RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, ReplyMessageRequest, NoFields
+)
+COMMANDS: Final = (
+    SEND_MESSAGE,
+    SEND_MESSAGE_V2,
+    SEND_BATCH_MESSAGE,
+    CONSUMER_SEND_MSG_BACK,
+    SEND_REPLY_MESSAGE,
+    SEND_REPLY_MESSAGE_V2,
+    PUSH_REPLY_MESSAGE_TO_CLIENT,
+)
