@@ -1,17 +1,17 @@
-"""One connection with its socket: both ends may ask, and both answer.
+"""One connection with its socket: both ends send requests, and both send responses.
 
-What arrives is handled at once, in order, on the event loop: a handler that can answer returns
-its :class:`Response`; one that must wait for something gives an awaitable, or None and responds
-itself later. Answers that are ready together leave in one write.
+Received commands are handled at once, in order, on the event loop. A handler that can respond
+returns its :class:`Response`. One that must wait returns an awaitable, or returns None and responds
+itself later. Responses that are ready together are sent in one write.
 
 A connection has its turn for a few milliseconds or some hundred requests. What it sent beyond that
-waits as bytes, nothing more is read of it, and it gets its next turn after all others that wait
-(:meth:`ChannelGroup.wait_turn`). One whose last turn was enough for all it had sent has the next at
-once when more comes; others only as long as there is time in that turn of the event loop.
+waits as bytes, nothing more is read from it, and its next turn comes after all waiting connections
+(:meth:`ChannelGroup.wait_turn`). A connection whose last turn handled all it had sent starts its
+next turn at once when more comes; others only if there is time in that turn of the event loop.
 
-Once a peer is behind in reading, no more of what it sends is read or handled until it has caught
-up, so a peer that asks without reading costs one write buffer; if its answers were under way
-already, they are held up to a cap, and beyond that the connection ends.
+While a peer is slow to read, no more of its requests are read or handled. So a peer that sends
+requests without reading costs one write buffer. Its responses in progress are kept up to a bound,
+and beyond that the connection is closed.
 """
 
 import asyncio
@@ -22,15 +22,9 @@ from time import perf_counter
 from typing import Final, NamedTuple, cast
 
 from rocketlens import limits
-from rocketlens.errors import (
-    BadInput,
-    CallTimeout,
-    ConnectionLost,
-    ProtocolError,
-    RocketLensError,
-)
+from rocketlens.errors import BadInput, CallTimeout, ConnectionLost, ProtocolError, RocketLensError
 from rocketlens.model.message import Host
-from rocketlens.net.group import ChannelGroup
+from rocketlens.net.group import OUT_OF_RESOURCES, ChannelGroup, Waiting
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
 from rocketlens.wire.connection import (
@@ -46,18 +40,18 @@ from rocketlens.wire.connection import (
 logger: Final = logging.getLogger("rocketlens.net")
 
 NO_FIELDS: Final[dict[str, str]] = {}
-"""Never changed."""
+"""Must not be changed."""
 
-_JOINED_BYTES: Final = 64 * 1024
-"""Answers of more bytes than this together are written one by one, which saves a copy."""
-
+_JOINED_BYTES: Final = 16 * 1024
+"""Responses larger than this together are written one by one, which saves a copy, before more
+requests are handled: a consumer pulls eight queues at once, and consumes the first meanwhile."""
 
 REQUESTS_AT_ONCE: Final = 16
 """Requests that are parsed before the first of them is handled."""
 
 
 class Response(NamedTuple):
-    """What a request is answered with; as short as ``Response()`` for plain success."""
+    """A response to a request; ``Response()`` is success without fields."""
 
     code: int = ResponseCode.SUCCESS
     ext_fields: dict[str, str] = NO_FIELDS
@@ -66,29 +60,13 @@ class Response(NamedTuple):
 
 
 Answer = Response | Awaitable[Response | None] | None
+_Later = asyncio.Future[Response | None]
 Handler = Callable[[RemotingCommand, "Channel"], Answer]
-"""Answers requests of one code; whatever it raises becomes an answer, too (`failure`)."""
-
-
-class Waiting:
-    """Who waits for an answer, and until when."""
-
-    __slots__ = ("future", "timer")
-
-    def __init__(self, future: asyncio.Future[RemotingCommand]) -> None:
-        self.future: Final = future
-        self.timer: asyncio.TimerHandle | None = None
-
-    def fail(self, error: RocketLensError) -> None:
-        """Wait no longer."""
-        if self.timer is not None:
-            self.timer.cancel()
-        if not self.future.done():
-            self.future.set_exception(error)
+"""Handles requests of one code; any error that it raises becomes a response, too (`failure`)."""
 
 
 class Channel(asyncio.Protocol):
-    """One connection, as its server or client sees it; hashed by identity."""
+    """One connection, of a server or a client; hashed by identity."""
 
     def __init__(
         self,
@@ -101,15 +79,16 @@ class Channel(asyncio.Protocol):
         self.handlers: Final = handlers
         self.connection: Final = connection
         self.address = address
-        """The peer, as ``ip:port``; for a client what it was told to dial."""
+        """The peer, as ``ip:port``; for a client the address that it dialled."""
         self.is_open = False
         self.last_active_s = group.now_s
         self.events_received = 0
         self.swept: tuple[int, float, int] = (-1, 0.0, 0)
-        """For the sweep: events received and time when a frame was first seen incomplete; bytes
-        unsent."""
+        """For the sweep: events received, when a frame was first seen incomplete, and unsent
+        bytes.
+        """
         self.makes_room = False
-        """Whether it was ended so that another can be taken, and does not count any more."""
+        """Whether it was closed to make room for another, and is not counted any more."""
         self.counted_bytes = 0
         """Its part of `ChannelGroup.buffered`."""
         self._loop = asyncio.get_running_loop()
@@ -120,26 +99,28 @@ class Channel(asyncio.Protocol):
         self._flush_is_due = False
         self._reason: str | None = None
         self._backlog: deque[Event] = deque()
-        """What was parsed and not handled: fewer than REQUESTS_AT_ONCE."""
-        self._done_later: deque[tuple[RemotingCommand, asyncio.Future[Response | None]]] = deque()
-        """Requests whose handler came to an end after a wait, and that are to be answered."""
+        """Events parsed but not handled: fewer than REQUESTS_AT_ONCE."""
+        self._done_later: deque[tuple[RemotingCommand, _Later]] = deque()
+        """Requests whose handler ended after a wait; their responses are to be sent."""
         self.is_light = False
-        """Whether all that it sent until its last turn was handled in that turn."""
+        """Whether its last turn handled all that it had sent."""
         self.is_new = True
         """Whether it has had no turn yet."""
         self._waits_turn = False
         self._worked_on_bytes = 0
-        """Of the bodies of requests whose handlers have not come to an end."""
+        """Bytes of the bodies of requests whose handlers have not ended."""
         self._is_stopped = False
+        self._is_draining = False
+        """Whether it is closed, and what it sent before is looked through."""
         self._writable: asyncio.Event | None = None
 
     def __repr__(self) -> str:
         return f"Channel({self.address})"
 
-    # What the event loop calls.
+    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Register the connection with its group."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=self.group.bounds.unsent_pause_bytes)
         if not self.address:
@@ -163,12 +144,12 @@ class Channel(asyncio.Protocol):
             self.group.count_bytes(self)
 
     def pause_writing(self) -> None:
-        """Read and handle no more: the peer does not read either."""
+        """Stop reading and handling: the peer does not read."""
         self._writable = asyncio.Event()
         self._read_or_not()
 
     def resume_writing(self) -> None:
-        """Go on where it was left."""
+        """Continue reading and handling."""
         if self._writable is not None:
             self._writable.set()
             self._writable = None
@@ -176,9 +157,11 @@ class Channel(asyncio.Protocol):
             self.take_turn()
 
     def take_turn(self) -> None:
-        """Go on with what waits, for one turn; called by the group when it is this one's."""
+        """Handle what waits, for one turn; called by the group."""
         self._waits_turn = False
         if not self.is_open:
+            if self._is_draining:
+                self._serve_one_way()
             return
         if self._done_later:
             self._answer_done()
@@ -187,14 +170,23 @@ class Channel(asyncio.Protocol):
         self._read_or_not()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """End: whoever still waits for an answer gets ConnectionLost."""
+        """Fail all callers that wait for a response with ConnectionLost."""
         self.is_open = False
+        is_drained = self._reason is None and self._waits_turn and not self._is_stopped
         if self._reason is None:
             self._reason = "the connection was closed by the other end"
             if error is not None:
                 self._reason = f"the connection broke: {error}"
-        if self._waits_turn and not self._is_stopped:
-            self._serve_one_way()
+        if is_drained:
+            # In its next turns: to look through all of it at once can take too long.
+            self._is_draining = True
+            self.group.drain(self)
+        else:
+            self._finish()
+
+    def _finish(self) -> None:
+        """Forget everything: nothing of this connection is handled any more."""
+        self._is_draining = False
         waiting = self.connection.close()
         # Those of the backlog were never counted.
         uncounted = sum(type(event) is RequestReceived for event in self._backlog)
@@ -209,27 +201,38 @@ class Channel(asyncio.Protocol):
             self._writable.set()
             self._writable = None
         for each in waiting:
-            each.fail(ConnectionLost(self.address, self._reason))
+            each.fail(ConnectionLost(self.address, self._reason or "the connection is closed"))
         self.group.closed(self)
 
     def _serve_one_way(self) -> None:
-        """Handle what came before the end and needs no answer, as the last commit of a consumer."""
+        """Handle requests that came before the end and need no response, such as a consumer's last
+        commit; for one turn.
+        """
+        ends_at = perf_counter() + self.group.bounds.turn_s
+        connection, backlog = self.connection, self._backlog
         while True:
-            while self._backlog:
-                event = self._backlog.popleft()
-                if type(event) is RequestReceived:
-                    self.group.in_flight += 1
-                    if event.command.flag & ONE_WAY_FLAG:
-                        self._serve(event.command)
-            if not self.connection.has_more:
-                return
-            self._backlog.extend(self.connection.receive(b"", REQUESTS_AT_ONCE))
+            if not backlog:
+                backlog.extend(connection.receive(b"", REQUESTS_AT_ONCE))
+                if not backlog:
+                    break
+            event = backlog.popleft()
+            if type(event) is RequestReceived:
+                if event.command.flag & ONE_WAY_FLAG:
+                    self._serve(event.command)
+                connection.done(event.command)
+            if perf_counter() >= ends_at:
+                break
+        if backlog or connection.has_more:
+            self._waits_turn = True
+            self.group.wait_turn(self)
+        else:
+            self._finish()
 
-    # What handlers and callers use.
+    # Called by handlers and clients.
 
     @property
     def is_encrypted(self) -> bool:
-        """Return whether TLS is spoken."""
+        """Return whether the connection uses TLS."""
         return (
             self._transport is not None and self._transport.get_extra_info("ssl_object") is not None
         )
@@ -241,12 +244,12 @@ class Channel(asyncio.Protocol):
 
     @property
     def is_held_up(self) -> bool:
-        """Return whether what it sent waits here, rather than that it is slow to send."""
+        """Return whether received requests wait here; False if the peer is slow to send."""
         return self._waits_turn or self._must_wait or self.connection.has_more
 
     @property
     def _must_wait(self) -> bool:
-        """Whether nothing more of it is to be handled now."""
+        """Return whether no more of its requests may be handled now."""
         return (
             self._writable is not None
             or self._is_stopped
@@ -261,13 +264,13 @@ class Channel(asyncio.Protocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes that wait for the peer to read."""
+        """Number of bytes that the peer has yet to read."""
         if self._transport is None:
             return self._unsent_bytes
         return self._unsent_bytes + self._transport.get_write_buffer_size()
 
     def respond(self, request: RemotingCommand, response: Response) -> None:
-        """Answer a request, once. Nothing happens if it was one-way, or the channel has ended."""
+        """Respond to a request, once. Ignored if it was one-way, or the channel is closed."""
         if not self.is_open:
             return
         code, ext_fields, body, remark = response
@@ -281,6 +284,25 @@ class Channel(asyncio.Protocol):
         if sent:
             self._write(sent)
 
+    def set_aside(self, request: RemotingCommand) -> None:
+        """Count a request no longer among those that are worked on.
+
+        What waits for another connection, or for a message, so neither keeps its own from asking
+        more nor others from being served. Its handler returns None and bounds how many there are;
+        `respond_late` answers it.
+        """
+        if not request.flag & ONE_WAY_FLAG:
+            self._done(request)
+
+    def respond_late(self, request: RemotingCommand, answer: Response | _Later | None) -> None:
+        """Answer a request that was set aside, once; later if the answer is not there yet."""
+        if asyncio.isfuture(answer):
+            answer.add_done_callback(lambda a: self.respond_late(request, self._result(request, a)))
+        elif answer is not None and self.is_open and not request.flag & ONE_WAY_FLAG:
+            self.connection.unanswered += 1
+            self.group.in_flight += 1
+            self.respond(request, answer)
+
     def request(
         self,
         code: int,
@@ -289,12 +311,12 @@ class Channel(asyncio.Protocol):
         *,
         timeout_s: float,
     ) -> asyncio.Future[RemotingCommand]:
-        """Ask the peer, and wait for its answer, whatever its code.
+        """Send a request, and return a future of its response, whatever its code.
 
-        The future fails with CallTimeout, or ConnectionLost.
+        The future fails with CallTimeout or ConnectionLost.
 
-        :raises BadInput: when the request cannot be written, or too many wait already.
-        :raises ConnectionLost: when the channel has ended.
+        :raises BadInput: if the request cannot be written, or too many responses are awaited.
+        :raises ConnectionLost: if the channel is closed.
         """
         if not self.is_open:
             raise ConnectionLost(self.address, self._reason or "the connection is not open")
@@ -305,27 +327,29 @@ class Channel(asyncio.Protocol):
         return waiting.future
 
     def tell(self, code: int, ext_fields: dict[str, str] = NO_FIELDS, body: bytes = b"") -> None:
-        """Send a request that is not answered (one-way).
+        """Send a request without a response (one-way).
 
-        :raises BadInput: when it cannot be written.
-        :raises ConnectionLost: when the channel has ended.
+        :raises BadInput: if it cannot be written.
+        :raises ConnectionLost: if the channel is closed.
         """
         if not self.is_open:
             raise ConnectionLost(self.address, self._reason or "the connection is not open")
         self._write(self.connection.one_way(code, ext_fields, body))
 
     async def writable(self) -> None:
-        """Wait until the peer has read most of what was sent, or the channel ends."""
+        """Wait until the peer has read most of what was sent, or the channel is closed."""
         if self._writable is not None:
             await self._writable.wait()
 
     def pause(self) -> None:
-        """Read and handle nothing more, for good; what is under way is still answered."""
+        """Stop reading and handling for good; current requests are still answered."""
         self._is_stopped = True
+        if self._is_draining:
+            self._finish()
         self._read_or_not()
 
     def close(self, reason: str = "the connection was closed by this end") -> None:
-        """Send what is unsent, then end."""
+        """Send what is unsent, then close."""
         if self._transport is None or self._transport.is_closing():
             return
         self._reason = reason
@@ -333,15 +357,17 @@ class Channel(asyncio.Protocol):
         self._transport.close()
 
     def abort(self, reason: str) -> None:
-        """End at once; what is unsent is lost."""
+        """Close at once; unsent bytes are lost."""
         self._reason = self._reason or reason
+        if self._is_draining:
+            self._finish()
         if self._transport is not None:
             self._transport.abort()
 
-    # How it is done.
+    # Implementation.
 
     def _take(self, chunk: bytes) -> None:
-        """Handle requests in order, until the turn is over or the peer is seen to be behind."""
+        """Handle requests in order, until the turn is over or the peer is behind in reading."""
         backlog, connection = self._backlog, self.connection
         events = connection.receive(chunk, 0 if backlog else REQUESTS_AT_ONCE)
         if not events and not backlog:
@@ -385,14 +411,14 @@ class Channel(asyncio.Protocol):
                 self._flush()
 
     def _wait_turn(self) -> None:
-        """Let others have their turn, and go on with what is left afterwards."""
+        """Wait for the next turn, and then handle what is left."""
         if not self._waits_turn:
             self._waits_turn = True
             self.group.wait_turn(self)
             self._read_or_not()
 
     def _read_or_not(self) -> None:
-        """Read more only if what was read can be handled."""
+        """Read more only if it can be handled."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -418,7 +444,8 @@ class Channel(asyncio.Protocol):
     def _serve(self, command: RemotingCommand) -> None:
         handler = self.handlers.get(command.code)
         if handler is None:
-            self.respond(command, _unsupported(command.code))
+            words = f" request type {command.code} not supported"
+            self.respond(command, Response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=words))
             return
         if self.group.in_flight > self.group.bounds.requests_in_flight:
             self.respond(command, BUSY)
@@ -426,7 +453,7 @@ class Channel(asyncio.Protocol):
         try:
             answer = handler(command, self)
         except Exception as error:  # noqa: BLE001 - whatever it is, only this request fails
-            self.respond(command, failure(command, error))
+            self.respond(command, self._failure(command, error))
             return
         if type(answer) is Response:
             self.respond(command, answer)
@@ -443,10 +470,8 @@ class Channel(asyncio.Protocol):
             self.group.tasks.add(task)
             task.add_done_callback(lambda done: self._answer_later(command, done))
 
-    def _answer_later(
-        self, command: RemotingCommand, done: asyncio.Future[Response | None]
-    ) -> None:
-        """Answer a request whose handler has come to an end; in a turn of this connection's."""
+    def _answer_later(self, command: RemotingCommand, done: _Later) -> None:
+        """Send the response of a handler that has ended, in a turn of this connection."""
         self.group.tasks.discard(done)
         self.group.awaited.discard(done)
         if not self.is_open:
@@ -470,17 +495,29 @@ class Channel(asyncio.Protocol):
                 self._wait_turn()
                 return
 
-    def _answer_one(self, command: RemotingCommand, done: asyncio.Future[Response | None]) -> None:
-        try:
-            response = done.result()
-        except asyncio.CancelledError:
-            response = STOPPING
-        except Exception as error:  # noqa: BLE001 - whatever it is, only this request fails
-            response = failure(command, error)
+    def _answer_one(self, command: RemotingCommand, done: _Later) -> None:
+        response = self._result(command, done)
         if response is not None:
             self.respond(command, response)
         elif command.flag & ONE_WAY_FLAG:
             self._done(command)
+
+    def _result(self, command: RemotingCommand, done: _Later) -> Response | None:
+        try:
+            return done.result()
+        except asyncio.CancelledError:
+            return STOPPING
+        except Exception as error:  # noqa: BLE001 - whatever it is, only this request fails
+            return self._failure(command, error)
+
+    def _failure(self, command: RemotingCommand, error: Exception) -> Response:
+        """Return the response to a request whose handler raised ``error``."""
+        if not isinstance(error, OSError) or error.errno not in OUT_OF_RESOURCES:
+            return failure(command, error)
+        if self.group.may_warn("requests"):
+            logger.warning("request %d cannot be handled now: %s", command.code, error)
+        words = f"the server is out of files or memory, try again: {error.strerror}"
+        return Response(ResponseCode.SYSTEM_BUSY, remark=words)
 
     def _done(self, command: RemotingCommand) -> None:
         if self.is_open:
@@ -493,7 +530,7 @@ class Channel(asyncio.Protocol):
             waiting.fail(CallTimeout(self.address, f"no answer in {timeout_s:g} s"))
 
     def _write(self, sent: bytes) -> None:
-        """Send with whatever else is ready in this turn of the event loop."""
+        """Send together with other bytes that are ready in this turn of the event loop."""
         self._unsent.append(sent)
         self._unsent_bytes += len(sent)
         if not self._corked and not self._flush_is_due:
@@ -531,9 +568,9 @@ STOPPING: Final = Response(ResponseCode.SYSTEM_ERROR, remark="the server is stop
 
 
 def failure(command: RemotingCommand, error: Exception) -> Response:
-    """Make the answer to a request whose handler raised ``error``.
+    """Return the response to a request whose handler raised ``error``.
 
-    An error of this package says itself what is wrong; anything else is a defect, and logged.
+    The text of an error of this package explains it; any other error is a defect, and logged.
     """
     if isinstance(error, ProtocolError):
         return Response(error.code, remark=error.remark[: limits.MAX_REMARK_CHARACTERS])
@@ -545,14 +582,8 @@ def failure(command: RemotingCommand, error: Exception) -> Response:
     return Response(ResponseCode.SYSTEM_ERROR, remark=words[: limits.MAX_REMARK_CHARACTERS])
 
 
-def _unsupported(code: int) -> Response:
-    return Response(
-        ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f" request type {code} not supported"
-    )
-
-
-def _leave(done: asyncio.Future[Response | None]) -> None:
-    """Take note of how a handler ended, so that the loop logs no failure: nobody is to be told."""
+def _leave(done: _Later) -> None:
+    """Retrieve the result of a handler, so that the loop logs no failure: there is no caller."""
     if not done.cancelled():
         done.exception()
 

@@ -1,8 +1,9 @@
-"""Which connections end so that there is room for others, when there are too many.
+"""Chooses the connections to close when there are too many.
 
-First those of the address that has the most, and of these first who never said anything, then who
-waits for no answer, and each time the one that was silent for longest. Nobody who was heard of in
-the last two seconds ends for that; if all were, it is the new connection that is refused.
+First those of the address with the largest number. Of these, first those that never sent a request,
+then those that wait for no response, and each time the one that was silent for longest. A
+connection that was active in the last two seconds is not closed; if all were, the new one is
+refused.
 """
 
 from collections import Counter, defaultdict
@@ -21,7 +22,7 @@ def host_of(channel: "Channel") -> str:
 
 
 def idle_channels(channels: Iterable["Channel"], now_s: float) -> "list[Channel]":
-    """Return those that may end for others, the first to end last. O(n log n)."""
+    """Return the connections that may be closed for others, the first to close last. O(n log n)."""
     counts: Counter[str] = Counter()
     idle: defaultdict[str, list[Channel]] = defaultdict(list)
     for channel in channels:
@@ -32,7 +33,7 @@ def idle_channels(channels: Iterable["Channel"], now_s: float) -> "list[Channel]
     ranked: list[tuple[int, int, Channel]] = []
     for host, some in idle.items():
         some.sort(key=_worth)
-        # How many its address has when its turn comes.
+        # Number of connections of its address when its turn comes.
         ranked += [(counts[host] - n, n, channel) for n, channel in enumerate(some)]
     ranked.sort(key=lambda row: (row[0], -row[1]))
     return [channel for _, _, channel in ranked]

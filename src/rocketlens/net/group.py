@@ -1,15 +1,17 @@
-"""What the channels of one server or client share: bounds, a coarse clock, and the sweep.
+"""State that the channels of one server or client share: bounds, a coarse clock, the sweep.
 
-Time is taken once a second by the sweep, never for each request, and no connection has a timer
-of its own: the sweep looks at all of them, in O(connections). Tests move a clock and sweep.
+The sweep reads the clock once a second; requests never do, and connections have no timers: the
+sweep looks at all of them, in O(connections). Tests move a clock and sweep.
 
-Connections that sent more than fits one turn wait here for the next, first come, first served; new
-ones wait apart and have half of the time, so a crowd of either kind does not keep the other from
-its turn. A round of such turns takes a few milliseconds, and between two rounds the event loop
-turns to all others: to connections that have little to say, timers, and answers that became ready.
+Connections that sent more than fits one turn wait here for the next, first come, first served. New
+ones wait in a queue of their own that has half of the time, so a large number of one kind does not
+starve the other. A round of such turns takes a few milliseconds. Between two rounds the event loop
+runs everything else: connections with few requests, timers, and responses that became ready.
 """
 
 import asyncio
+import errno
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
@@ -18,48 +20,74 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
+from rocketlens.errors import RocketLensError
+from rocketlens.wire.command import RemotingCommand
 
 if TYPE_CHECKING:
     from rocketlens.net.channel import Channel
 
+_log: Final = logging.getLogger("rocketlens.net")
+
 SWEEP_INTERVAL_S: Final = 1.0
+QUIET_S: Final = 60.0
+"""Between two lines of the log about what may happen thousands of times a second."""
+OUT_OF_RESOURCES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+"""Numbers of errors after which the same call can succeed later."""
 CLOSE_PATIENCE_S: Final = 1.0
-"""Seconds that peers have to take what was sent to them last, when all channels are closed."""
+"""Seconds that peers have to read the last bytes sent to them, when all channels are closed."""
+
+
+class Waiting:
+    """A caller that waits for a response, and its deadline."""
+
+    __slots__ = ("future", "timer")
+
+    def __init__(self, future: asyncio.Future[RemotingCommand]) -> None:
+        self.future: Final = future
+        self.timer: asyncio.TimerHandle | None = None
+
+    def fail(self, error: RocketLensError) -> None:
+        """End the wait with an error."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if not self.future.done():
+            self.future.set_exception(error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """What one server or client allows; see :mod:`rocketlens.limits` for reasons."""
+    """Bounds of one server or client; see :mod:`rocketlens.limits` for reasons."""
 
     connections: int = limits.MAX_CONNECTIONS
     connections_of_address: int | None = None
     """None: three quarters of all."""
     requests_in_flight: int = limits.MAX_REQUESTS_IN_FLIGHT
     unanswered_requests: int = limits.MAX_UNANSWERED_REQUESTS
-    """Of one connection."""
+    """Maximum of one connection."""
     unsent_bytes: int = limits.MAX_UNSENT_BYTES
     unsent_pause_bytes: int = limits.MAX_UNPAUSED_BYTES
     worked_on_bytes: int = limits.MAX_WORKED_ON_BYTES
     buffered_bytes: int = limits.MAX_BUFFERED_BYTES
+    closed_bytes: int = limits.MAX_CLOSED_BYTES
     slowest_frame_bytes_per_s: int = limits.MIN_FRAME_BYTES_PER_S
     frame_deadline_s: float = limits.FRAME_DEADLINE_S
     idle_s: float | None = limits.IDLE_S
-    """None: connections may be silent for ever, as a client's."""
+    """None: connections may be silent for ever, as those of a client."""
     turn_s: float = limits.MAX_TURN_S
     first_turn_s: float = limits.MAX_FIRST_TURN_S
     turn_requests: int = limits.MAX_TURN_REQUESTS
     round_s: float = limits.MAX_ROUND_S
 
     @property
-    def most_of_address(self) -> int:
-        """Connections that one address may have."""
+    def max_of_address(self) -> int:
+        """Maximum connections of one address."""
         if self.connections_of_address is not None:
             return self.connections_of_address
         return max(self.connections * 3 // 4, min(self.connections, limits.MIN_ADDRESS_CONNECTIONS))
 
 
 class ChannelGroup:
-    """The channels of one server or client, and what they have together."""
+    """The channels of one server or client, and their shared counts."""
 
     def __init__(
         self,
@@ -72,37 +100,42 @@ class ChannelGroup:
         self.bounds: Final = bounds or ConnectionLimits()
         self.channels: Final[set[Channel]] = set()
         self.tasks: Final[set[asyncio.Future[Any]]] = set()
-        """Handlers that are waiting for something."""
+        """Handlers that are waiting."""
         self.awaited: Final[set[asyncio.Future[Any]]] = set()
-        """What other handlers are waiting for; theirs, so never cancelled here."""
+        """Futures of others that handlers wait for; never cancelled here."""
+        self._draining: Final[dict[Channel, int]] = {}
+        """Closed channels whose one-way requests are still handled, with the bytes they left."""
+        self._draining_bytes = 0
         self.in_flight = 0
-        """Requests received on any channel, and not done with."""
+        """Requests received on any channel that are not finished."""
         self.clock: Final = clock
         self.now_s = clock()
-        """The clock at the last sweep."""
+        """Time of the last sweep."""
         self.refused = self.closed_idle = self.closed_large = 0
-        """Connections so far that were refused; ended to make room for others; ended because all
-        together had too much waiting."""
+        """Total connections refused, closed to make room for others, and closed or dropped because
+        all together had too many bytes waiting.
+        """
         self.buffered = 0
-        """Bytes of all channels, unsent and received and not handled, as far as they were seen."""
+        """Bytes of all channels that are unsent, or received and not handled, when last counted."""
         self._waiting: Final[tuple[deque[Channel], deque[Channel]]] = deque(), deque()
-        """Who waits for a turn: new ones, others."""
+        """Channels that wait for a turn: new ones, others."""
         self._round_is_due = False
         self._ends_at: float | None = None
+        self._quiet_until_s: Final[dict[str, float]] = {}
         self._on_open: Final = on_open
         self._on_close: Final = on_close
         self._timer: asyncio.TimerHandle | None = None
         self._changed: asyncio.Event = asyncio.Event()
 
     def wait_turn(self, channel: "Channel") -> None:
-        """Have ``channel`` take its turn after those that wait already."""
+        """Queue ``channel`` for a turn, behind those that wait already."""
         self._waiting[not channel.is_new].append(channel)
         if not self._round_is_due:
             self._round_is_due = True
             asyncio.get_running_loop().call_soon(self._take_turns)
 
     def _take_turns(self) -> None:
-        """Let those that wait have a turn each, for as long as a round may take."""
+        """Run turns of waiting channels, for the time of one round."""
         try:
             for waiting in self._waiting:
                 ends_at = perf_counter() + self.bounds.round_s / 2
@@ -116,7 +149,7 @@ class ChannelGroup:
                 asyncio.get_running_loop().call_soon(self._take_turns)
 
     def has_time(self) -> bool:
-        """Return whether answers that became ready may be sent in this turn of the event loop."""
+        """Return whether responses that became ready may be sent in this turn of the event loop."""
         if self._ends_at is None:
             self._ends_at = perf_counter() + self.bounds.round_s
             asyncio.get_running_loop().call_soon(self._new_turn)
@@ -126,15 +159,22 @@ class ChannelGroup:
     def _new_turn(self) -> None:
         self._ends_at = None
 
+    def may_warn(self, what: str) -> bool:
+        """Return whether to log now what may happen often: once a minute for each ``what``."""
+        if self.now_s < self._quiet_until_s.get(what, self.now_s):
+            return False
+        self._quiet_until_s[what] = self.now_s + QUIET_S
+        return True
+
     def count_bytes(self, channel: "Channel") -> None:
-        """Take note of what a channel holds, and end the largest when all hold too much."""
+        """Update the bytes of a channel; close the largest channels if all have too many."""
         size = channel.connection.held_bytes + channel.unsent_bytes
         self.buffered += size - channel.counted_bytes
         channel.counted_bytes = size
         if self.buffered > self.bounds.buffered_bytes:
             self._count_all()
             if self.buffered > self.bounds.buffered_bytes:
-                self._shed(self.buffered - self.bounds.buffered_bytes)
+                self._drop_largest(self.buffered - self.bounds.buffered_bytes)
 
     def _count_all(self) -> None:
         self.buffered = 0
@@ -148,9 +188,34 @@ class ChannelGroup:
         if self._on_open is not None:
             self._on_open(channel)
 
+    def drain(self, channel: "Channel") -> None:
+        """Handle the one-way requests that a closed channel left, in turns with others.
+
+        If all such channels left too many bytes, those that left the most are dropped. So peers
+        that send much and leave cost others no more than a bounded time, and a consumer's last
+        commit is not lost for it.
+        """
+        self._draining[channel] = channel.connection.held_bytes
+        self._draining_bytes += self._draining[channel]
+        if self._draining_bytes <= self.bounds.closed_bytes:
+            return
+        # Down to half of it, so that not each channel that is closed sorts them.
+        for each in sorted(self._draining, key=self._draining.__getitem__, reverse=True):
+            each.abort("too much was left on closed connections")
+            self.closed_large += 1
+            if self._draining_bytes <= self.bounds.closed_bytes // 2:
+                break
+        if self.may_warn("closed"):
+            _log.warning(
+                "one-way requests are dropped: connections were closed that left more than %d "
+                "bytes of requests to handle",
+                self.bounds.closed_bytes,
+            )
+
     def closed(self, channel: "Channel") -> None:
         """Unregister a channel."""
         self.channels.discard(channel)
+        self._draining_bytes -= self._draining.pop(channel, 0)
         self.buffered -= channel.counted_bytes
         channel.counted_bytes = 0
         self._changed.set()
@@ -171,40 +236,43 @@ class ChannelGroup:
             self._timer = loop.call_later(SWEEP_INTERVAL_S, tick)
 
     def sweep(self) -> None:
-        """Take the time, and end every connection that is idle, too slow, or too much."""
+        """Read the clock, and close every connection that is idle, too slow, or too large."""
         self.now_s = self.clock()
         self.buffered = 0
         for channel in list(self.channels):
-            held = channel.connection.held_bytes
+            byte_count = channel.connection.held_bytes
             unsent = channel.unsent_bytes
-            channel.counted_bytes = held + unsent
-            self.buffered += held + unsent
-            reason = self._verdict(channel, held, unsent)
+            channel.counted_bytes = byte_count + unsent
+            self.buffered += byte_count + unsent
+            reason = self._close_reason(channel, byte_count, unsent)
             if reason is not None:
                 channel.abort(reason)
         if self.buffered > self.bounds.buffered_bytes:
-            self._shed(self.buffered - self.bounds.buffered_bytes)
+            self._drop_largest(self.buffered - self.bounds.buffered_bytes)
 
-    def _verdict(self, channel: "Channel", held: int, unsent: int) -> str | None:
-        """Return why a connection must end, if it must."""
+    def _close_reason(self, channel: "Channel", byte_count: int, unsent: int) -> str | None:
+        """Return why a connection must be closed; None if it need not be."""
         bounds = self.bounds
         events, since_s, unsent_before = channel.swept
-        if events != channel.events_received or not held or channel.is_held_up:
+        if events != channel.events_received or not byte_count or channel.is_held_up:
             since_s = self.now_s
         if unsent != unsent_before:
-            # The peer reads, if slowly; or something was sent to it.
+            # The peer reads slowly, or something was sent to it.
             channel.last_active_s = self.now_s
         channel.swept = channel.events_received, since_s, unsent
         age_s = self.now_s - since_s
-        if age_s >= bounds.frame_deadline_s and held < age_s * bounds.slowest_frame_bytes_per_s:
-            return f"{held} bytes of a request in {age_s:.0f} s"
+        if (
+            age_s >= bounds.frame_deadline_s
+            and byte_count < age_s * bounds.slowest_frame_bytes_per_s
+        ):
+            return f"{byte_count} bytes of a request in {age_s:.0f} s"
         silent_s = self.now_s - channel.last_active_s
         if bounds.idle_s is not None and silent_s >= bounds.idle_s:
             return f"nothing came for {silent_s:.0f} s"
         return None
 
-    def _shed(self, excess: int) -> None:
-        """End the connections that hold the most, until ``excess`` bytes are free."""
+    def _drop_largest(self, excess: int) -> None:
+        """Close the connections with the largest buffers, until ``excess`` bytes are free."""
         for channel in sorted(self.channels, key=lambda each: each.counted_bytes, reverse=True):
             size, channel.counted_bytes = channel.counted_bytes, 0
             channel.abort("too much is waiting on all connections together")
@@ -215,11 +283,11 @@ class ChannelGroup:
                 return
 
     async def close(self, grace_s: float) -> None:
-        """Read nothing more, wait up to ``grace_s`` for answers under way, send them, and end."""
+        """Stop reading, wait up to ``grace_s`` for current responses, send them, and close."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for channel in self.channels:
+        for channel in list(self.channels):
             channel.pause()
         under_way = self.tasks | self.awaited
         if under_way and self.in_flight:
@@ -231,7 +299,7 @@ class ChannelGroup:
         await self.abort()
 
     async def abort(self) -> None:
-        """End all that is left, and wait for nobody."""
+        """Close all remaining channels at once."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,15 +1,15 @@
-"""Work that grows with what there is, done so that the event loop stays free for others.
+"""Long work in pieces or threads, so that the event loop stays responsive.
 
-What reads tables of the event loop's own is done on it, in pieces of a few milliseconds
-(:class:`Pace`). What only makes bytes of values, or values of bytes, goes to a thread
-(:func:`in_thread`), where it is more than a little.
+Work that reads tables of the event loop is done there, in pieces of a few milliseconds
+(:class:`Pace`). Work that only encodes or decodes bytes is done in a thread (:func:`in_thread`), if
+there is much of it.
 """
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
-from queue import SimpleQueue
+from concurrent.futures import Future
 from time import perf_counter
 from typing import Any, Final, Protocol, TypeVar
 
@@ -19,90 +19,124 @@ from rocketlens.errors import ConnectionLost
 T = TypeVar("T")
 
 LARGE_BODY_BYTES: Final = 16 * 1024
-"""From this size on a JSON body is parsed in a thread: 5 ms of plain JSON's worst kind."""
+"""From this size on, a JSON body is parsed in a thread: 5 ms of the slowest plain JSON."""
 
 
 class Pace:
-    """Lets others have a turn after each few milliseconds; belongs to one coroutine."""
+    """Lets other tasks run every few milliseconds; belongs to one coroutine."""
 
     __slots__ = ("_since",)
 
     def __init__(self) -> None:
-        """Begin a piece of work."""
+        """Start a piece of work."""
         self._since = perf_counter()
 
     async def turn(self) -> None:
-        """Let others have a turn if it is time. Tables may have changed afterwards."""
+        """Let other tasks run if it is time. Tables may have changed afterwards."""
         if perf_counter() - self._since > limits.MAX_PIECE_S:
             await asyncio.sleep(0)
             self._since = perf_counter()
 
 
-class WorkThreads(Executor):
-    """A few daemon threads: a process ends without waiting for what they do."""
-
-    def __init__(self, count: int) -> None:
-        """Start none; each starts when it is first needed."""
-        self._count: Final = count
-        self._started = 0
-        self._idle = 0
-        self._lock: Final = threading.Lock()
-        self._work: Final[SimpleQueue[tuple[Future[Any], Callable[[], Any]]]] = SimpleQueue()
-
-    def submit(self, work: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Run something in a thread."""
-        future: Future[T] = Future()
-        self._work.put((future, lambda: work(*args, **kwargs)))
-        with self._lock:
-            if self._work.qsize() > self._idle and self._started < self._count:
-                self._started += 1
-                name = f"rocketlens-work-{self._started}"
-                threading.Thread(target=self._run, name=name, daemon=True).start()
-        return future
-
-    def _run(self) -> None:
-        while True:
-            with self._lock:
-                self._idle += 1
-            future, work = self._work.get()
-            with self._lock:
-                self._idle -= 1
-            if future.set_running_or_notify_cancel():
-                try:
-                    result = work()
-                except BaseException as error:  # noqa: BLE001 - whoever waits for it hears of it
-                    future.set_exception(error)
-                else:
-                    future.set_result(result)
-                    del result
-            del future, work
-
-
-_THREADS: Final = WorkThreads(2)
-
-
 class Owner(Protocol):
-    """Who work is done for: a connection."""
+    """A connection for which work is done."""
 
     @property
     def is_open(self) -> bool:
-        """Whether somebody still waits for it."""
+        """Whether the connection still waits for the result."""
 
     @property
     def address(self) -> str:
         """The address of the other end."""
 
 
+class WorkThreads:
+    """A few daemon threads: a process exits without waiting for them.
+
+    They take one piece of work of each owner in turn, and do no two of one owner at once. So a
+    connection that sends many large bodies delays those of others by one, and leaves threads free.
+    """
+
+    def __init__(self, count: int, role: str) -> None:
+        """Create no thread yet; each starts when it is first needed.
+
+        :param role: What their names begin with, after ``rocketlens-``.
+        """
+        self._count: Final = count
+        self._role: Final = role
+        self._started = self._idle = 0
+        self._changed: Final = threading.Condition()
+        self._waiting: Final[dict[object, _Waiting]] = {}
+        """By owner, the next one first."""
+        self._working_for: Final[set[object]] = set()
+
+    def submit(self, work: Callable[[], T], owner: object = None) -> Future[T]:
+        """Run a function in a thread; work without an owner does not wait for one another."""
+        future: Future[T] = Future()
+        with self._changed:
+            self._waiting.setdefault(owner, deque()).append((future, work))
+            if self._idle:
+                self._changed.notify()
+            elif self._started < self._count:
+                self._started += 1
+                name = f"rocketlens-{self._role}-{self._started}"
+                threading.Thread(target=self._run, name=name, daemon=True).start()
+        return future
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while (next_one := self._next()) is None:
+                    self._idle += 1
+                    self._changed.wait()
+                    self._idle -= 1
+            owner, future, work = next_one
+            if future.set_running_or_notify_cancel():
+                try:
+                    result = work()
+                except BaseException as error:  # noqa: BLE001 - raised in the waiting caller
+                    future.set_exception(error)
+                else:
+                    future.set_result(result)
+                    del result
+            with self._changed:
+                self._working_for.discard(owner)
+                if self._idle and self._waiting:
+                    self._changed.notify()
+            del next_one, owner, future, work
+
+    def _next(self) -> tuple[object, Future[Any], Callable[[], Any]] | None:
+        """Take the work whose turn it is, if there is any that may be begun."""
+        for owner, waiting in self._waiting.items():
+            if owner not in self._working_for:
+                future, work = waiting.popleft()
+                del self._waiting[owner]
+                if waiting:
+                    self._waiting[owner] = waiting
+                if owner is not None:
+                    self._working_for.add(owner)
+                return owner, future, work
+        return None
+
+
+_Waiting = deque[tuple[Future[Any], Callable[[], Any]]]
+
+_BODY_THREADS: Final = WorkThreads(2, "bodies")
+"""Parse what others send."""
+ANSWER_THREAD: Final = WorkThreads(1, "answers")
+"""Encodes large answers, which would wait for large bodies of others."""
+
+
 async def in_thread(
-    work: Callable[[], T], threads: WorkThreads = _THREADS, *, owner: Owner | None = None
+    work: Callable[[], T], threads: WorkThreads = _BODY_THREADS, *, owner: Owner | None = None
 ) -> T:
-    """Do something in a thread; it must not touch what belongs to the event loop.
+    """Run a function in a thread; it must not use what belongs to the event loop.
 
-    Bodies from outside are read in the threads that are used by default. Work for an ``owner`` that
-    is gone when its turn comes is not begun, or connections that send much and end, again and
-    again, would have it wait here without bound.
+    Bodies from clients are parsed in the default threads. Work for a closed connection is not
+    begun; otherwise a client that sends large bodies and disconnects, again and again, would queue
+    work without bound.
 
-    :raises ConnectionLost: when the owner is gone.
+    :raises ConnectionLost: if the connection of ``owner`` is closed.
     """
 
     def begin() -> T:
@@ -110,4 +144,4 @@ async def in_thread(
             raise ConnectionLost(owner.address, "the connection ended before its turn came")
         return work()
 
-    return await asyncio.get_running_loop().run_in_executor(threads, begin)
+    return await asyncio.wrap_future(threads.submit(begin, owner))

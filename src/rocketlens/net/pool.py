@@ -1,20 +1,22 @@
-"""Calls by address: one connection each, made when it is needed, its requests pipelined.
+"""Calls by address: one connection each, opened when it is needed, with pipelined requests.
 
 ======================  =======================================================================
-what happens            what a call sees
+case                    result of a call
 ======================  =======================================================================
-nobody listens          ConnectFailed; until the address is dialled again (0.05 s later, doubled
+connection refused      ConnectFailed; until the address is dialled again (0.05 s later, doubled
                         up to 1 s while it fails) further calls fail at once
-the connection ends     ConnectionLost for every request under way; the next call dials again
-no answer in time       CallTimeout; the connection stays, a late answer is dropped
+connection closed       ConnectionLost for every current request; the next call dials again
+no response in time     CallTimeout; the connection stays, a late response is dropped
 ======================  =======================================================================
 
-All three name the address and are retriable. Only addresses that ``allows`` agrees to are ever
-dialled: an address out of a message id, or from a stranger's answer, is no reason to connect.
+All three name the address and are retriable. Only addresses for which ``allows`` returns True are
+dialled, so an address in a message id, or in the response of an unknown server, is never dialled.
 """
 
 import asyncio
+import ipaddress
 import re
+import socket
 import ssl
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -29,8 +31,9 @@ from rocketlens.errors import (
     WrongUse,
 )
 from rocketlens.model.message import Host
-from rocketlens.net.channel import NO_FIELDS, Channel, Handler, Waiting
-from rocketlens.net.group import ChannelGroup, ConnectionLimits
+from rocketlens.net.channel import NO_FIELDS, Channel, Handler
+from rocketlens.net.group import ChannelGroup, ConnectionLimits, Waiting
+from rocketlens.net.pace import WorkThreads
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.connection import Connection
 
@@ -38,13 +41,15 @@ _ADDRESS: Final = re.compile(
     r"(\[(?P<v6>[^][\s]*:[^][\s]*)\]|(?P<host>[^][:\s]+)):(?P<port>[0-9]{1,5})"
 )
 
+_NAME_THREADS: Final = WorkThreads(8, "names")
+
 NO_HANDLERS: Final[Mapping[int, Handler]] = {}
 
 
 def parse_address(text: str) -> Host:
-    """Read ``10.0.0.1:10911``, ``broker.example:10911`` or ``[::1]:10911``.
+    """Parse ``10.0.0.1:10911``, ``broker.example:10911`` or ``[::1]:10911``.
 
-    :raises BadInput: when it is neither.
+    :raises BadInput: if it is none of these.
     """
     match = _ADDRESS.fullmatch(text) if len(text) <= limits.MAX_ADDRESS_CHARACTERS else None
     if match is None or not 0 < int(match["port"]) < 65_536:
@@ -54,7 +59,7 @@ def parse_address(text: str) -> Host:
 
 
 class _Peer:
-    """What is known of one address."""
+    """State of one address."""
 
     def __init__(self) -> None:
         self.channel: Channel | None = None
@@ -65,10 +70,10 @@ class _Peer:
 
 
 class ClientPool:
-    """Client connections to any number of servers; made and used in one event loop.
+    """Client connections to any number of servers; created and used in one event loop.
 
-    ``handlers`` answer what servers ask (codes 39, 40, 307, 309 and the like) on any connection;
-    ``tls`` is used for every connection if it is given; ``on_close`` hears of each that ends.
+    ``handlers`` handle requests of servers (codes 39, 40, 307, 309 and the like) on any connection.
+    ``tls`` is used for every connection. ``on_close`` is called for each that is closed.
     """
 
     def __init__(
@@ -100,11 +105,12 @@ class ClientPool:
         *,
         timeout_s: float | None = None,
     ) -> RemotingCommand:
-        """Ask, and give the answer, whatever its code; ``timeout_s`` begins once it is sent.
+        """Send a request; return its response, whatever its code. ``timeout_s`` starts when it is
+        sent.
 
-        :raises AddressNotAllowed: when the address is none to be dialled.
-        :raises BadInput: when it is no address, or the request cannot be written.
-        :raises RemotingError: when there is no answer; see the table above.
+        :raises AddressNotAllowed: if the address may not be dialled.
+        :raises BadInput: if the address is invalid, or the request cannot be written.
+        :raises RemotingError: if there is no response; see the table above.
         """
         channel = await self.channel(address)
         if channel.is_behind:
@@ -115,9 +121,9 @@ class ClientPool:
     async def tell(
         self, address: str, code: int, ext_fields: dict[str, str] = NO_FIELDS, body: bytes = b""
     ) -> None:
-        """Send a one-way request; it is on its way when this returns, which is all one can know.
+        """Send a one-way request; whether it arrives is not known.
 
-        :raises RemotingError: when there is no connection. Otherwise as `call`.
+        :raises RemotingError: if there is no connection. Otherwise as `call`.
         """
         channel = await self.channel(address)
         if channel.is_behind:
@@ -125,12 +131,12 @@ class ClientPool:
         channel.tell(code, ext_fields, body)
 
     async def channel(self, address: str) -> Channel:
-        """Return the connection to ``address``, made now if there is none.
+        """Return the connection to ``address``; open it if there is none.
 
-        :raises AddressNotAllowed: when the address is none to be dialled.
-        :raises BadInput: when it is no address.
-        :raises WrongUse: when the pool is closed, or used in another event loop than before.
-        :raises ConnectFailed: when there can be no connection.
+        :raises AddressNotAllowed: if the address may not be dialled.
+        :raises BadInput: if the address is invalid.
+        :raises WrongUse: if the pool is closed, or used in another event loop than before.
+        :raises ConnectFailed: if it cannot be opened.
         """
         self._check_loop(address)
         peer = self._peers.get(address)
@@ -149,17 +155,17 @@ class ClientPool:
             if peer.failures and wait_s > 0:
                 raise ConnectFailed(address, f"{peer.last_failure}; not tried for {wait_s:.2f} s")
             peer.dialling = loop.create_task(self._dial(address, host, peer))
-        # Shielded: others may wait for the same connection when one caller gives up.
+        # Shielded: other callers may wait for the same connection when one is cancelled.
         return await asyncio.shield(peer.dialling)
 
     def forget(self, address: str) -> None:
-        """Close the connection to an address that is of no use any more, if there is one."""
+        """Close the connection to an address that is not needed any more."""
         peer = self._peers.pop(address, None)
         if peer is not None and peer.channel is not None:
             peer.channel.close()
 
     async def close(self) -> None:
-        """Send what is unsent and end all connections; calls under way fail."""
+        """Send what is unsent and close all connections; current calls fail."""
         self._is_closed = True
         dialling = [peer.dialling for peer in self._peers.values() if peer.dialling is not None]
         for task in dialling:
@@ -169,7 +175,7 @@ class ClientPool:
         await self.group.close(0)
 
     def _check_loop(self, address: str) -> None:
-        """Refuse a second event loop: connections belong to the one they were made in."""
+        """Raise WrongUse in a second event loop: connections belong to the first."""
         loop = asyncio.get_running_loop()
         if self._loop is None:
             self._loop = loop
@@ -187,21 +193,13 @@ class ClientPool:
             raise CallTimeout(channel.address, f"it read nothing for {wait_s:g} s") from None
 
     async def _dial(self, address: str, host: Host, peer: _Peer) -> Channel:
-        loop = asyncio.get_running_loop()
-
         def new_channel() -> Channel:
             connection: Connection[Waiting] = Connection()
             return Channel(self.group, self.handlers, connection, address)
 
         try:
             async with asyncio.timeout(self.connect_timeout_s):
-                _, channel = await loop.create_connection(
-                    new_channel,
-                    host.address,
-                    host.port,
-                    ssl=self.tls,
-                    server_hostname=self._name_to_check(host),
-                )
+                channel = await self._connect(host, new_channel)
         except TimeoutError:
             raise self._failed(
                 address, peer, f"no connection in {self.connect_timeout_s:g} s"
@@ -220,6 +218,25 @@ class ClientPool:
         if not channel.is_open:
             raise ConnectionLost(address, "the connection ended as soon as it was made")
         return channel
+
+    async def _connect(self, host: Host, new_channel: Callable[[], Channel]) -> Channel:
+        """Connect to the first address of a host that accepts. Raises the error of the last."""
+        addresses = await _addresses(host.address)
+        while True:
+            address = addresses.pop(0)
+            try:
+                _, channel = await asyncio.get_running_loop().create_connection(
+                    new_channel,
+                    address,
+                    host.port,
+                    ssl=self.tls,
+                    server_hostname=self._name_to_check(host),
+                )
+            except OSError:
+                if not addresses:
+                    raise
+            else:
+                return channel
 
     def _name_to_check(self, host: Host) -> str | None:
         if self.tls is None:
@@ -241,3 +258,32 @@ class ClientPool:
         peer.next_dial_s = asyncio.get_running_loop().time() + delay_s
         peer.last_failure = reason
         return ConnectFailed(address, reason)
+
+
+async def _addresses(host: str) -> list[str]:
+    """Return the IP addresses of a host, those to try first in front.
+
+    Names are looked up in daemon threads, not in those of the event loop, which wait for the
+    resolver before a process can end; and no name that it does not answer delays others.
+
+    :raises OSError: if the name is invalid or unknown.
+    """
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        pass
+    else:
+        return [host]
+
+    def look_up() -> list[str]:
+        try:
+            found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except UnicodeError:
+            raise OSError("a host name has labels of 1 to 63 characters") from None
+        # IPv6 addresses of a link are complete with their interface only.
+        return [
+            f"{address[0]}%{address[3]}" if len(address) == 4 and address[3] else str(address[0])
+            for *_, address in found
+        ]
+
+    return await asyncio.wrap_future(_NAME_THREADS.submit(look_up, host))

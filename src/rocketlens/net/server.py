@@ -1,16 +1,14 @@
-"""A server for remoting connections: accepts, bounds, and hands requests to handlers.
+"""A server for remoting connections: accepts, bounds, and passes requests to handlers.
 
 Connections are accepted here, not by the event loop's own server, for two reasons. When file
-descriptors run out, asyncio's stops accepting for a second at a time and uvloop's may stop for
-good; this one has a descriptor in reserve, with which it takes such connections and closes them.
-It should not come to that: connections are bounded, for each address and in all, and where there
-are too many the idle ones end first (:mod:`rocketlens.net.crowd`).
-And whether a connection is TLS must be known before its transport is made: the first byte is
-looked at, without taking it.
+descriptors run out, asyncio's server stops accepting for a second at a time, and uvloop's may stop
+for good; this one has a descriptor in reserve, with which it accepts such connections and closes
+them. That should not happen: connections are bounded, for each address and in total, and if there
+are too many, idle ones are closed first (:mod:`rocketlens.net.crowd`). And a connection's transport
+depends on whether it uses TLS: the first byte is read without consuming it.
 """
 
 import asyncio
-import errno
 import os
 import socket
 import ssl
@@ -23,25 +21,27 @@ from typing import Final
 from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.model.message import Host
-from rocketlens.net.channel import Channel, Handler, Waiting, logger
+from rocketlens.net.channel import Channel, Handler, logger
 from rocketlens.net.crowd import host_of, idle_channels
-from rocketlens.net.group import ChannelGroup, ConnectionLimits
+from rocketlens.net.group import OUT_OF_RESOURCES, ChannelGroup, ConnectionLimits, Waiting
 from rocketlens.net.tls import ServerTls, TlsMode
 from rocketlens.wire.connection import Connection
 from rocketlens.wire.frame import TLS_HANDSHAKE
 
 BACKLOG: Final = 1024
 ACCEPTS_AT_ONCE: Final = 16
-QUIET_S: Final = 60.0
-"""Seconds from one warning of connections that cannot be taken to the next."""
-OUT_OF_RESOURCES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+
+def reason_of(error: OSError) -> str:
+    """Return why an address cannot be bound, without the address."""
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 class RemotingServer:
-    """Answers requests on any number of ports; made and used in one event loop.
+    """Handles requests on any number of ports; created and used in one event loop.
 
-    ``handlers`` has a function for each request code; other codes are answered with code 3.
-    ``on_close`` hears of every connection that ends, also while the server stops.
+    ``handlers`` has a function for each request code; other codes get response code 3. ``on_close``
+    is called for every connection that is closed, also while the server stops.
     """
 
     def __init__(
@@ -63,28 +63,33 @@ class RemotingServer:
         )
         self._on_close: Final = on_close
         self._accepted: Final[Counter[str]] = Counter()
-        """Connections that were accepted and have not ended, by address."""
+        """Open connections by address."""
         self._idle: Final[dict[str | None, list[Channel]]] = {}
-        """Those that may end for others, of one address or of all; found once for each sweep."""
-        self._quiet_until_s = 0.0
+        """Connections that may be closed for others, of one address or of all; computed once a
+        sweep.
+        """
         self._listeners: list[socket.socket] = []
-        self._resting: list[socket.socket] = []
+        self._paused_listeners: list[socket.socket] = []
         self._arriving: dict[asyncio.Task[None], tuple[float, str]] = {}
-        """When and from where they came."""
+        """When each one was accepted, and from which address."""
         self._reserve: int | None = None
 
     @property
     def addresses(self) -> tuple[Host, ...]:
-        """Where it listens, in the order of `listen`."""
+        """The bound addresses, in the order of `listen`."""
         return tuple(Host(*each.getsockname()[:2]) for each in self._listeners)
 
     def listen(self, host: str, port: int) -> Host:
-        """Accept connections on one more port, 0 for any; return what was bound.
+        """Accept connections on one more port, 0 for any free one; return the bound address.
 
-        :raises OSError: when the port is taken, or the host is not of this machine.
+        :raises OSError: if the port is in use, or the host is not of this machine.
         """
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        try:
+            listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        except OSError as error:
+            # Its own text repeats the address.
+            raise OSError(error.errno, reason_of(error), str(Host(host, port))) from None
         listener.settimeout(0)
         if self._reserve is None:
             self._reserve = _spare_descriptor()
@@ -94,29 +99,33 @@ class RemotingServer:
         return Host(*listener.getsockname()[:2])
 
     def sweep(self) -> None:
-        """End what is idle, too slow or too much; done every second once it listens."""
+        """Close connections that are idle, too slow or too large; runs every second while
+        listening.
+        """
         self.group.sweep()
         self.sweep_arrivals()
 
     def sweep_arrivals(self) -> None:
-        """End connections that never sent a byte, and accept again after a shortage."""
+        """Close connections that never sent a byte, and accept again after a shortage of
+        descriptors.
+        """
         self._idle.clear()
         oldest_s = self.group.now_s - limits.FRAME_DEADLINE_S
         for task, (since_s, _) in self._arriving.items():
             if since_s <= oldest_s:
                 task.cancel()
-        resting, self._resting = self._resting, []
-        for listener in resting:
+        paused_listeners, self._paused_listeners = self._paused_listeners, []
+        for listener in paused_listeners:
             self._watch(listener)
 
     async def stop(self, grace_s: float = 5.0) -> None:
-        """Accept nothing more, wait for answers under way, then close all connections."""
+        """Stop accepting, wait for current responses, then close all connections."""
         await self._stop_accepting()
         await self.group.close(grace_s)
         self._give_up_reserve()
 
     async def abort(self) -> None:
-        """End at once, without waiting for anybody; also while `stop` waits, or after it."""
+        """Close all connections at once, without waiting; also during `stop`, or after it."""
         await self._stop_accepting()
         await self.group.abort()
         self._give_up_reserve()
@@ -127,7 +136,7 @@ class RemotingServer:
             loop.remove_reader(listener)
             listener.close()
         self._listeners.clear()
-        self._resting.clear()
+        self._paused_listeners.clear()
         arriving = list(self._arriving)
         for task in arriving:
             task.cancel()
@@ -149,7 +158,7 @@ class RemotingServer:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                self._turn_away(listener, error)
+                self._reject_when_out_of_fds(listener, error)
                 return
             host = str(peer[0])
             if not self._has_room(host):
@@ -181,18 +190,18 @@ class RemotingServer:
             del self._accepted[host]
 
     def _has_room(self, host: str) -> bool:
-        """Return whether a connection from ``host`` may be taken; idle ones may end for it."""
+        """Return whether a connection from ``host`` may be accepted; closes an idle one for it."""
         bounds = self.group.bounds
-        if self._accepted[host] >= bounds.most_of_address and not self._make_room(host):
+        if self._accepted[host] >= bounds.max_of_address and not self._close_idle(host):
             self._refuse(f"{self._accepted[host]} connections of {host}")
             return False
-        if self._accepted.total() >= bounds.connections and not self._make_room(None):
+        if self._accepted.total() >= bounds.connections and not self._close_idle(None):
             self._refuse(f"{self._accepted.total()} connections")
             return False
         return True
 
-    def _make_room(self, host: str | None) -> bool:
-        """End the connection, of one address or of any, that is missed least, if there is one."""
+    def _close_idle(self, host: str | None) -> bool:
+        """Close the idlest connection, of one address or of any; return whether there was one."""
         idle = self._idle.get(host)
         if idle is None:
             channels = self.group.channels
@@ -214,15 +223,15 @@ class RemotingServer:
         self._warn(f"{many} and none of them idle: no more are taken")
 
     def _warn(self, words: str) -> None:
-        """Log what may happen thousands of times a second, once a minute."""
-        if self.group.now_s >= self._quiet_until_s:
-            self._quiet_until_s = self.group.now_s + QUIET_S
+        """Log at most once a minute what may happen thousands of times a second."""
+        if self.group.may_warn("connections"):
             logger.warning("%s (%d refused so far)", words, self.group.refused)
 
-    def _turn_away(self, listener: socket.socket, error: OSError) -> None:
-        """Close the connection that cannot be had, or accept no more until the next sweep.
+    def _reject_when_out_of_fds(self, listener: socket.socket, error: OSError) -> None:
+        """Close the connection that there is no descriptor for, or pause accepting until the next
+        sweep.
 
-        Left alone, the listener would stay readable and the event loop spin.
+        Otherwise the listener would stay readable, and the event loop would spin.
         """
         self.group.refused += 1
         self._warn(f"cannot accept a connection: {error}")
@@ -230,17 +239,17 @@ class RemotingServer:
             os.close(self._reserve)
             try:
                 listener.accept()[0].close()
-            except OSError as still:
-                logger.debug("nor turn it away: %s", still)
+            except OSError as error_again:
+                logger.debug("cannot reject it either: %s", error_again)
             else:
                 error = OSError()
             self._reserve = _spare_descriptor()
         if error.errno is not None:
             asyncio.get_running_loop().remove_reader(listener)
-            self._resting.append(listener)
+            self._paused_listeners.append(listener)
 
     async def _begin(self, accepted: socket.socket, host: str) -> None:
-        """Make a channel of a connection; what goes wrong here concerns only its peer."""
+        """Create the channel of a connection; an error here concerns only its peer."""
         try:
             context = await self._context_for(accepted)
             await asyncio.get_running_loop().connect_accepted_socket(
@@ -279,7 +288,7 @@ def _spare_descriptor() -> int | None:
 
 
 async def _peek(accepted: socket.socket) -> bytes:
-    """Wait for the first byte and leave it where it is; nothing when the peer closed."""
+    """Wait for the first byte and return it without consuming it; empty if the peer closed."""
     loop = asyncio.get_running_loop()
     while True:
         readable = asyncio.Event()

@@ -1,4 +1,4 @@
-"""What the configurations of a broker and of a name server have in common."""
+"""Checks of configuration that a broker and a name server share."""
 
 import logging
 import ssl
@@ -16,9 +16,9 @@ _log: Final = logging.getLogger("rocketlens.config")
 def warn_of_unknown(
     unknown: Mapping[str, str], known: Sequence[type[Configuration]], where: str
 ) -> tuple[str, ...]:
-    """Warn of keys that have no effect here, and return them; TLS is known to every server.
+    """Warn of unknown keys, and return them; every server knows the keys of TLS.
 
-    :raises BadInput: when one must not be passed over.
+    :raises BadInput: if one must not be ignored.
     """
     names = [row.name for table in (*known, TlsConfig) for row in keys_of(table)]
     passed_over = check_unknown_keys(unknown, names, where)
@@ -28,7 +28,7 @@ def warn_of_unknown(
 
 
 def warn_if_open(address: str, tls: TlsSettings) -> None:
-    """Warn of a server that other machines can reach, and that does not authenticate clients."""
+    """Warn of a server that other machines can reach and that does not authenticate clients."""
     if ip_address(address).is_loopback:
         return
     server = tls.server

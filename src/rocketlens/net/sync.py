@@ -1,4 +1,4 @@
-"""A thread with an event loop, for callers that have none: the base of synchronous façades."""
+"""A thread with an event loop, for callers without one: the base of synchronous façades."""
 
 import asyncio
 import threading
@@ -6,16 +6,16 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, Final, Self, TypeVar
 
-from rocketlens.errors import BadInput, WrongUse
+from rocketlens.errors import BadInput, RocketLensError, WrongUse
 from rocketlens.net.event_loop import new_event_loop
 
 T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs coroutines in a daemon thread of its own; may be used by any number of threads.
+    """Runs coroutines in a daemon thread of its own; any number of threads may use it.
 
-    Costs about 0.1 ms for each call. A process that forks must make a new one in the child.
+    A call costs about 0.1 ms more. A process that forks must create a new one in the child.
     """
 
     def __init__(self, name: str = "rocketlens") -> None:
@@ -26,10 +26,10 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run ``work`` in the thread and wait for what it gives or raises.
+        """Run ``work`` in the thread; return its result or raise its error.
 
-        :raises BadInput: when this is closed, or called from its own thread, which would wait
-            for itself.
+        :raises BadInput: if this is closed, or called from its own thread, which would wait for
+            itself.
         """
         if threading.current_thread() is self._thread:
             work.close()
@@ -37,15 +37,18 @@ class LoopThread:
         future = self.submit(work)
         try:
             return future.result()
+        except RocketLensError as error:
+            # Its frames are of the other thread: without them a traceback is one screen.
+            raise error.with_traceback(None) from None
         except BaseException:
-            # Interrupted, say by Ctrl-C: nobody waits for it any more.
+            # Interrupted, for example by Ctrl-C: no caller waits for it any more.
             future.cancel()
             raise
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin to run ``work`` in the thread; to cancel the future cancels the work.
+        """Start ``work`` in the thread; cancelling the future cancels the work.
 
-        :raises WrongUse: when this is closed.
+        :raises WrongUse: if this is closed.
         """
         with self._lock:
             if self._is_closed:
@@ -54,7 +57,7 @@ class LoopThread:
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
-        """Cancel what still runs, and end the thread. No effect the second time."""
+        """Cancel what still runs, and end the thread. Later calls do nothing."""
         with self._lock:
             if self._is_closed:
                 return
@@ -64,7 +67,7 @@ class LoopThread:
             self._thread.join()
 
     def __enter__(self) -> Self:
-        """Return this."""
+        """Return this object."""
         return self
 
     def __exit__(self, *_: object) -> None:

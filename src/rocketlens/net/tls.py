@@ -33,7 +33,7 @@ from rocketlens.model.config_keys import OURS, Configuration, KeyForm, key, keys
 
 
 class TlsMode(StrEnum):
-    """What a server takes."""
+    """The connections that a server accepts."""
 
     DISABLED = "disabled"
     PERMISSIVE = "permissive"
@@ -41,18 +41,18 @@ class TlsMode(StrEnum):
 
 
 class ServerTls(NamedTuple):
-    """A server's TLS; ``context`` from :func:`server_context`."""
+    """TLS of a server; ``context`` comes from :func:`server_context`."""
 
     mode: TlsMode = TlsMode.DISABLED
     context: ssl.SSLContext | None = None
 
     def properties(self) -> dict[str, str]:
-        """Return what of it everyone may know, as a configuration file has it."""
+        """Return the settings that are not secret, as configuration entries."""
         return {"tls.server.mode": self.mode.value}
 
 
 class TlsSettings(NamedTuple):
-    """All TLS of a server: of its ports, and of what it calls itself."""
+    """All TLS settings of a server: of its ports, and of its own client connections."""
 
     server: ServerTls = ServerTls()
     client: ssl.SSLContext | None = None
@@ -69,7 +69,7 @@ def _words_in_any_case(*words: str) -> KeyForm:
 
 @dataclass(frozen=True, slots=True)
 class TlsConfig(Configuration):
-    """A server's keys of TLS, each under RocketMQ's name."""
+    """The keys of TLS for a server, with RocketMQ's names."""
 
     config_file: str = key(
         "", "A properties file with more of these keys, which count more.", name=CONFIG_FILE_KEY
@@ -132,7 +132,7 @@ class TlsConfig(Configuration):
     )
 
     def check_together(self) -> None:
-        """Check that RocketMQ's test mode is off, and that certificates have their keys.
+        """Check that RocketMQ's test mode is off, and that each certificate has its key.
 
         :raises BadInput: with the keys.
         """
@@ -150,15 +150,15 @@ class TlsConfig(Configuration):
 
 
 def tls_of_properties(values: Mapping[str, str]) -> tuple[TlsSettings, dict[str, str]]:
-    """Return what the keys of TLS say, and the other entries. Files that they name are read.
+    """Return the TLS settings, and the other entries. Reads the files that keys name.
 
-    :raises BadInput: when a value is not allowed, keys contradict each other, or a file cannot be
+    :raises BadInput: if a value is not allowed, keys contradict each other, or a file cannot be
         used.
-    :raises OSError: when the file that ``tls.config.file`` names cannot be read.
+    :raises OSError: if the file that ``tls.config.file`` names cannot be read.
     """
     values = {**values, **_file_entries(values.get(CONFIG_FILE_KEY, "").strip())}
     names = {row.name for row in keys_of(TlsConfig)}
-    # An empty value is none.
+    # An empty value is as good as none.
     values = {name: text for name, text in values.items() if name not in names or text.strip()}
     config, others = TlsConfig.from_properties(values)
     server = _server(config)
@@ -176,7 +176,7 @@ def tls_of_properties(values: Mapping[str, str]) -> tuple[TlsSettings, dict[str,
 
 
 def _file_entries(file: str) -> dict[str, str]:
-    """Return the keys of TLS in the file of that name; without a name there are none."""
+    """Return the keys of TLS in the file with that name; empty without a name."""
     if not file:
         return {}
     if "\0" in file:
@@ -226,11 +226,11 @@ def server_context(
     client_ca: Path | None = None,
     is_client_known: bool = True,
 ) -> ssl.SSLContext:
-    """Make a server's context from PEM files; with ``client_ca`` clients must have certificates.
+    """Return a server's context from PEM files; with ``client_ca`` clients must have certificates.
 
-    They may have none when ``is_client_known`` is False; one that they have is checked.
+    With ``is_client_known`` False they may have none; a certificate that they have is checked.
 
-    :raises BadInput: when a file cannot be used.
+    :raises BadInput: if a file cannot be used.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -250,15 +250,16 @@ def client_context(
     verify: bool = True,
     check_hostname: bool | None = None,
 ) -> ssl.SSLContext:
-    """Make a client's context. Without ``ca`` the system's authorities are trusted.
+    """Return a client's context. Without ``ca`` the system's authorities are trusted.
 
-    Then a certificate must be for the host or address that was dialled: these authorities sign
-    certificates for anybody. With ``ca`` it need not, unless ``check_hostname`` is True, for
-    brokers are known by addresses, and whoever has a certificate of that authority is one of us.
-    ``verify=False`` takes any certificate, as RocketMQ's test mode does: encrypted, but to whom
-    nobody knows.
+    Then a certificate must be for the host or address that was dialled, because these authorities
+    sign certificates for any owner. With ``ca`` it need not be, unless ``check_hostname`` is True:
+    brokers are known by addresses, and every certificate of that authority is trusted.
+    ``verify=False`` accepts any certificate, as RocketMQ's test mode does: the connection is
+    encrypted, but the server is not authenticated.
 
-    :raises BadInput: when a file cannot be used, or names are to be checked and nothing else is.
+    :raises BadInput: if a file cannot be used, or names are to be checked without checking
+        certificates.
     """
     if check_hostname and not verify:
         raise BadInput("names of hosts cannot be checked where any certificate is taken")

@@ -15,6 +15,7 @@ from rocketlens.wire import codec
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.connection import Connection
 from rocketlens.wire.frame import FrameSplitter
+from tests.support.patience import PATIENCE_S
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": new_event_loop}
 
@@ -38,18 +39,18 @@ class Clock:
 
 
 def run(main, loop="uvloop"):
-    """Run a coroutine; a test that hangs fails after 60 s."""
+    """Run a coroutine; a test that hangs fails after `PATIENCE_S`."""
 
-    async def within_a_minute():
+    async def within_patience():
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE_S):
                 return await main()
         finally:
             while CONNECTED:
                 await CONNECTED.pop().ended()
 
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
-        return runner.run(within_a_minute())
+        return runner.run(within_patience())
 
 
 async def until(condition):
@@ -75,9 +76,9 @@ async def serving(handlers=None, **options):
 
 
 @asynccontextmanager
-async def calling(**options):
-    """Give a pool that may dial anything on the loopback interface."""
-    pool = ClientPool(lambda address: address.startswith("127."), **options)
+async def calling(allowed="127.", **options):
+    """Give a pool that may dial what begins so: by default anything on the loopback interface."""
+    pool = ClientPool(lambda address: address.startswith(allowed), **options)
     try:
         yield pool
     finally:

@@ -1,12 +1,14 @@
 """One connection, on a transport that only records."""
 
 import asyncio
+import errno
 import logging
 
 import pytest
 
 from rocketlens.errors import BadInput, CallTimeout, ConnectionLost, FieldError, StoreFull
 from rocketlens.net.channel import Response
+from rocketlens.net.group import ChannelGroup, ConnectionLimits
 from rocketlens.wire import codec
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
@@ -28,6 +30,20 @@ async def test_answers_that_are_ready_together_leave_in_one_write():
     bench.ask(*[ECHO] * 50)
     assert len(bench.transport.writes) == 1
     assert [each.opaque for each in bench.transport.commands()] == list(range(50))
+
+
+@on_loop
+async def test_large_answers_leave_before_the_requests_behind_them_are_handled():
+    written = []
+
+    def large(command, channel):
+        written.append(len(bench.transport.writes))
+        return Response(body=bytes(6_000))
+
+    bench = Bench({ECHO: large})
+    bench.ask(*[ECHO] * 8)
+    assert written == [0, 0, 0, 3, 3, 3, 6, 6]
+    assert [each.opaque for each in bench.transport.commands()] == list(range(8))
 
 
 @on_loop
@@ -84,6 +100,24 @@ async def test_whatever_a_handler_raises_is_an_answer_and_the_connection_goes_on
 
 
 @on_loop
+async def test_want_of_files_is_answered_with_busy_and_logged_once_a_minute(caplog):
+    def failing(command, channel):
+        raise OSError(errno.EMFILE, "Too many open files", "/store/queue")
+
+    async def failing_later(command, channel):
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    bench = Bench({1: failing, 2: failing_later})
+    bench.ask(1, 2, 1, 2)
+    await until(lambda: len(bench.transport.commands()) == 4)
+    assert {each.code for each in bench.transport.commands()} == {ResponseCode.SYSTEM_BUSY}
+    remarks = {each.remark for each in bench.transport.commands()}
+    assert "the server is out of files or memory, try again: Too many open files" in remarks
+    (line,) = caplog.messages
+    assert line.startswith("request 1 cannot be handled now: [Errno 24]")
+
+
+@on_loop
 async def test_a_coroutine_that_fails_is_an_answer_too(caplog):
     async def failing(command, channel):
         raise KeyError("k")
@@ -123,6 +157,32 @@ async def test_a_handler_may_answer_later_by_itself():
     channel.respond(command, Response(19, remark="nothing yet"))
     await until(lambda: bench.transport.writes)
     assert bench.transport.commands()[0].code == 19
+    assert bench.group.in_flight == 0
+
+
+@on_loop
+async def test_a_request_that_was_set_aside_is_answered_whatever_becomes_of_its_answer(caplog):
+    held = []
+
+    def set_aside(command, channel):
+        channel.set_aside(command)
+        held.append((command, channel, asyncio.get_running_loop().create_future()))
+
+    bench = Bench({ECHO: set_aside})
+    for _ in range(4):
+        bench.ask(ECHO)
+    assert bench.group.in_flight == 0
+    for command, channel, answer in held:
+        channel.respond_late(command, answer)
+    (_, _, good), (_, _, failed), (_, _, left), (_, _, none) = held
+    good.set_result(Response(19))
+    failed.set_exception(OSError("the disk went away"))
+    left.cancel()
+    none.set_result(None)
+    await until(lambda: len(bench.transport.commands()) == 3)
+    assert [answer.code for answer in bench.transport.commands()] == [19, 1, 1]
+    assert "the disk went away" in bench.transport.commands()[1].remark
+    assert "the disk went away" in caplog.text
     assert bench.group.in_flight == 0
 
 
@@ -224,7 +284,65 @@ async def test_one_way_requests_that_wait_their_turn_when_the_connection_ends_ar
     bench = Bench({ECHO: lambda *_: handled.append(1) or Response()}, turn_requests=3)
     bench.ask(*[ECHO] * 500, flag=ONE_WAY)
     bench.channel.connection_lost(None)
+    await until(lambda: not bench.group.channels)
     assert len(handled) == 500
+    assert bench.group.in_flight == 0
+
+
+@on_loop
+async def test_of_closed_connections_that_leave_too_much_those_with_the_most_are_dropped(caplog):
+    """Hostile peers that send much and leave cost no consumer its last commit."""
+    handled = []
+    group = ChannelGroup(ConnectionLimits(turn_requests=1, closed_bytes=100_000))
+
+    def closed(name, count):
+        bench = Bench({ECHO: lambda *_: handled.append(name) or Response()}, group=group)
+        bench.ask(*[ECHO] * count, flag=ONE_WAY, body=bytes(100))
+        bench.channel.connection_lost(None)
+        return bench.channel
+
+    honest = [closed("honest", 50)]
+    hostile = [closed("hostile", 400) for _ in range(40)]
+    honest.append(closed("honest", 50))
+    assert sum(each.connection.held_bytes for each in group.channels) < 100_000
+    assert set(honest) <= group.channels
+    assert group.closed_large == len(hostile) - len(group.channels) + len(honest) > 0
+    await until(lambda: not group.channels)
+    assert handled.count("honest") == 100
+    assert handled.count("hostile") < 2_000
+    assert group.in_flight == 0
+    assert len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize("end", ["its turns", "pause", "abort"])
+@on_loop
+async def test_a_closed_connection_is_looked_through_in_turns_too(end):
+    """Nothing of it counts any more but what needs no answer, and a stop waits for none of it."""
+    handled = []
+    codes = [ECHO] * 3 + [1, ECHO] * 200
+
+    def taken(command, channel):
+        handled.append(command)
+        return Response()
+
+    bench = Bench({ECHO: taken, 1: taken}, turn_requests=3, turn_s=0.0)
+    frames = [
+        codec.encode(RemotingCommand(code, n, ONE_WAY if code == 1 else 0, None, {}, b""))
+        for n, code in enumerate(codes)
+    ]
+    bench.channel.data_received(b"".join(frames))
+    before = len(handled)
+    bench.channel.connection_lost(None)
+    assert len(handled) == before
+    assert bench.channel in bench.group.channels
+    if end == "its turns":
+        await until(lambda: not bench.group.channels)
+        assert [each.code for each in handled[before:]] == [1] * 200
+    else:
+        bench.channel.pause() if end == "pause" else bench.channel.abort("it stops")
+        await asyncio.sleep(0)
+        assert len(handled) == before
+    assert not bench.group.channels
     assert bench.group.in_flight == 0
 
 

@@ -87,3 +87,19 @@ def test_whoever_has_most_connections_has_them_closed_for_others():
             assert server.group.closed_idle == 6
 
     run(main)
+
+
+def test_one_address_has_three_quarters_of_all_connections_however_busy_they_are():
+    async def main():
+        # No time passes, so none of them is idle.
+        async with serving(clock=Clock(), bounds=ConnectionLimits(connections=24)) as (
+            server,
+            address,
+        ):
+            for _ in range(18):
+                assert await answered(await connect(address))
+            assert await (await connect(address)).read() is None
+            assert server.group.refused == 1
+            assert await answered(await connect(address, local_addr=("127.0.0.2", 0)))
+
+    run(main)

@@ -1,8 +1,13 @@
 """The loop that servers run in."""
 
+import gc
+import platform
+import subprocess
 import sys
 
-from rocketlens.net.event_loop import SWITCH_INTERVAL_S, run
+import pytest
+
+from rocketlens.net.event_loop import SWITCH_INTERVAL_S, keep_objects, run
 
 
 def test_no_thread_keeps_a_servers_loop_from_running_for_long():
@@ -15,6 +20,22 @@ def test_no_thread_keeps_a_servers_loop_from_running_for_long():
         assert abs(run(main()) - SWITCH_INTERVAL_S) < 1e-6
     finally:
         sys.setswitchinterval(before)
+
+
+def test_a_server_does_not_collect_what_it_has_loaded_and_other_programs_collect_all():
+    before, frozen = sys.getswitchinterval(), gc.get_freeze_count()
+
+    async def main():
+        keep_objects()
+        return gc.get_freeze_count()
+
+    try:
+        keep_objects()
+        assert gc.get_freeze_count() == frozen
+        assert run(main()) > frozen + 1000
+    finally:
+        sys.setswitchinterval(before)
+        gc.unfreeze()
 
 
 class Unprintable:
@@ -35,3 +56,32 @@ def test_a_result_is_given_without_making_a_text_of_it():
         assert run(give()) is made
     finally:
         sys.setswitchinterval(before)
+
+
+LARGE_BLOCKS = """
+import ctypes
+from rocketlens.net.event_loop import return_large_memory
+
+class Info(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in (
+        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks",
+        "fordblks", "keepcost")]
+
+libc = ctypes.CDLL(None)
+libc.mallinfo2.restype = Info
+assert return_large_memory()
+large = bytes(24 << 20)
+del large
+heap_bytes = libc.mallinfo2().arena
+kept = [bytes(2 << 20) for _ in range(8)]
+assert libc.mallinfo2().arena == heap_bytes, "they are taken from the heap"
+assert libc.mallinfo2().hblkhd >= 16 << 20
+kept.clear()
+assert libc.mallinfo2().hblkhd < 2 << 20, "they are not returned"
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
+def test_large_blocks_of_memory_are_returned_whatever_was_freed_before():
+    # In a process of its own: it changes how all of it allocates.
+    subprocess.run([sys.executable, "-c", LARGE_BLOCKS], check=True)

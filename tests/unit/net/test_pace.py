@@ -2,12 +2,14 @@
 
 import asyncio
 import threading
+from functools import partial
 
 import pytest
 
 from rocketlens import limits
 from rocketlens.errors import ConnectionLost
 from rocketlens.net.pace import Pace, WorkThreads, in_thread
+from tests.support.patience import PATIENCE_S
 from tests.unit.net.loopback import run
 
 
@@ -47,25 +49,25 @@ def test_a_result_and_an_error_come_back_from_a_thread():
 
 
 def test_work_is_done_by_as_many_threads_as_are_allowed_and_none_keeps_a_process_from_ending():
-    threads = WorkThreads(2)
+    threads = WorkThreads(2, "test")
     together = threading.Barrier(2)
 
     def work():
         # Each waits for another, so that both threads must be there.
-        together.wait(60)
+        together.wait(PATIENCE_S)
         return threading.current_thread()
 
     made = {future.result(60) for future in [threads.submit(work) for _ in range(10)]}
-    assert len(made) == 2
+    assert {each.name for each in made} == {"rocketlens-test-1", "rocketlens-test-2"}
     assert all(each.daemon for each in made)
 
 
 def test_work_that_is_cancelled_before_it_began_is_not_done():
-    threads = WorkThreads(1)
+    threads = WorkThreads(1, "test")
     release = threading.Event()
     done = []
-    first = threads.submit(release.wait, 60)
-    dropped, last = (threads.submit(done.append, each) for each in ("dropped", "last"))
+    first = threads.submit(lambda: release.wait(PATIENCE_S))
+    dropped, last = (threads.submit(partial(done.append, each)) for each in ("dropped", "last"))
     assert dropped.cancel()
     release.set()
     assert first.result(60)
@@ -79,7 +81,7 @@ class Connection:
 
 
 def test_work_for_a_connection_that_ended_before_its_turn_is_not_begun():
-    threads, owner, begun = WorkThreads(1), Connection(), []
+    threads, owner, begun = WorkThreads(1, "test"), Connection(), []
     held_up = threading.Event()
 
     async def main():
@@ -96,3 +98,35 @@ def test_work_for_a_connection_that_ended_before_its_turn_is_not_begun():
         assert begun == [2]
 
     run(main)
+
+
+def test_owners_have_turns_and_none_has_two_threads():
+    threads = WorkThreads(2, "test")
+    greedy_may_go_on, begun = threading.Event(), []
+
+    def work(name):
+        begun.append(name)
+        if name.startswith("greedy"):
+            assert greedy_may_go_on.wait(PATIENCE_S)
+
+    greedy = [threads.submit(partial(work, f"greedy {n}"), "greedy") for n in range(4)]
+    # The other thread is free for others, however much this one has sent before them.
+    for number in range(3):
+        threads.submit(partial(work, f"other {number}"), f"other {number}").result(60)
+    assert sorted(begun) == ["greedy 0", "other 0", "other 1", "other 2"]
+    holds_up, may_end = threading.Event(), threading.Event()
+
+    def hold_up():
+        holds_up.set()
+        assert may_end.wait(PATIENCE_S)
+
+    other = threads.submit(hold_up)
+    assert holds_up.wait(PATIENCE_S)
+    late = [threads.submit(partial(work, f"late {n}"), "late") for n in range(2)]
+    greedy_may_go_on.set()
+    for future in (*greedy, *late):
+        future.result(60)
+    may_end.set()
+    other.result(60)
+    # One piece of each in turn.
+    assert begun[4:] == ["greedy 1", "late 0", "greedy 2", "late 1", "greedy 3"]

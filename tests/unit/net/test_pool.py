@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import threading
 
 import pytest
 
@@ -14,9 +15,12 @@ from rocketlens.errors import (
     RemotingError,
     WrongUse,
 )
+from rocketlens.net import pool as pool_module
 from rocketlens.net.channel import Response
 from rocketlens.net.pool import ClientPool, parse_address
 from rocketlens.net.server import RemotingServer
+from tests.support.patched import change_for
+from tests.support.patience import PATIENCE_S
 from tests.unit.net.loopback import (
     ECHO,
     HOST,
@@ -119,7 +123,7 @@ def test_no_address_is_dialled_that_is_not_allowed(monkeypatch):
         pool = ClientPool({"127.0.0.1:10911"}.__contains__)
         pool_loop = type("Loop", (), {"create_connection": staticmethod(record)})
         proxy = _Proxy(loop, pool_loop.create_connection)
-        monkeypatch.setattr(asyncio, "get_running_loop", lambda: proxy)
+        change_for(monkeypatch, pool_module, "asyncio", get_running_loop=lambda: proxy)
         for number in range(1000):
             forged = f"10.{number % 256}.0.1:{10000 + number}"
             with pytest.raises(AddressNotAllowed, match="in no configuration or route"):
@@ -295,12 +299,63 @@ def test_a_connection_is_not_waited_for_longer_than_the_timeout(monkeypatch):
             await asyncio.Event().wait()
 
         async with calling(connect_timeout_s=0.01) as pool:
-            monkeypatch.setattr(asyncio, "get_running_loop", lambda: _Proxy(loop, never))
+            proxy = _Proxy(loop, never)
+            change_for(monkeypatch, pool_module, "asyncio", get_running_loop=lambda: proxy)
             with pytest.raises(ConnectFailed, match=r"no connection in 0.01 s"):
                 await pool.call("127.0.0.1:10911", ECHO)
             monkeypatch.undo()
 
     run(main, "asyncio")
+
+
+@on_both_loops
+def test_a_name_that_nothing_answers_delays_neither_other_names_nor_the_end(loop, monkeypatch):
+    answered = threading.Event()
+
+    def getaddrinfo(host, *arguments, **options):
+        if host == "unanswered.example":
+            assert answered.wait(PATIENCE_S)
+        return socket.getaddrinfo("127.0.0.1", *arguments, **options)
+
+    change_for(monkeypatch, pool_module, "socket", getaddrinfo=getaddrinfo)
+
+    async def main():
+        async with calling("unanswered.", connect_timeout_s=0.05) as pool:
+            with pytest.raises(ConnectFailed, match=r"no connection in 0.05 s"):
+                await pool.call("unanswered.example:10911", ECHO)
+        async with serving() as (_, address), calling("answered.") as pool:
+            port = address.rpartition(":")[2]
+            assert (await pool.call(f"answered.example:{port}", ECHO)).code == 0
+
+    run(main, loop)
+    # The loop has ended, and the resolver has not answered yet.
+    answered.set()
+
+
+def test_the_addresses_of_a_name_are_tried_in_turn(monkeypatch):
+    def getaddrinfo(_, *arguments, **options):
+        first, second = (
+            socket.getaddrinfo(ip, *arguments, **options) for ip in ("127.0.0.2", HOST)
+        )
+        return first + second
+
+    change_for(monkeypatch, pool_module, "socket", getaddrinfo=getaddrinfo)
+
+    async def main():
+        async with serving() as (_, address), calling("two.") as pool:
+            port = address.rpartition(":")[2]
+            assert (await pool.call(f"two.example:{port}", ECHO)).code == 0
+
+    run(main)
+
+
+def test_a_name_that_no_host_can_have_is_no_connection():
+    async def main():
+        async with calling("x") as pool:
+            with pytest.raises(ConnectFailed, match=r"labels of 1 to 63 characters"):
+                await pool.call(f"{'x' * 64}.example:10911", ECHO)
+
+    run(main)
 
 
 def test_every_failure_of_a_call_can_be_caught_as_one():

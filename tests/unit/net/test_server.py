@@ -3,15 +3,13 @@
 import asyncio
 import resource
 import socket
-import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from rocketlens.errors import BadInput, ConnectFailed, ConnectionLost
+from rocketlens.errors import BadInput, CallTimeout, ConnectFailed, ConnectionLost
 from rocketlens.net.channel import Response
 from rocketlens.net.group import ConnectionLimits
 from rocketlens.net.server import RemotingServer
@@ -20,6 +18,7 @@ from rocketlens.wire import codec
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.frame import BINARY_CODEC
+from tests.unit.broker.loop_watch import watched_loops
 from tests.unit.net.loopback import (
     ECHO,
     HOST,
@@ -193,8 +192,11 @@ def test_stopping_gives_up_on_answers_that_do_not_come():
 def test_a_port_that_is_taken_is_an_error_of_the_caller():
     async def main():
         async with serving() as (_, address):
-            with pytest.raises(OSError, match="in use"):
+            with pytest.raises(OSError, match="in use") as raised:
                 RemotingServer({}).listen(HOST, int(address.rpartition(":")[2]))
+        # The address once, where the name of a file would be.
+        assert raised.value.filename == address
+        assert address.rpartition(":")[2] not in raised.value.strerror
 
     run(main)
 
@@ -274,18 +276,19 @@ def test_a_certificate_that_cannot_be_used_is_named(tmp_path):
 # Bad company.
 
 
-def percentile_99(samples):
-    return statistics.quantiles(samples, n=100)[98]
+MAX_CALLBACKS = 60
+"""A call by itself takes about 30, with opening its connection."""
 
 
-async def latencies(address, count):
-    """Call one after another, and give the seconds each took."""
+async def callbacks(address, count):
+    """Call one after another; return how many callbacks the loop ran until each was answered."""
     taken = []
     async with calling() as pool:
-        for _ in range(count):
-            begun = time.perf_counter()
-            await pool.call(address, ECHO, body=b"x" * 100)
-            taken.append(time.perf_counter() - begun)
+        with watched_loops() as watch:
+            for _ in range(count):
+                before = watch.count
+                await pool.call(address, ECHO, body=b"x" * 100)
+                taken.append(watch.count - before)
     return taken
 
 
@@ -293,7 +296,9 @@ def resident_bytes():
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-@pytest.mark.parametrize("count", [100, 1000], ids=lambda n: f"{n}-of-each")
+@pytest.mark.parametrize(
+    "count", [100, pytest.param(1000, marks=pytest.mark.slow)], ids=lambda n: f"{n}-of-each"
+)
 def test_many_idle_and_many_one_byte_a_second_connections_slow_nobody_and_are_closed(count):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 4 * count + 100:
@@ -306,17 +311,16 @@ def test_many_idle_and_many_one_byte_a_second_connections_slow_nobody_and_are_cl
         async with serving(clock=clock) as (server, address):
             idle = [await connect(address) for _ in range(count)]
             trickling = [await connect(address) for _ in range(count)]
-            best_s = 60.0
             for byte in request_frame()[:8]:
                 for each in trickling:
                     each.send(bytes([byte]))
-                best_s = min(best_s, percentile_99(await latencies(address, 100)))
+                # One for each byte that came, and no more for the calls than with nobody else.
+                assert sum(await callbacks(address, 100)) <= count + 100 * MAX_CALLBACKS
                 clock.now_s += 1
                 server.sweep()
             assert len(server.group.channels) >= 2 * count
             clock.now_s += 8
             server.sweep()
-            assert best_s <= 0.05
             assert resident_bytes() - before <= 100 * MIB
             for each in trickling:
                 assert await each.read() is None
@@ -327,7 +331,7 @@ def test_many_idle_and_many_one_byte_a_second_connections_slow_nobody_and_are_cl
                 assert await each.read() is None
 
     try:
-        run(main)
+        run(main, "asyncio")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -343,14 +347,14 @@ def test_who_asks_for_256_mib_and_never_reads_costs_a_few_and_harms_nobody():
         async with serving({ECHO: echo, LATER: large}) as (server, address):
             greedy = socket.create_connection((HOST, int(address.rpartition(":")[2])))
             greedy.sendall(request_frame(LATER) * 64)
-            taken = await latencies(address, 50)
+            taken = await callbacks(address, 50)
             channel = next(each for each in server.group.channels if each.is_behind)
             assert channel.unsent_bytes <= 5 * MIB
             assert len(made) <= 4
-            assert max(taken) < 1
+            assert max(taken) <= MAX_CALLBACKS
             greedy.close()
 
-    run(main)
+    run(main, "asyncio")
 
 
 def test_who_never_reads_what_was_under_way_is_cut_off_at_64_mib(caplog):
@@ -365,19 +369,19 @@ def test_who_never_reads_what_was_under_way_is_cut_off_at_64_mib(caplog):
             greedy = socket.create_connection((HOST, int(address.rpartition(":")[2])))
             greedy.sendall(request_frame(LATER) * 64)
             while server.group.in_flight < 64:
-                await latencies(address, 1)
+                await callbacks(address, 1)
             most = 0
             release.set()
             while any(
                 each.connection.unanswered or each.is_behind for each in server.group.channels
             ):
                 most = max(most, *(each.unsent_bytes for each in server.group.channels))
-                await latencies(address, 1)
+                await callbacks(address, 1)
             assert most <= 70 * MIB
-            assert (await latencies(address, 1))[0] < 1
+            assert (await callbacks(address, 1))[0] <= MAX_CALLBACKS
             greedy.close()
 
-    run(main)
+    run(main, "asyncio")
 
 
 @on_both_loops
@@ -432,11 +436,11 @@ def test_100000_requests_in_one_go_are_each_answered_or_told_busy():
             codes = [(await peer.read()).code for _ in range(90_000)]
             assert set(codes) == {ResponseCode.SYSTEM_BUSY}
             assert server.group.in_flight == 10_000
-            assert (await latencies(address, 1))[0] < 1
+            assert (await callbacks(address, 1))[0] <= MAX_CALLBACKS
             release.set()
             assert {(await peer.read()).code for _ in range(10_000)} == {0}
 
-    run(main)
+    run(main, "asyncio")
 
 
 STARVED = """
@@ -478,7 +482,7 @@ def test_running_out_of_file_descriptors_turns_some_away_and_stops_nothing(loop)
                 try:
                     answer = await pool.call(address, ECHO, timeout_s=1)
                     break
-                except (ConnectFailed, ConnectionLost):
+                except (CallTimeout, ConnectFailed, ConnectionLost):
                     # It has yet to notice that the others are gone.
                     await asyncio.sleep(0)
             assert answer.code == 0

@@ -3,10 +3,11 @@
 import asyncio
 import concurrent.futures
 import threading
+import traceback
 
 import pytest
 
-from rocketlens.errors import BadInput, WrongUse
+from rocketlens.errors import BadInput, ConnectFailed, WrongUse
 from rocketlens.net.event_loop import run
 from rocketlens.net.sync import LoopThread
 
@@ -25,6 +26,18 @@ def test_a_result_or_an_error_comes_back_to_the_caller():
         assert thread.run(double(21)) == 42
         with pytest.raises(ZeroDivisionError, match="by zero"):
             thread.run(fail())
+
+
+def test_the_traceback_of_an_error_of_ours_is_one_screen():
+    async def refuse():
+        raise ConnectFailed("127.0.0.1:1", "refused") from OSError("refused")
+
+    with LoopThread() as thread, pytest.raises(ConnectFailed) as raised:
+        thread.run(refuse())
+    lines = traceback.format_exception(raised.value)
+    assert len("".join(lines).splitlines()) < 12
+    assert raised.value.__suppress_context__
+    assert raised.value.__cause__ is None
 
 
 def test_many_threads_may_call_at_once():
