@@ -1,1 +1,1 @@
-"""The name server: which brokers there are, and which topics they have."""
+"""The name server: the registered brokers and their topics."""

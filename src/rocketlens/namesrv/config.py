@@ -1,6 +1,6 @@
-"""What a ``namesrv.conf`` says, in RocketMQ's own keys.
+"""The keys of a ``namesrv.conf``, in RocketMQ's spelling.
 
-Keys of TLS are in :mod:`rocketlens.net.tls`; what becomes of other keys is in
+Keys of TLS are in :mod:`rocketlens.net.tls`. For unknown keys see
 :mod:`rocketlens.model.config_keys`. Source: ``NamesrvConfig``, ``NettyServerConfig``.
 """
 
@@ -19,7 +19,7 @@ NO_TLS: Final = ServerTls()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameServerConfig(Configuration):
-    """The name server's keys, each under RocketMQ's name, and what the program chooses for it.
+    """The name server's keys with RocketMQ's names, and settings of the program.
 
     It listens on the loopback interface by default, because clients are not authenticated.
     """
@@ -28,7 +28,7 @@ class NameServerConfig(Configuration):
         "127.0.0.1", "Address to listen on. RocketMQ: 0.0.0.0.", allowed=IP_ADDRESS, since=SINCE_5
     )
     listenPort: int = key(
-        9876, "Port to listen on; 0: any that is free.", allowed=range(limits.MAX_PORT + 1)
+        9876, "Port to listen on; 0: any free port.", allowed=range(limits.MAX_PORT + 1)
     )
     kvConfigPath: str = key(
         "",
@@ -43,7 +43,7 @@ class NameServerConfig(Configuration):
     )
     tls: ServerTls = NO_TLS
     max_connections: int | None = None
-    """None: as many as the open files allow that a process may have."""
+    """None: as many as the process's limit of open files allows."""
 
     @property
     def kv_config_path(self) -> Path | None:
@@ -51,21 +51,28 @@ class NameServerConfig(Configuration):
         return Path(self.kvConfigPath) if self.kvConfigPath else None
 
     def properties_in_effect(self) -> dict[str, str]:
-        """Return each key with its value; nothing is secret."""
+        """Return each key with its value; no value is secret."""
         return {**self.properties(), **self.tls.properties()}
 
 
-def parse_config(text: str, port: int | None = None) -> NameServerConfig:
-    """Parse the content of a ``namesrv.conf``; ``port`` counts more than its ``listenPort``.
+def parse_config(
+    text: str, port: int | None = None, address: str | None = None
+) -> NameServerConfig:
+    """Parse the content of a ``namesrv.conf``; ``port`` and ``address`` override where it listens.
 
-    Warns of a name server that everybody can reach.
+    Warns of a name server that any client can reach.
 
-    :raises BadInput: when a value is not allowed, or a key must not be passed over.
-    :raises OSError: when the file of TLS settings cannot be read.
+    :raises BadInput: if a value is not allowed, or a key must not be ignored.
+    :raises OSError: if the file of TLS settings cannot be read.
     """
     tls, values = tls_of_properties(java_properties.loads(text))
     config, unknown = NameServerConfig.from_properties(values)
     warn_of_unknown(unknown, (NameServerConfig,), "namesrv.conf")
-    config = replace(config, tls=tls.server, listenPort=config.listenPort if port is None else port)
+    config = replace(
+        config,
+        tls=tls.server,
+        listenPort=config.listenPort if port is None else port,
+        bindAddress=address or config.bindAddress,
+    )
     warn_if_open(config.bindAddress, tls)
     return config

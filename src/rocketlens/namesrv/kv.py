@@ -1,12 +1,12 @@
-"""Values that operators keep in a name server, by namespace and key; the order of topics is one.
+"""Key-value pairs of operators, by namespace and key; the order of topics is one of them.
 
-The file is RocketMQ's own ``kvConfig.json``: ``{"configTable":{namespace:{key:value}}}``, so
-either server takes over from the other. Every change is on disk before it is answered, or it has
-not happened. The file is written in a thread, and with it all changes that came while it was
-written before: so many changes cost few writes, and nobody else waits for one.
+The file is RocketMQ's own ``kvConfig.json``: ``{"configTable":{namespace:{key:value}}}``, so either
+server can continue with the other's file. A change is on disk before it is answered, or is not
+made. The file is written in a thread, with all changes that arrived during the write before: so
+many changes need few writes, and other requests do not wait for one.
 
-A damaged file does not stop a start: RocketMQ's backup is used, or there are no values. Either is a
-warning, and the damaged file is kept beside it.
+A damaged file does not stop a start: RocketMQ's backup is used, or the table is empty. Either is
+logged as a warning, and the damaged file is kept beside it.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 from rocketlens import limits
 from rocketlens.errors import BadInput, ConfigError, RocketLensError, StoreFailed
 from rocketlens.model import json_dialect
-from rocketlens.net.pace import in_thread
+from rocketlens.net.pace import WorkThreads, in_thread
 from rocketlens.store.disk import Disk
 from rocketlens.store.fs import read_bytes
 
@@ -28,15 +28,17 @@ _log: Final = logging.getLogger("rocketlens.namesrv")
 
 """The namespace of the order of topics: key topic, value ``broker-a:4;broker-b:4``."""
 
+_DISK_THREAD: Final = WorkThreads(1, "kv")
+"""Writes the file; a slow disk delays nothing else."""
 _FIXED_BYTES: Final = 64
-"""What stands around the namespaces in the file, and around a namespace or a value, at most."""
+"""Maximum bytes around the namespaces in the file, and around a namespace or a value."""
 
 Table = Mapping[str, Mapping[str, str]]
-"""Never changed in place."""
+"""Must not be changed in place."""
 
 
 class _Change(NamedTuple):
-    """A change that waits for its turn. ``value`` None: the key is deleted."""
+    """A change that waits to be written. ``value`` None: the key is deleted."""
 
     namespace: str
     key: str
@@ -47,8 +49,8 @@ class _Change(NamedTuple):
 class KvConfig:
     """The values, in memory and, if ``path`` is given, in a file that is read now.
 
-    :raises OSError: when the file is there and cannot be read now.
-    :raises ConfigError: when it is larger than any that is read.
+    :raises OSError: if the file exists and cannot be read.
+    :raises ConfigError: if it is larger than the bound for reading.
     """
 
     def __init__(self, path: Path | None = None, disk: Disk | None = None) -> None:
@@ -60,30 +62,30 @@ class KvConfig:
         self._writing: asyncio.Task[None] | None = None
 
     async def put(self, namespace: str, key: str, value: str) -> None:
-        """Keep a value.
+        """Set a value.
 
-        :raises BadInput: when there is no room for it.
-        :raises StoreFailed: when it cannot be written; what was there before is kept.
+        :raises BadInput: if the table is full.
+        :raises StoreFailed: if it cannot be written; the old value stays.
         """
         await self._change(namespace, key, value)
 
     async def delete(self, namespace: str, key: str) -> None:
-        """Forget a value; nothing happens when there is none. Otherwise as `put`."""
+        """Delete a value; ignored if there is none. Otherwise as `put`."""
         await self._change(namespace, key, None)
 
     def get(self, namespace: str, key: str) -> str | None:
-        """Return a value, None when there is none."""
+        """Return a value; None if there is none."""
         return self._table.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> Mapping[str, str] | None:
-        """Return all values of a namespace, None when nothing was ever put there.
+        """Return all values of a namespace; None if it has never had a value.
 
-        It is never changed in place: what is the same object is the same.
+        The mapping is never changed in place: the same object has the same values.
         """
         return self._table.get(namespace)
 
     async def close(self) -> None:
-        """Wait until what was asked for is written, or cannot be."""
+        """Wait until all requested changes are written, or have failed."""
         if self._writing is not None:
             await asyncio.wait([self._writing])
 
@@ -104,7 +106,7 @@ class KvConfig:
             self._writing = None
 
     async def _write(self, changes: list[_Change]) -> None:
-        """Make changes, all of them in one write."""
+        """Make all waiting changes in one write."""
         table, size, made = self._changed(changes)
         failure: RocketLensError | None = None
         if made and table is not self._table:
@@ -113,13 +115,13 @@ class KvConfig:
                 self._table, self._bytes = table, size
             except OSError as error:
                 failure = StoreFailed(f"{self.path} cannot be written: {error.strerror}")
-            except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
+            except Exception as error:  # noqa: BLE001 - raised in the waiting callers
                 failure = StoreFailed(f"{self.path} cannot be written: {error!r}")
         for change in made:
             _end(change, failure)
 
     def _changed(self, changes: list[_Change]) -> tuple[Table, int, list[_Change]]:
-        """Return the table with changes, its size, and those for which there is room."""
+        """Return the table after the changes, its size, and the changes that fit."""
         copies: dict[str, dict[str, str]] = {}
         size, made = self._bytes, []
         for change in changes:
@@ -146,7 +148,7 @@ class KvConfig:
     async def _save(self, table: Table) -> None:
         path, disk = self.path, self._disk
         if path is not None:
-            await in_thread(lambda: disk.write_durably(path, _encoded(table)))
+            await in_thread(lambda: disk.write_durably(path, _encoded(table)), _DISK_THREAD)
 
 
 def _end(change: _Change, failure: RocketLensError | None) -> None:
@@ -156,12 +158,12 @@ def _end(change: _Change, failure: RocketLensError | None) -> None:
         change.done.set_result(None)
     else:
         change.done.set_exception(failure)
-        # Whoever asked may be gone.
+        # The caller may be gone.
         change.done.exception()
 
 
 def _entry_bytes(key: str, value: str | None) -> int:
-    """Return what a value, or the name of a namespace, takes in the file, at most."""
+    """Return the maximum bytes of a value, or of a namespace's name, in the file."""
     if value is None:
         return 0
     return (
@@ -183,7 +185,7 @@ def _text(text: str) -> str:
 
 
 def _encoded(table: Table) -> bytes:
-    """Return the content of the file: indented by tabs."""
+    """Return the content of the file, indented with tabs."""
     namespaces = []
     for namespace, names in table.items():
         values = ",\n".join(f"\t\t\t{_text(key)}: {_text(value)}" for key, value in names.items())

@@ -1,4 +1,4 @@
-"""What a name server answers: one method for each request code."""
+"""Request handlers of a name server: one method for each request code."""
 
 import asyncio
 import zlib
@@ -13,7 +13,7 @@ from rocketlens.namesrv import register_body
 from rocketlens.namesrv.kv import KvConfig
 from rocketlens.namesrv.routes import RouteTable
 from rocketlens.net.channel import Channel, Handler, Response
-from rocketlens.net.pace import LARGE_BODY_BYTES, Pace, in_thread
+from rocketlens.net.pace import ANSWER_THREAD, LARGE_BODY_BYTES, Pace, in_thread
 from rocketlens.wire.bodies.key_value import KvTable
 from rocketlens.wire.bodies.route import (
     BrokerMemberGroup,
@@ -29,14 +29,14 @@ from rocketlens.wire.declare import read_body, write_body
 
 SUCCESS: Final = Response()
 _END: Final = ""
-"""No topic has this name."""
+"""No topic can have this name."""
 
 
 class Processors:
-    """Answers from the tables; at once, but for a broker with many topics that registers.
+    """Answers from the tables, at once except for registrations of many topics.
 
-    Routes and clusters are written as plain JSON with integer keys in quotes, whatever the
-    version of who asks: clients that get them unquoted from RocketMQ (before 4.9.4) read both.
+    Routes and clusters are written as plain JSON with quoted integer keys for every client version:
+    clients that get them unquoted from RocketMQ (before 4.9.4) read both.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Processors:
         self._registering: Final = asyncio.Lock()
         self._namespace_bodies: Final[dict[str, tuple[Mapping[str, str], bytes]]] = {}
         self._in_order: Final[WeakKeyDictionary[Channel, asyncio.Lock]] = WeakKeyDictionary()
-        """Connections that sent a large registration: the next waits for the one before it."""
+        """Connections with a large registration in progress: their next one waits for it."""
 
     def handlers(self) -> dict[int, Handler]:
         """Return the method for each code."""
@@ -76,20 +76,20 @@ class Processors:
             RequestCode.GET_ROUTEINFO_BY_TOPIC: self.route,
             RequestCode.GET_BROKER_CLUSTER_INFO: lambda _, __: _listed(routes.cluster_info()),
             RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: (
-                lambda _, __: _topics(routes.topic_names())
+                lambda _, channel: _topics(routes.topic_names(), channel)
             ),
             RequestCode.GET_TOPICS_BY_CLUSTER: self.topics_of_cluster,
             RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: (
                 lambda _, __: _listed(routes.system_topics())
             ),
             RequestCode.GET_UNIT_TOPIC_LIST: (
-                lambda _, __: _topics(routes.unit_topics(unit=True, unit_sub=None))
+                lambda _, channel: _topics(routes.unit_topics(unit=True, unit_sub=None), channel)
             ),
             RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: (
-                lambda _, __: _topics(routes.unit_topics(unit=None, unit_sub=True))
+                lambda _, channel: _topics(routes.unit_topics(unit=None, unit_sub=True), channel)
             ),
             RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: (
-                lambda _, __: _topics(routes.unit_topics(unit=False, unit_sub=True))
+                lambda _, channel: _topics(routes.unit_topics(unit=False, unit_sub=True), channel)
             ),
             RequestCode.REGISTER_TOPIC_IN_NAMESRV: self.register_topic,
             RequestCode.DELETE_TOPIC_IN_NAMESRV: self.delete_topic,
@@ -100,13 +100,13 @@ class Processors:
         }
 
     async def put_kv(self, command: RemotingCommand, _: Channel) -> Response | None:
-        """100: keep a value."""
+        """100: set a value."""
         fields = namesrv.PUT_KV_CONFIG.request.decode(command.ext_fields)
         await self.kv.put(fields.namespace, fields.key, fields.value)
         return SUCCESS
 
     def get_kv(self, command: RemotingCommand, _: Channel) -> Response:
-        """101: give a value."""
+        """101: return a value."""
         fields = namesrv.GET_KV_CONFIG.request.decode(command.ext_fields)
         value = self.kv.get(fields.namespace, fields.key)
         if value is None:
@@ -116,13 +116,13 @@ class Processors:
         return Response(ext_fields=namesrv.GET_KV_CONFIG.response.encode(made))
 
     async def delete_kv(self, command: RemotingCommand, _: Channel) -> Response | None:
-        """102: forget a value."""
+        """102: delete a value."""
         fields = namesrv.DELETE_KV_CONFIG.request.decode(command.ext_fields)
         await self.kv.delete(fields.namespace, fields.key)
         return SUCCESS
 
     def list_kv(self, command: RemotingCommand, _: Channel) -> Response:
-        """219: give a namespace."""
+        """219: return a namespace."""
         fields = namesrv.GET_KVLIST_BY_NAMESPACE.request.decode(command.ext_fields)
         body = self._namespace_body(fields.namespace)
         if body is None:
@@ -131,7 +131,7 @@ class Processors:
         return Response(body=body)
 
     def _namespace_body(self, namespace: str) -> bytes | None:
-        """Return a namespace as a body, written once for each change of it."""
+        """Return a namespace as a body, which is encoded once for each change."""
         table = self.kv.namespace(namespace)
         if table is None:
             return None
@@ -143,7 +143,7 @@ class Processors:
     def register_broker(
         self, command: RemotingCommand, channel: Channel
     ) -> Response | Awaitable[Response | None]:
-        """103: take a broker in, with its topics."""
+        """103: register a broker with its topics."""
         fields = namesrv.REGISTER_BROKER.request.decode(command.ext_fields)
         if fields.body_crc32 and zlib.crc32(command.body) & CRC_MASK != fields.body_crc32:
             return Response(ResponseCode.SYSTEM_ERROR, remark="crc32 not match")
@@ -156,10 +156,10 @@ class Processors:
     async def _register_aside(
         self, command: RemotingCommand, fields: namesrv.RegisterBrokerRequest, channel: Channel
     ) -> Response | None:
-        """Register a broker with many topics, while others are served.
+        """Register a broker with many topics in pieces, and handle other requests between them.
 
-        Those of one connection are taken in in their order. Nobody waits for another's to be
-        parsed, only for it to be taken in.
+        Registrations of one connection are applied in their order. A registration is parsed without
+        waiting for others, and waits only to be applied.
         """
         order = self._in_order.setdefault(channel, asyncio.Lock())
         async with order:
@@ -193,18 +193,18 @@ class Processors:
         )
 
     def unregister_broker(self, command: RemotingCommand, channel: Channel) -> Response:
-        """104: let a broker go."""
+        """104: unregister a broker."""
         fields = namesrv.UNREGISTER_BROKER.request.decode(command.ext_fields)
         self.routes.leave(fields.cluster_name, fields.broker_addr, fields.broker_name, channel)
         return SUCCESS
 
     def query_data_version(self, command: RemotingCommand, _: Channel) -> Response:
-        """322: say whether a broker's topics changed since it registered."""
+        """322: return whether a broker's topics changed since it registered."""
         fields = namesrv.QUERY_DATA_VERSION.request.decode(command.ext_fields)
         known = self.routes.data_version(fields.cluster_name, fields.broker_addr)
         said = read_body(DataVersion, command.body, LARGE_BODY_BYTES)
         changed = known is None or known != said
-        self.routes.heard_of(fields.cluster_name, fields.broker_addr, self._clock())
+        self.routes.touch(fields.cluster_name, fields.broker_addr, self._clock())
         made = namesrv.QueryDataVersionResponse(changed=changed)
         return Response(
             ext_fields=namesrv.QUERY_DATA_VERSION.response.encode(made),
@@ -212,13 +212,13 @@ class Processors:
         )
 
     def broker_heartbeat(self, command: RemotingCommand, _: Channel) -> Response:
-        """904: note that a broker is alive."""
+        """904: record that a broker is alive."""
         fields = namesrv.BROKER_HEARTBEAT.request.decode(command.ext_fields)
-        self.routes.heard_of(fields.cluster_name, fields.broker_addr, self._clock())
+        self.routes.touch(fields.cluster_name, fields.broker_addr, self._clock())
         return SUCCESS
 
     def broker_member_group(self, command: RemotingCommand, _: Channel) -> Response:
-        """901: give the brokers of one name."""
+        """901: return the brokers of one name."""
         fields = namesrv.GET_BROKER_MEMBER_GROUP.request.decode(command.ext_fields)
         group = BrokerMemberGroup(
             cluster=fields.cluster_name,
@@ -227,8 +227,10 @@ class Processors:
         )
         return _listed(BrokerMemberGroupAnswer(broker_member_group=group))
 
-    def route(self, command: RemotingCommand, _: Channel) -> Response | Awaitable[Response | None]:
-        """105: say where a topic is."""
+    def route(
+        self, command: RemotingCommand, channel: Channel
+    ) -> Response | Awaitable[Response | None]:
+        """105: return the route of a topic."""
         topic = namesrv.GET_ROUTEINFO_BY_TOPIC.request.decode(command.ext_fields).topic
         order = self.kv.get(ORDER_TOPIC_NAMESPACE, topic) if self._order_message_enable else None
         route = self.routes.route(topic, order)
@@ -236,93 +238,98 @@ class Processors:
             remark = f"No topic route info in name server for the topic: {topic}{FAQ}"
             return Response(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
         if len(route.broker_datas) > limits.MAX_LISTED_AT_ONCE:
-            return _listed_aside(route)
+            return _listed_aside(route, channel)
         return _listed(route)
 
     def topics_of_cluster(
-        self, command: RemotingCommand, _: Channel
+        self, command: RemotingCommand, channel: Channel
     ) -> Response | Awaitable[Response | None]:
-        """224: give the topics of a cluster."""
+        """224: return the topics of a cluster."""
         fields = namesrv.GET_TOPICS_BY_CLUSTER.request.decode(command.ext_fields)
-        return _topics(self.routes.topics_of_cluster(fields.cluster))
+        return _topics(self.routes.topics_of_cluster(fields.cluster), channel)
 
     def register_topic(
-        self, command: RemotingCommand, _: Channel
+        self, command: RemotingCommand, channel: Channel
     ) -> Response | Awaitable[Response | None]:
-        """217: take one topic's queues in."""
+        """217: register one topic's queues."""
         topic = namesrv.REGISTER_TOPIC_IN_NAMESRV.request.decode(command.ext_fields).topic
         if len(command.body) > LARGE_BODY_BYTES:
-            return self._register_topic_aside(topic, command.body)
+            return self._register_topic_aside(topic, command.body, channel)
         self.routes.register_topic(topic, _route_in(command.body).queue_datas)
         return SUCCESS
 
-    async def _register_topic_aside(self, topic: str, body: bytes) -> Response | None:
-        route = await in_thread(lambda: _route_in(body))
+    async def _register_topic_aside(
+        self, topic: str, body: bytes, channel: Channel
+    ) -> Response | None:
+        route = await in_thread(lambda: _route_in(body), owner=channel)
         self.routes.register_topic(topic, route.queue_datas)
         return SUCCESS
 
     def delete_topic(self, command: RemotingCommand, _: Channel) -> Response:
-        """216: forget a topic."""
+        """216: delete a topic."""
         fields = namesrv.DELETE_TOPIC_IN_NAMESRV.request.decode(command.ext_fields)
         self.routes.delete_topic(fields.topic, fields.cluster_name)
         return SUCCESS
 
     def wipe_write_permission(self, command: RemotingCommand, _: Channel) -> Response:
-        """205: let no topic of a broker be written."""
+        """205: remove write permission from all topics of a broker."""
         fields = namesrv.WIPE_WRITE_PERM_OF_BROKER.request.decode(command.ext_fields)
         count = self.routes.wipe_write_permission(fields.broker_name)
         made = namesrv.WipeWritePermissionResponse(wipe_topic_count=count)
         return Response(ext_fields=namesrv.WIPE_WRITE_PERM_OF_BROKER.response.encode(made))
 
     def add_write_permission(self, command: RemotingCommand, _: Channel) -> Response:
-        """327: let all topics of a broker be read and written."""
+        """327: add read and write permission to all topics of a broker."""
         fields = namesrv.ADD_WRITE_PERM_OF_BROKER.request.decode(command.ext_fields)
         count = self.routes.add_write_permission(fields.broker_name)
         made = namesrv.AddWritePermissionResponse(add_topic_count=count)
         return Response(ext_fields=namesrv.ADD_WRITE_PERM_OF_BROKER.response.encode(made))
 
     def get_configuration(self, _: RemotingCommand, __: Channel) -> Response:
-        """319: give the configuration as a Java properties file."""
+        """319: return the configuration as a Java properties file."""
         return Response(body=self._configuration.encode())
 
     def update_configuration(self, _: RemotingCommand, __: Channel) -> Response:
-        """318: refuse; nothing is configured from afar, where anyone could."""
+        """318: refuse; any client that can connect could change the configuration."""
         return Response(ResponseCode.NO_PERMISSION, remark="Can not update config in black list.")
 
 
 def _registration_in(
     command: RemotingCommand, fields: namesrv.RegisterBrokerRequest
 ) -> RegisterBrokerBody:
-    """Parse the body of a registration; in any thread."""
+    """Parse the body of a registration, in any thread."""
     return register_body.decode(command.body, compressed=fields.compressed, version=command.version)
 
 
 def _route_in(body: bytes) -> TopicRouteData:
-    """Parse the route of one topic, as a broker sends it; in any thread."""
+    """Parse the route of one topic from a broker, in any thread."""
     return read_body(TopicRouteData, body, limits.MAX_CLIENT_JSON_BODY_BYTES)
 
 
 def _listed(body: object) -> Response:
-    """Succeed with a JSON body."""
+    """Return success with a JSON body."""
     return Response(body=write_body(body))
 
 
-async def _listed_aside(body: object) -> Response | None:
-    """Succeed with a large JSON body, written in a thread."""
-    return Response(body=await in_thread(lambda: write_body(body)))
+async def _listed_aside(body: object, channel: Channel) -> Response | None:
+    """Return success with a large JSON body, encoded in a thread."""
+    encoded = await in_thread(lambda: write_body(body), ANSWER_THREAD, owner=channel)
+    return Response(body=encoded)
 
 
-def _topics(names: Iterator[str | None]) -> Response | Awaitable[Response | None]:
-    """Succeed with a list of topics; with many, in pieces between which others are served."""
+def _topics(names: Iterator[str | None], channel: Channel) -> Response | Awaitable[Response | None]:
+    """Return success with a list of topics; a long one is built in pieces."""
     chosen = [name for name in islice(names, limits.MAX_LISTED_AT_ONCE) if name is not None]
     following = next(names, _END)
     if following is _END:
         return _listed(TopicList(topic_list=tuple(chosen)))
-    return _many_topics(chosen, chain([following], names))
+    return _many_topics(chosen, chain([following], names), channel)
 
 
-async def _many_topics(chosen: list[str], names: Iterable[str | None]) -> Response | None:
-    # In an answer a name stands between quotes and before a comma.
+async def _many_topics(
+    chosen: list[str], names: Iterable[str | None], channel: Channel
+) -> Response | None:
+    # In a response a name is followed by two quotes and a comma.
     size, pace = sum(len(name) + 3 for name in chosen), Pace()
     for name in names:
         if name is not None:
@@ -332,4 +339,6 @@ async def _many_topics(chosen: list[str], names: Iterable[str | None]) -> Respon
                 words = f"the names of all topics have over {limits.MAX_ANSWER_FRAME_BYTES} bytes"
                 return Response(ResponseCode.SYSTEM_ERROR, remark=words)
         await pace.turn()
-    return await _listed_aside(TopicList(topic_list=tuple(chosen)))
+        if not channel.is_open:
+            return None
+    return await _listed_aside(TopicList(topic_list=tuple(chosen)), channel)

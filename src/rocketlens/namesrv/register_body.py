@@ -42,9 +42,9 @@ LENGTH: Final = struct.Struct(">i")
 def decode(
     content: bytes, *, compressed: bool = False, version: int = V3_0_11
 ) -> RegisterBrokerBody:
-    """Read a registration; ``version`` is that of the command it came with.
+    """Parse a registration; ``version`` is that of its command.
 
-    :raises CommandBodyError: when it is not one, or grows beyond JSON_BODY_BYTES.
+    :raises CommandBodyError: if it is invalid, or larger than JSON_BODY_BYTES when decompressed.
     """
     if not content:
         return RegisterBrokerBody()
@@ -60,9 +60,7 @@ def _inflate(content: bytes) -> bytes:
     try:
         plain = stream.decompress(content, limits.MAX_JSON_BODY_BYTES)
     except zlib.error as error:
-        raise CommandBodyError(
-            f"a registration that is not compressed as it says: {error}"
-        ) from None
+        raise CommandBodyError(f"a registration cannot be decompressed: {error}") from None
     if not stream.eof:
         raise CommandBodyError(
             "a compressed registration that is cut short, or over "
@@ -72,7 +70,7 @@ def _inflate(content: bytes) -> bytes:
 
 
 class _Parts:
-    """Reads what is in a compressed registration, one part after another."""
+    """Reads the parts of a compressed registration one after another."""
 
     def __init__(self, plain: bytes) -> None:
         self.plain = plain
@@ -86,15 +84,17 @@ class _Parts:
             topics[topic.topic_name] = topic
         servers = loads(self._part(), CommandBodyError)
         if type(servers) is not list or not all(type(each) is str for each in servers):
-            raise CommandBodyError("the filter servers of a registration are no list of addresses")
-        # Static topic mappings follow in 5.x; a name server's clients do not ask for them.
+            raise CommandBodyError(
+                "the filter servers of a registration are not a list of addresses"
+            )
+        # In 5.x static topic mappings follow; clients do not ask a name server for them.
         return RegisterBrokerBody(
             topic_config_table=TopicConfigTable(data_version=version, topic_config_table=topics),
             filter_server_list=tuple(servers),
         )
 
     def _number(self) -> int:
-        """Read a count or length, which is no more than the bytes that are left."""
+        """Read a count or length, which cannot be more than the remaining bytes."""
         if len(self.plain) - self.cursor < LENGTH.size:
             raise CommandBodyError("a compressed registration ends too early")
         number: int = LENGTH.unpack_from(self.plain, self.cursor)[0]

@@ -1,18 +1,18 @@
-"""The tables of a name server: pure, its clock an argument.
+"""The tables of a name server: pure, with the clock as an argument.
 
-Rules, as RocketMQ has them. A broker's topics are (re)written when its broker id is new there, its
-DataVersion changed, or they are missing here. Only the master writes them, or, where brokers allow
-slaves to act for it, the slave with the smallest id, and then read-only. Topics that are missing
-in a later registration stay. A broker is dropped when it says so, when its channel closes, and
-when it has not registered (or sent a heartbeat) in 120 s; with the last broker of a name go its
-topics.
+Rules, as in RocketMQ. A broker's topics are written when its broker id is new, its DataVersion has
+changed, or they are missing. Only the master writes them, or, if brokers allow slaves to act for
+it, the slave with the smallest id, and then read-only. Topics that are missing in a later
+registration stay. A broker is dropped when it unregisters, when its channel closes, and when it has
+not registered or sent a heartbeat for 120 s; the topics of a name are dropped with its last broker.
 
 Differences from RocketMQ: a broker is superseded only by one with a state version that a controller
-can have given, and only if it has one itself; so nobody is kept out for good by a number. A broker
-that is back in its place writes all its topics again. One name can be reserved for the broker that
-runs beside this name server. Source: ``RouteInfoManager``.
+can have assigned, and only if it has one itself; so a forged number does not exclude a broker for
+good. A broker that returns after it was superseded writes all its topics again. One name can be
+reserved for the broker that runs in the same process. Source: ``RouteInfoManager``.
 """
 
+import logging
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
@@ -36,11 +36,13 @@ from rocketlens.wire.bodies.route import (
 from rocketlens.wire.bodies.topic import DataVersion, RegisterBrokerBody, TopicConfig
 from rocketlens.wire.commands.namesrv import RegisterBrokerRequest, RegisterBrokerResponse
 
+_log: Final = logging.getLogger("rocketlens.namesrv")
+
 EXPIRY_S: Final = 120.0
-"""Seconds after which a broker that is not heard of is dropped, unless it asks for others."""
+"""Seconds without a registration or heartbeat after which a broker is dropped, by default."""
 
 TOPICS_AT_ONCE: Final = 500
-"""Topics of a registration that are taken in in one step: a millisecond or two."""
+"""Topics of a registration that are written in one step: a millisecond or two."""
 
 BrokerKey = tuple[str, str]
 """Cluster and address."""
@@ -48,7 +50,7 @@ BrokerKey = tuple[str, str]
 
 @dataclass(slots=True)
 class _Live:
-    """A broker that has registered."""
+    """A registered broker."""
 
     broker_name: str
     ha_server_addr: str
@@ -68,30 +70,30 @@ class _Name:
 
 
 class Reserved(NamedTuple):
-    """A name that is for one broker only."""
+    """A name reserved for one broker."""
 
     broker_name: str
     address: str
     is_owner: Callable[[Hashable], bool]
-    """Whether a channel is that broker's."""
+    """Returns whether a channel is that broker's."""
 
 
 class RouteTable:
-    """Which brokers there are, and which topics they have. Times are seconds of any one clock."""
+    """Registered brokers and their topics. Times are seconds of any one clock."""
 
     def __init__(self) -> None:
         self._topics: dict[str, dict[str, QueueData]] = {}
         """Topic to broker name to queues."""
         self._names: dict[str, _Name] = {}
         self._clusters: dict[str, dict[str, None]] = {}
-        """Cluster to broker names, in the order of their arrival."""
+        """Cluster to broker names, in the order of registration."""
         self._live: dict[BrokerKey, _Live] = {}
         self._channels: dict[Hashable, set[BrokerKey]] = {}
         self._queue_datas = 0
         self._topics_of: dict[str, set[str]] = {}
         """Broker name to its topics."""
         self._filter_servers: dict[BrokerKey, tuple[str, ...]] = {}
-        """Of the brokers that have any."""
+        """Of the brokers that have filter servers."""
         self._filter_server_count = 0
         self.reserved: Reserved | None = None
 
@@ -104,11 +106,11 @@ class RouteTable:
     ) -> RegisterBrokerResponse | None:
         """Register a broker; O(its topics).
 
-        None when it is refused: a broker that is not known yet and has exactly one topic is
-        about to register that topic alone, too early. Nothing is changed then, nor when another
-        broker holds the same id with a later state.
+        Returns None if it is refused: an unknown broker with exactly one topic is about to register
+        that topic alone, too early. Nothing is changed then, or if another broker has the same id
+        with a later state.
 
-        :raises BadInput: when a name is too long or reserved, or there is no room for more.
+        :raises BadInput: if a name is too long or reserved, or a table is full.
         """
         steps = self.registering(request, body, channel, now_s)
         while True:
@@ -125,9 +127,9 @@ class RouteTable:
         channel: Hashable,
         now_s: float,
     ) -> Generator[None, None, RegisterBrokerResponse | None]:
-        """Do what :meth:`register` does in small steps, between which others may be served.
+        """Do :meth:`register` in small steps, between which other requests may be handled.
 
-        When the broker is dropped meanwhile, the rest of its topics is left out.
+        If the broker is dropped meanwhile, its remaining topics are skipped.
         """
         name, address = request.broker_name, request.broker_addr
         key = request.cluster_name, address
@@ -169,21 +171,26 @@ class RouteTable:
             if request.heartbeat_timeout_ms is None
             else request.heartbeat_timeout_ms / 1000,
         )
+        if before is None:
+            words = "broker %s (id %d) of %s at %s is registered with %d topics"
+            _log.info(words, name, request.broker_id, request.cluster_name, address, len(topics))
         self._keep_filter_servers(key, body.filter_server_list)
         self._channels.setdefault(channel, set()).add(key)
         yield from self._write_topics(request, topics, entry, changed=changed)
         return self._registered(request, entry)
 
     def leave(self, cluster: str, address: str, broker_name: str, channel: Hashable) -> None:
-        """Drop a broker that says over ``channel`` that it stops.
+        """Drop a broker that unregisters over ``channel``.
 
-        :raises BadInput: when its name or address is reserved.
+        :raises BadInput: if its name or address is reserved.
         """
         self._check_reserved(broker_name, address, channel)
+        if (cluster, address) in self._live:
+            _log.info("broker %s of %s at %s unregisters", broker_name, cluster, address)
         self.unregister(cluster, address, broker_name)
 
     def unregister(self, cluster: str, address: str, broker_name: str) -> None:
-        """Drop a broker; nothing happens when it is not known."""
+        """Drop a broker; ignored if it is not registered."""
         self._forget_live((cluster, address))
         name = self._names.get(broker_name)
         if name is None:
@@ -201,21 +208,23 @@ class RouteTable:
         elif name.enable_acting_master and min(name.broker_addrs) != MASTER_ID:
             self._set_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
 
-    def heard_of(self, cluster: str, address: str, now_s: float) -> None:
-        """Note that a broker is alive."""
+    def touch(self, cluster: str, address: str, now_s: float) -> None:
+        """Record that a broker is alive."""
         live = self._live.get((cluster, address))
         if live is not None:
             live.last_heard_s = now_s
 
     def channel_closed(self, channel: Hashable) -> list[str]:
-        """Drop the brokers that registered last over this channel; return their addresses."""
+        """Drop the brokers whose last registration came over this channel; return their
+        addresses.
+        """
         gone = list(self._channels.get(channel, ()))
         for cluster, address in gone:
             self.unregister(cluster, address, self._live[cluster, address].broker_name)
         return [address for _, address in gone]
 
     def expire(self, now_s: float) -> list[Hashable]:
-        """Drop the brokers that were not heard of; return their channels, to be closed."""
+        """Drop the brokers whose time is over; return their channels, to be closed."""
         expired = [
             (key, live)
             for key, live in self._live.items()
@@ -226,14 +235,14 @@ class RouteTable:
         return [live.channel for _, live in expired]
 
     def data_version(self, cluster: str, address: str) -> DataVersion | None:
-        """Return the version of a broker's topics that is known."""
+        """Return the known version of a broker's topics."""
         live = self._live.get((cluster, address))
         return None if live is None else live.data_version
 
     def register_topic(self, topic: str, queue_datas: Iterable[QueueData]) -> None:
-        """Register one topic's queues; nothing happens if one of the brokers is not known.
+        """Register one topic's queues; ignored if one of the brokers is not registered.
 
-        :raises BadInput: when the name is too long, or there is no room for more.
+        :raises BadInput: if the name is too long, or a table is full.
         """
         given = list(queue_datas)
         if any(each.broker_name not in self._names for each in given):
@@ -244,22 +253,22 @@ class RouteTable:
             self._put(topic, each)
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
-        """Forget a topic, in one cluster or all; a broker's next change brings it back."""
+        """Delete a topic, in one cluster or all; the next change of a broker brings it back."""
         names = (
             list(self._topics.get(topic, ())) if not cluster else self._clusters.get(cluster, ())
         )
         self._drop_topics(names, [topic])
 
     def wipe_write_permission(self, broker_name: str) -> int:
-        """Let no topic of a broker be written; return how many there are."""
+        """Remove write permission from all topics of a broker; return how many there are."""
         return self._set_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
 
     def add_write_permission(self, broker_name: str) -> int:
-        """Let all topics of a broker be read and written; return how many there are."""
+        """Add read and write permission to all topics of a broker; return how many there are."""
         return self._set_perm(broker_name, lambda _: PERM_READ_WRITE)
 
     def route(self, topic: str, order_topic_conf: str | None = None) -> TopicRouteData | None:
-        """Return where a topic is; None when no broker has it."""
+        """Return the route of a topic; None if no broker has it."""
         queues = self._topics.get(topic)
         if not queues:
             return None
@@ -287,8 +296,18 @@ class RouteTable:
         name = self._names.get(broker_name)
         return dict(name.broker_addrs) if name is not None else {}
 
+    @property
+    def broker_count(self) -> int:
+        """Number of registered brokers."""
+        return len(self._live)
+
+    @property
+    def topic_count(self) -> int:
+        """Number of topics that have a route."""
+        return len(self._topics)
+
     def topic_names(self) -> Iterator[str | None]:
-        """Yield the names of all topics there are now; tables may change between two."""
+        """Yield the names of all current topics; tables may change between two."""
         return iter(list(self._topics))
 
     def all_topics(self) -> TopicList:
@@ -296,7 +315,7 @@ class RouteTable:
         return TopicList(topic_list=tuple(self._topics))
 
     def topics_of_cluster(self, cluster: str) -> Iterator[str | None]:
-        """Yield for each topic its name, or None if it is not in a cluster."""
+        """Yield for each topic its name, or None if it is not in the cluster."""
         names = self._clusters.get(cluster, {})
         for topic in list(self._topics):
             yield None if names.keys().isdisjoint(self._topics.get(topic, ())) else topic
@@ -310,7 +329,7 @@ class RouteTable:
         return TopicList(topic_list=tuple(listed), broker_addr=addresses[0] if addresses else None)
 
     def unit_topics(self, *, unit: bool | None, unit_sub: bool | None) -> Iterator[str | None]:
-        """Yield for each topic its name if it has, or has not, a unit flag; None: either way."""
+        """Yield each topic's name if it has, or does not have, a unit flag; otherwise None."""
         for topic in list(self._topics):
             queues = next(iter(self._topics.get(topic, {}).values()), None)
             flag = 0 if queues is None else queues.topic_sys_flag
@@ -323,11 +342,11 @@ class RouteTable:
     def _is_superseded(
         self, cluster: str, holder: str | None, address: str, version: DataVersion
     ) -> bool:
-        """Return whether another broker holds the same id with a later state."""
+        """Return whether another broker has the same id with a later state."""
         if holder is None or holder == address:
             return False
         live = self._live.get((cluster, holder))
-        # A broker that no controller chose has 0, and is not to be compared.
+        # Without a controller the state version is 0, which cannot be compared.
         return live is not None and live.data_version.state_version > version.state_version > 0
 
     def _check_reserved(self, name: str, address: str, channel: Hashable) -> None:
@@ -425,7 +444,7 @@ class RouteTable:
                 self._put(each.topic_name, queues)
 
     def _registered(self, request: RegisterBrokerRequest, entry: _Name) -> RegisterBrokerResponse:
-        """Return where the master of a slave is."""
+        """Return the address of the master of a slave."""
         master = entry.broker_addrs.get(MASTER_ID)
         if request.broker_id == MASTER_ID or master is None:
             return RegisterBrokerResponse()

@@ -1,12 +1,13 @@
-"""A name server as a whole: its start and its end.
+"""A name server as a whole: start and stop.
 
-Several may run at once and know nothing of each other: every broker registers with all of them.
+Several may run at once and do not know each other: every broker registers with all of them.
 """
 
 import asyncio
+import logging
 import time
-from collections.abc import Callable, Container
-from typing import Final
+from collections.abc import Callable, Container, Iterable
+from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
@@ -16,20 +17,27 @@ from rocketlens.namesrv.config import NameServerConfig
 from rocketlens.namesrv.kv import KvConfig
 from rocketlens.namesrv.processors import Processors
 from rocketlens.namesrv.routes import Reserved, RouteTable
-from rocketlens.net.channel import Channel, logger
+from rocketlens.net.channel import Channel
 from rocketlens.net.event_loop import end_on_signals, within
 from rocketlens.net.group import ConnectionLimits
+from rocketlens.net.network_metrics import network_metrics
 from rocketlens.net.server import RemotingServer
+from rocketlens.net.status_port import StatusPort, StatusSource
 from rocketlens.store.disk import Disk
 from rocketlens.store.fs import raise_open_file_limit
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+_log: Final = logging.getLogger("rocketlens.namesrv")
 
 SCAN_INTERVAL_S: Final = 5.0
 
 
 class NameServer:
-    """A name server in the running event loop. ``disk``: what its values are written to.
+    """A name server in the running event loop. ``disk``: writes its key-value pairs.
 
-    :raises ConfigError: when the file of values is larger than any that is read.
+    :raises ConfigError: if their file is larger than the bound for reading.
     """
 
     def __init__(
@@ -64,9 +72,9 @@ class NameServer:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> Host:
-        """Listen; return the address that was bound.
+        """Listen; return the bound address.
 
-        :raises BadInput: when it cannot be bound.
+        :raises BadInput: if the address cannot be bound.
         """
         host, port = self.config.bindAddress, self.config.listenPort
         try:
@@ -74,15 +82,38 @@ class NameServer:
         except OSError as error:
             raise BadInput(f"cannot listen on {Host(host, port)}: {error.strerror}") from None
         self._tick()
+        _log.info("listens on %s", bound)
         return bound
+
+    def status_source(self) -> StatusSource:
+        """Return what this name server says of itself; must be called in its event loop."""
+
+        async def collect() -> "Iterable[Metric]":
+            from prometheus_client.core import GaugeMetricFamily
+
+            labels, node = ("node_type", "node_id"), ("nameserver", str(self.server.addresses[0]))
+            metrics: list[Metric] = []
+            for name, meaning, number in (
+                ("rocketlens_namesrv_brokers", "Registered brokers.", self.routes.broker_count),
+                ("rocketlens_namesrv_topics", "Topics with a route.", self.routes.topic_count),
+            ):
+                metric = GaugeMetricFamily(name, meaning, labels=labels)
+                metric.add_metric(node, float(number))
+                metrics.append(metric)
+            return [*metrics, *network_metrics(self.server.group, labels, node)]
+
+        def problems() -> list[str]:
+            return [] if self.server.addresses else ["it does not listen"]
+
+        return StatusSource("name server", asyncio.get_running_loop(), collect, problems)
 
     def reserve(
         self, broker_name: str, own: Callable[[], Container[str]], address: str = ""
     ) -> None:
-        """Let only one broker register under a name, or at an address.
+        """Reserve a name and an address for one broker.
 
-        ``own`` returns the addresses at which the connections of that broker begin; it is called
-        for each registration, in the thread of this name server.
+        ``own`` returns the local addresses of that broker's connections; it is called for each
+        registration, in the thread of this name server.
         """
         self.routes.reserved = Reserved(
             broker_name,
@@ -91,7 +122,7 @@ class NameServer:
         )
 
     async def stop(self, hurried: asyncio.Event | None = None) -> None:
-        """Close the port and all connections; nobody is waited for longer than some seconds."""
+        """Close the port and all connections; waits some seconds at most."""
         if self._timer is not None:
             self._timer.cancel()
         try:
@@ -101,12 +132,13 @@ class NameServer:
         finally:
             await self.server.abort()
             await self.kv.close()
+            _log.info("stopped")
 
     def sweep(self) -> None:
-        """Drop brokers that were not heard of; done every 5 s once it has started."""
+        """Drop brokers whose time is over; runs every 5 s after the start."""
         for channel in self.routes.expire(self._clock()):
             if isinstance(channel, Channel):
-                logger.warning("the broker at %s was not heard of in time", channel.address)
+                _log.warning("the broker at %s sent no heartbeat in time", channel.address)
                 channel.close()
 
     def _tick(self) -> None:
@@ -115,7 +147,7 @@ class NameServer:
 
     def _closed(self, channel: Channel) -> None:
         for address in self.routes.channel_closed(channel):
-            logger.info("the broker %s is gone: its connection ended", address)
+            _log.info("the broker %s is gone: its connection ended", address)
 
 
 async def run(
@@ -123,15 +155,20 @@ async def run(
     *,
     ready: Callable[[Host], None] | None = None,
     stop: asyncio.Event | None = None,
+    status: StatusPort | None = None,
 ) -> None:
-    """Run a name server until a signal or ``stop``; ``ready`` is called once it listens.
+    """Run a name server until a signal or ``stop``; ``ready`` is called when it listens.
 
-    :raises BadInput: when it cannot listen.
-    :raises ConfigError: when the file of values is larger than any that is read.
+    ``status`` answers for it.
+
+    :raises BadInput: if it cannot listen.
+    :raises ConfigError: if the file of values is larger than the bound for reading.
     """
     ending = end_on_signals(stop)
     server = NameServer(config)
     bound = server.start()
+    if status is not None:
+        status.add(server.status_source())
     try:
         if ready is not None:
             ready(bound)

@@ -13,6 +13,7 @@ from rocketlens.wire.bodies.topic import (
     TopicConfigTable,
 )
 from rocketlens.wire.declare import write_body
+from tests.support.patience import PATIENCE_S
 
 BROKER = "127.0.0.1:10911"
 TOPICS = ("TBW102", "T")
@@ -73,7 +74,7 @@ def on_a_name_server(**config):
                     name: str(tmp_path / value) if name == "kvConfigPath" else value
                     for name, value in config.items()
                 }
-                async with asyncio.timeout(30), asking(**given) as name_server:
+                async with asyncio.timeout(PATIENCE_S), asking(**given) as name_server:
                     await test(name_server)
 
             asyncio.run(main())

@@ -14,6 +14,7 @@ from rocketlens import limits
 from rocketlens.errors import BadInput, StoreFailed
 from rocketlens.namesrv.kv import KvConfig
 from rocketlens.store.disk import Disk
+from tests.support.effort import sized
 
 
 @pytest.fixture
@@ -156,7 +157,7 @@ def test_changes_that_come_while_one_is_written_go_together_and_hold_nobody_up(p
 texts = st.text(max_size=5) | st.sampled_from(["007", "-0", "\ud800", '"', "\\", "\x00", "\u2028"])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=sized(20, 50))
 @given(
     st.lists(st.tuples(st.sampled_from(["ns", "", "007"]), texts, texts | st.none()), max_size=8)
 )

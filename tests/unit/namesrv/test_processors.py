@@ -23,6 +23,7 @@ from tests.unit.namesrv.name_server_world import (
     NAMES,
     REGISTER,
     TOPICS,
+    asking,
     on_a_name_server,
     registration,
 )
@@ -216,3 +217,27 @@ def test_a_topic_is_registered_off_the_loop_where_its_route_is_long_and_refused_
 
     asyncio.run(main())
     assert (threads == {threading.current_thread()}) == (count == 1)
+
+
+@pytest.mark.parametrize("count", [2, 1000])
+def test_a_broker_with_many_topics_is_parsed_off_the_loop(count, monkeypatch):
+    threads = set()
+    registration_in = processors._registration_in
+
+    def parse(*arguments):
+        threads.add(threading.current_thread())
+        return registration_in(*arguments)
+
+    monkeypatch.setattr(processors, "_registration_in", parse)
+
+    async def main():
+        async with asking() as name_server:
+            topics = {f"T{n}": {"topicName": f"T{n}", "perm": 6} for n in range(count)}
+            wrapper = {"dataVersion": {"counter": 1, "timestamp": 1}, "topicConfigTable": topics}
+            body = json.dumps({"topicConfigSerializeWrapper": wrapper}).encode()
+            answer = await name_server.ask(103, body, **(REGISTER | {"bodyCrc32": "0"}))
+            assert answer.code == 0, answer.remark
+            assert len(json.loads((await name_server.ask(206)).body)["topicList"]) == count
+            assert (threads == {threading.current_thread()}) == (count == 2)
+
+    asyncio.run(main())

@@ -258,8 +258,8 @@ def test_a_broker_is_dropped_120_s_after_its_last_registration_and_not_before(br
 def test_a_broker_may_ask_for_another_time_and_a_heartbeat_counts(brokers):
     brokers.register(heartbeat_timeout_ms=10_000)
     assert brokers.table.expire(10.0) == []
-    brokers.table.heard_of("c", A, 10.0)
-    brokers.table.heard_of("c", "10.9.9.9:1", 10.0)
+    brokers.table.touch("c", A, 10.0)
+    brokers.table.touch("c", "10.9.9.9:1", 10.0)
     assert brokers.table.expire(20.0) == []
     assert brokers.table.expire(20.1) == [A]
 
@@ -417,3 +417,15 @@ def test_a_broker_that_goes_costs_its_own_topics_only(brokers, monkeypatch):
     )
     brokers.table.channel_closed(B)
     assert sorted(dropped) == ["Mine", "Other", "T1"]
+
+
+def test_brokers_that_come_and_go_are_told_and_those_that_stay_are_not(brokers, caplog):
+    caplog.set_level("INFO")
+    brokers.register(topics=["T", *SYSTEM])
+    brokers.register(topics=["T", *SYSTEM], version=2)
+    brokers.table.leave("c", A, "broker-a", A)
+    brokers.table.leave("c", A, "broker-a", A)
+    assert caplog.messages == [
+        f"broker broker-a (id 0) of c at {A} is registered with {1 + len(SYSTEM)} topics",
+        f"broker broker-a of c at {A} unregisters",
+    ]

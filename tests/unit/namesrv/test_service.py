@@ -10,6 +10,7 @@ from rocketlens.errors import BadInput
 from rocketlens.namesrv.config import NameServerConfig
 from rocketlens.namesrv.service import NameServer, run
 from rocketlens.net.pool import ClientPool
+from tests.support.patience import PATIENCE_S
 from tests.unit.namesrv.name_server_world import (
     NAMES,
     Asking,
@@ -21,7 +22,7 @@ from tests.unit.namesrv.name_server_world import (
 def test_a_broker_is_dropped_with_its_connection_or_when_it_is_silent():
     async def main():
         clock = Clock()
-        async with asyncio.timeout(30), asking(clock) as broker:
+        async with asyncio.timeout(PATIENCE_S), asking(clock) as broker:
             client = Asking(broker.server, broker.address, ClientPool(lambda _: True))
             await broker.register()
             clock.now_s = 100.0
@@ -64,7 +65,7 @@ def test_it_runs_until_a_signal_and_frees_its_port(number):
             bound.append(address)
             os.kill(os.getpid(), number)
 
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             await run(NameServerConfig(listenPort=0), ready=ready)
         again = NameServer(NameServerConfig(listenPort=bound[0].port))
         again.start()
