@@ -1,6 +1,6 @@
-"""Writing to the file system: everything that a store, or a job beside one, changes on the disk.
+"""Writes to the file system: every change that a store, or a job beside one, makes on the disk.
 
-All of it goes through one :class:`Disk`, so that a test can fail, delay or lose each operation.
+All of them go through one :class:`Disk`, so that a test can fail, delay or lose each operation.
 """
 
 import errno
@@ -25,17 +25,17 @@ _AT_FDCWD: Final = -100
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _CLEAR_BYTES: Final = 1 << 20
 _ASIDE_PREFIX: Final = ".rocketlens-old-"
-"""Begins the name of a directory that is being replaced where that is not one step."""
+"""Prefix of a directory that is being replaced where that takes more than one step."""
 _OLD_ASIDE: Final = re.compile(r"(index|consumequeue)\.[0-9]+\.old")
-"""As an earlier version named a directory that it was replacing."""
+"""The same prefix in an earlier version."""
 
 
 class WritableFile:
     """An existing file of fixed size, mapped for writing and shared with all other mappings of it.
 
-    ``content`` has slicing, ``find`` and ``len`` like a bytearray. A byte may be written only
-    where :meth:`reserve` was asked before: on a full disk that fails, where writing to a hole
-    would end the process (SIGBUS).
+    ``content`` has slicing, ``find`` and ``len`` like a bytearray. Write only bytes that were
+    passed to :meth:`reserve`: on a full disk that raises, but writing to a hole ends the process
+    (SIGBUS).
     """
 
     def __init__(self, path: Path) -> None:
@@ -45,7 +45,7 @@ class WritableFile:
         """
         self.path = path
         self._descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        # Of a store whose start failed nobody closes the files.
+        # If the start of a store fails, its files are not closed explicitly.
         self._close_descriptor = weakref.finalize(self, os.close, self._descriptor)
         size = os.fstat(self._descriptor).st_size
         try:
@@ -67,9 +67,9 @@ class WritableFile:
         return np.frombuffer(self.content, dtype=np.uint8)
 
     def reserve(self, start: int, stop: int) -> None:
-        """Make the disk keep room for bytes ``start .. stop - 1``; what is there stays.
+        """Reserve disk blocks for bytes ``start .. stop - 1``; their content stays.
 
-        :raises OSError: when the disk is full.
+        :raises OSError: if the disk is full.
         """
         if stop > start:
             try:
@@ -81,10 +81,10 @@ class WritableFile:
     def sync(self) -> None:
         """Wait until what was written is on the disk.
 
-        Another thread may close the file meanwhile, which then says elsewhere that it must be
+        Another thread may close the file meanwhile; that thread then records that it must be
         synced.
 
-        :raises SyncFailed: when it may not be, now or ever.
+        :raises SyncFailed: if it may not be on the disk, now or ever.
         """
         try:
             _sync(self._descriptor, self.path, with_metadata=False)
@@ -93,11 +93,11 @@ class WritableFile:
                 raise
 
     def touch(self) -> None:
-        """Set the modification time to now: writes through a mapping need not."""
+        """Set the modification time to now: writes through a mapping do not always."""
         os.utime(self._descriptor)
 
     def clear(self, start: int) -> None:
-        """Make every byte from ``start`` on zero, without filling holes. O(bytes not in holes)."""
+        """Zero every byte from ``start`` on, without filling holes. O(bytes not in holes)."""
         position = start
         while position < len(self):
             try:
@@ -114,9 +114,9 @@ class WritableFile:
                 position = end
 
     def close(self) -> None:
-        """Unmap, unless someone still holds a view: then the mapping goes with the last view.
+        """Unmap; if a view is still held, the mapping is freed with the last view.
 
-        A second call does nothing: the number of the descriptor may be another file's by then.
+        A second call does nothing: the descriptor's number may be that of another file.
         """
         self._close_descriptor()
         self._descriptor = -1
@@ -128,22 +128,22 @@ class WritableFile:
 
 
 class Space(NamedTuple):
-    """Bytes of a file system, and how many of them may be written yet."""
+    """Size of a file system in bytes, and bytes that can still be written."""
 
     total: int
     free: int
 
 
 class Disk:
-    """What everything that writes asks of the file system; a test passes one that fails.
+    """All file operations of a store that write; a test passes one that fails.
 
-    It has no state, so it can be pickled: a task that writes in another process carries its own.
+    It has no state, so it can be pickled: a task that writes in another process has its own.
     """
 
     def make_file(self, path: Path, size: int, scratch: Path) -> None:
-        """Make a file of ``size`` zero bytes that take no room yet, there whole or not at all.
+        """Create a file of ``size`` zero bytes without blocks; it appears whole or not at all.
 
-        It is made in directory ``scratch`` of the same file system. Its name is not synced.
+        It is created in directory ``scratch`` of the same file system. Its name is not synced.
         """
         self.make_directory(scratch)
         beside = scratch / f"{path.name}.{os.getpid()}.new"
@@ -164,9 +164,9 @@ class Disk:
         return WritableFile(path)
 
     def new_file(self, path: Path, like: Path | None = None) -> BinaryIO:
-        """Open a file to be written from its begin, for this user alone; it is not synced.
+        """Create a file to be written from its begin, for this user alone; it is not synced.
 
-        ``like``: a file whose permissions it gets instead, if that is there.
+        ``like``: a file whose permissions it gets instead, if that exists.
         """
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE_FILE)
         try:
@@ -179,9 +179,9 @@ class Disk:
             raise
 
     def make_reserved_file(self, path: Path, size: int) -> None:
-        """Make a file of ``size`` zero bytes whose blocks are reserved; it is not synced.
+        """Create a file of ``size`` zero bytes whose blocks are reserved; it is not synced.
 
-        :raises OSError: when the disk is full, with no file left behind.
+        :raises OSError: if the disk is full; then no file is left.
         """
         with self.new_file(path) as file:
             try:
@@ -192,25 +192,25 @@ class Disk:
                 raise
 
     def make_directory(self, directory: Path) -> None:
-        """Make a directory, and those above it, for this user alone; their names are not synced.
+        """Create a directory and its parents, for this user alone; their names are not synced.
 
-        What is there stays as it is.
+        Existing ones are not changed.
         """
         for one in _missing(directory):
             one.mkdir(PRIVATE_DIRECTORY, exist_ok=True)
 
     def make_directory_durably(self, directory: Path) -> None:
-        """Make a directory, and those above it, and wait until their names are on the disk."""
+        """Create a directory and its parents, and wait until their names are on the disk."""
         for one in _missing(directory):
             one.mkdir(PRIVATE_DIRECTORY, exist_ok=True)
             self.sync_directory(one.parent)
 
     def check_writable(self, directory: Path) -> None:
-        """Make a directory, or make sure that files can be made in the one that is there.
+        """Create a directory, or check that files can be created in an existing one.
 
-        A directory that is there is not touched.
+        An existing directory is not changed.
 
-        :raises OSError: when they cannot; a directory that was made for it is gone again.
+        :raises OSError: if they cannot; a directory created by this call is removed.
         """
         if directory.is_dir():
             if not os.access(directory, os.W_OK | os.X_OK):
@@ -226,10 +226,10 @@ class Disk:
             raise
 
     def write_durably(self, path: Path, content: bytes) -> None:
-        """Write a small file beside ``path``, sync it, and put it in its place in one step.
+        """Write a small file beside ``path``, sync it, and rename it to ``path``.
 
-        :raises OSError: when it may not be on the disk. What was there before stays, unless only
-            the name could not be synced.
+        :raises OSError: if it may not be on the disk. The old file stays, unless only the name
+            could not be synced.
         """
         self.make_directory_durably(path.parent)
         beside = path.with_name(f".{path.name}.{os.getpid()}.new")
@@ -242,7 +242,7 @@ class Disk:
             with suppress(OSError):
                 beside.unlink(missing_ok=True)
             if isinstance(error, fs.SyncFailed) and error.errno in fs.DISK_FULL_ERRORS:
-                # The next try writes another file: what became of this one does not matter.
+                # The next attempt writes another file, so the state of this one does not matter.
                 raise OSError(error.errno, error.strerror, str(path)) from error
             if error.filename is None:
                 error.filename = str(path)
@@ -250,59 +250,59 @@ class Disk:
         self.sync_directory(path.parent)
 
     def append_durably(self, path: Path, content: bytes) -> None:
-        """Write behind the end of a small file that is there, and sync it.
+        """Append to an existing small file, and sync it.
 
-        :raises OSError: when it may not be on the disk, or only a part of it.
+        :raises OSError: if it may not be on the disk, or only a part of it.
         """
         with path.open("ab") as file:
             file.write(content)
         self.sync_file(path)
 
     def set_size(self, path: Path, size: int) -> None:
-        """Cut a file, or lengthen it by zeros that take no room."""
+        """Truncate a file, or extend it by a hole."""
         os.truncate(path, size)
 
     def move(self, path: Path, target: Path) -> None:
-        """Rename a file or directory within a file system, in one step; it is not synced."""
+        """Rename a file or directory within a file system; the rename is not synced."""
         self.make_directory(target.parent)
         path.rename(target)
 
     def link_file(self, path: Path, target: Path) -> None:
-        """Link a file to a second name within a file system; it is not synced.
+        """Create a hard link within a file system; it is not synced.
 
-        A name that is there already is replaced.
+        An existing name is replaced.
 
-        :raises OSError: when the file system has no such links, too.
+        :raises OSError: also if the file system does not support links.
         """
         self.make_directory(target.parent)
         target.unlink(missing_ok=True)
         target.hardlink_to(path)
 
     def remove_tree(self, directory: Path) -> None:
-        """Delete a directory and everything below it; nothing when it is not there."""
+        """Delete a directory and everything below it; ignored if it does not exist."""
         import shutil
 
         with suppress(FileNotFoundError):
             shutil.rmtree(directory)
 
     def remove_file(self, path: Path) -> None:
-        """Delete a file; nothing when it is not there."""
+        """Delete a file; ignored if it does not exist."""
         path.unlink(missing_ok=True)
 
     def sync_file(self, path: Path) -> None:
         """Wait until a file's bytes are on the disk, whichever process wrote them.
 
-        :raises SyncFailed: when they may not be.
-        :raises OSError: when the file cannot be opened; nothing is known of its bytes then.
+        :raises SyncFailed: if they may not be.
+        :raises OSError: if the file cannot be opened, so that its state is unknown.
         """
         _sync_path(path)
 
     def sync_for_reading(self, path: Path) -> None:
-        """Wait until a file's bytes are on the disk, so that what was read of it stays true.
+        """Wait until a file's bytes are on the disk, so that what was read from it stays true.
 
-        A file system that is read-only, or cannot sync, has nothing to wait for.
+        A read-only file system, or one that cannot sync, needs no wait.
 
-        :raises OSError: when the bytes cannot be written, or the file is not there.
+        :raises OSError: if the bytes cannot be written, or the file does not exist.
         """
         try:
             self.sync_file(path)
@@ -319,20 +319,21 @@ class Disk:
         _sync_path(directory)
 
     def sync_tree(self, directory: Path) -> None:
-        """Wait until everything below a directory is on the disk, its own name excepted."""
+        """Wait until everything below a directory is on the disk, except its own name."""
         for parent, _, names in os.walk(directory):
             for name in names:
                 self.sync_file(Path(parent, name))
             self.sync_directory(Path(parent))
 
     def exchange_directories(self, new: Path, current: Path) -> None:
-        """Put directory ``new``, which must be synced, at ``current`` in one step, and sync that.
+        """Replace ``current`` by directory ``new``, which must be synced, and sync that.
 
-        What was there is then at ``new``. Where ``current`` does not exist this is a rename.
-        Elsewhere it is one atomic exchange on Linux; on systems and file systems without one, it
-        is three renames, and :meth:`restore_directories` puts right what a kill between them left.
+        The old directory is then at ``new``. If ``current`` does not exist this is a rename.
+        Otherwise it is one atomic exchange on Linux. On systems and file systems without one it is
+        three renames, and :meth:`restore_directories` repairs what a killed process left between
+        them.
 
-        :raises OSError: when it may not be on the disk; before that, with nothing changed.
+        :raises OSError: if it may not be on the disk; before that, nothing was changed.
         """
         if not current.exists():
             new.rename(current)
@@ -348,10 +349,10 @@ class Disk:
         self.sync_directory(current.parent)
 
     def restore_directories(self, root: Path) -> list[str]:
-        """End the exchanges in ``root`` that a kill interrupted; return the names put back.
+        """Complete the exchanges in ``root`` that a killed process left; return the names restored.
 
-        A directory that is missing is put back as it was. Where the new one is in its place the
-        old one is deleted. The caller has ``root`` locked.
+        A missing directory is put back as it was. If the new one is at its name, the old one is
+        deleted. The caller must have ``root`` locked.
         """
         restored: list[str] = []
         for name, aside in _asides(root):
@@ -366,24 +367,26 @@ class Disk:
         return restored
 
     def boot_id(self) -> str:
-        """Name the current start of the machine; always another where that cannot be known."""
+        """Return an id of the current boot of the machine; a new one each time if it is unknown."""
         content = fs.read_bytes(_BOOT, 64)
         return content.decode("ascii", "replace").strip() if content else os.urandom(8).hex()
 
     def space(self, path: Path) -> Space:
-        """Return how large the file system of ``path`` is, and how much may be written to it."""
+        """Return the size of the file system of ``path``, and the bytes that can still be
+        written.
+        """
         status = os.statvfs(path)
         return Space(status.f_frsize * status.f_blocks, status.f_frsize * status.f_bavail)
 
     def used_ratio(self, path: Path) -> float:
-        """Return how full the file system of ``path`` is, 0 to 1, as ``df`` counts."""
+        """Return the used part of the file system of ``path``, 0 to 1, as ``df`` computes it."""
         status = os.statvfs(path)
         used = status.f_blocks - status.f_bfree
         return used / max(used + status.f_bavail, 1)
 
 
 def _missing(directory: Path) -> list[Path]:
-    """Return the directories that must be made for one to be there, outermost first."""
+    """Return the missing parents of a directory and itself, outermost first."""
     missing: list[Path] = []
     while not directory.is_dir():
         missing.insert(0, directory)
@@ -394,7 +397,7 @@ def _missing(directory: Path) -> list[Path]:
 def _sync(descriptor: int, path: Path, *, with_metadata: bool = True) -> None:
     """Wait until the bytes of an open file are on the disk; ``path`` is for the error.
 
-    :raises SyncFailed: when they may not be.
+    :raises SyncFailed: if they may not be.
     """
     try:
         if with_metadata:
@@ -414,12 +417,12 @@ def _sync_path(path: Path) -> None:
 
 
 def missing_directories(root: Path) -> list[str]:
-    """List the directories of ``root`` that an exchange took away without putting in others."""
+    """Return the directories of ``root`` that an unfinished exchange removed."""
     return [name for name, _ in _asides(root) if not (root / name).exists()]
 
 
 def _asides(root: Path) -> list[tuple[str, Path]]:
-    """List what stands aside in ``root``: the name that it had, and where it is."""
+    """Return the old directories of unfinished exchanges in ``root``, and their original names."""
     found: list[tuple[str, Path]] = []
     for entry in fs.entries(root):
         name = entry.name.removeprefix(_ASIDE_PREFIX)
@@ -431,7 +434,7 @@ def _asides(root: Path) -> list[tuple[str, Path]]:
 
 
 def _exchange(first: Path, second: Path) -> bool:
-    """Swap two names atomically; False where the system cannot."""
+    """Swap two names atomically; return False if the system does not support it."""
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)  # the C library that Python itself runs on

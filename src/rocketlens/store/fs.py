@@ -1,6 +1,6 @@
-"""The file system as it is read, and what it can refuse.
+"""Reads the file system, and tells its errors apart.
 
-What changes it is asked of a :class:`rocketlens.store.disk.Disk`.
+All changes go through :class:`rocketlens.store.disk.Disk`.
 """
 
 import errno
@@ -28,27 +28,27 @@ _COARSE_STAMP_STEP_NS: Final = 2_000_000_000
 
 PRIVATE_DIRECTORY: Final = 0o700
 PRIVATE_FILE: Final = 0o600
-"""Permissions of what is made in a store: messages are for who runs the broker alone."""
+"""Permissions of new files of a store: only the broker's user may read messages."""
 
 DISK_FULL_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT)
-"""Error numbers that say that there is no room."""
+"""Error numbers of a full disk or quota."""
 
 CANNOT_NOW_ERRORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR)
-"""Error numbers that say nothing about a file: opening or mapping it may succeed later."""
+"""Error numbers that do not depend on the file: opening or mapping it may succeed later."""
 
 
 class SyncFailed(OSError):
-    """A sync that failed: what the disk has of the file is unknown from then on, and final.
+    """A failed sync: the state of the file on the disk is unknown from then on.
 
-    Linux reports a page that could not be written once. So another sync that succeeds proves
-    nothing, whatever the number of the error is.
+    Linux reports a page that could not be written only once. So a later sync that succeeds proves
+    nothing, whatever the error number was.
     """
 
 
 def may_pass(error: OSError) -> bool:
-    """Return whether the same call can succeed later: there was no room, no descriptor, no memory.
+    """Return whether the same call can succeed later: no disk space, descriptor or memory was left.
 
-    Never true of a sync that failed.
+    Always False for a failed sync.
     """
     return not isinstance(error, SyncFailed) and error.errno in (
         *DISK_FULL_ERRORS,
@@ -57,14 +57,14 @@ def may_pass(error: OSError) -> bool:
 
 
 class FileId(NamedTuple):
-    """What a file is, whatever its name: no other file has it as long as this one is open."""
+    """Identity of a file under any name; unique while the file is open."""
 
     device: int
     inode: int
 
 
 class DirectoryStamp(NamedTuple):
-    """What changes when a name is added to a directory or taken away, or the directory replaced."""
+    """Changes when a directory is replaced, or a name is added to it or removed."""
 
     device: int
     inode: int
@@ -88,7 +88,7 @@ class MappedFile:
         """
         self.path = path
         self.zeros_from: int = sys.maxsize
-        """From this position on a reader saw zeros only, when it last read to the end."""
+        """From this byte offset on the file had only zeros when it was last read to the end."""
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
             self.file_id = FileId(status.st_dev, status.st_ino)
@@ -103,7 +103,7 @@ class MappedFile:
         self.view = memoryview(self.content)
 
     def __len__(self) -> int:
-        """Return the size in bytes when the file was mapped."""
+        """Return the size in bytes at the time of mapping."""
         return len(self.content)
 
     def array(self) -> "npt.NDArray[np.uint8]":
@@ -113,7 +113,9 @@ class MappedFile:
         return np.frombuffer(self.content, dtype=np.uint8)
 
     def is_cut(self) -> bool:
-        """Return whether the file is shorter now: to read behind its end would end the process."""
+        """Return whether the file is shorter now: reading behind its end would end the process
+        (SIGBUS).
+        """
         return isinstance(self.content, mmap.mmap) and self.content.size() < len(self.content)
 
     def will_scan(self) -> None:
@@ -122,7 +124,7 @@ class MappedFile:
             self.content.madvise(mmap.MADV_SEQUENTIAL)
 
     def close(self) -> None:
-        """Unmap, unless someone still holds a view: then the mapping goes with the last view."""
+        """Unmap; if a view is still held, the mapping is freed with the last view."""
         try:
             self.view.release()
             if isinstance(self.content, mmap.mmap):
@@ -131,7 +133,7 @@ class MappedFile:
             pass
 
     def __enter__(self) -> Self:
-        """Return the mapping."""
+        """Return this mapping."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -146,11 +148,13 @@ def max_open_files() -> int:
 
 
 _OTHER_FILES: Final = 64
-"""Of a store besides its queues and segments: notes, index files, directories being listed."""
+"""Open files of a store besides queues and segments: notes, index files, directories."""
 _MIN_QUEUES: Final = 64
 _MIN_MAPPED: Final = 8
 _LOGS: Final = 4
-"""Readers of one log in a broker: the store, its index builder, look-ups, and new look-ups."""
+"""Readers of one log in a broker: the store, its index builder, look-ups, and a new reader of
+look-ups.
+"""
 
 
 def max_open_queues() -> int:
@@ -169,26 +173,41 @@ def store_open_files() -> int:
 
 
 def raise_open_file_limit() -> int:
-    """Raise the limit of open files as far as it may go; return how many that are, as above.
+    """Raise the limit of open files to its maximum; return that, at most 65,536.
 
-    Each connection of a server is one. Usual are 1,024, and leave to take many more.
+    Each connection of a server needs one. The usual 1,024 are not enough for many.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # Where it is refused, as on systems whose limit is not the whole truth, it stays as it is.
+    # If that is refused, as on systems with other limits, it stays as it is.
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return max_open_files()
 
 
+def check_can_open(count: int) -> None:
+    """Check that this process may open so many more files now.
+
+    :raises OSError: when it may not.
+    """
+    opened: list[int] = []
+    try:
+        while len(opened) < count:
+            opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
 def pid() -> int:
-    """Return the number of this process."""
+    """Return the id of this process."""
     return os.getpid()
 
 
 def next_data_offset(path: Path, start: int) -> int | None:
-    """Return the first position at or after ``start`` that is not in a hole of the file.
+    """Return the first byte offset at or after ``start`` that is not in a hole; None if there is
+    none.
 
-    None when only a hole follows. Where the file system cannot tell, that is ``start`` itself.
+    If the file system cannot tell, that is ``start`` itself.
     """
     with path.open("rb") as file:
         try:
@@ -198,10 +217,10 @@ def next_data_offset(path: Path, start: int) -> int | None:
 
 
 def data_extents(path: Path, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Return the parts of ``start .. stop - 1`` that are not in a hole of the file, ascending.
+    """Yield the parts of ``start .. stop - 1`` that are not in a hole of the file, ascending.
 
-    Where the file system cannot tell, or the file is gone, that is all of it. The file is opened
-    anew for each part, so that a reader which stops early holds nothing open.
+    If the file system cannot tell, or the file is gone, that is the whole range. The file is opened
+    again for each part, so that a reader that stops early has nothing open.
     """
     position = start
     while position < stop:
@@ -219,9 +238,9 @@ def data_extents(path: Path, start: int, stop: int) -> Iterator[tuple[int, int]]
 
 
 def last_written(path: Path, content: memoryview, start: int) -> int | None:
-    """Return the position of the last byte from ``start`` on that is not zero; None without one.
+    """Return the offset of the last nonzero byte from ``start`` on; None if there is none.
 
-    ``content`` is the mapped file; its holes are not looked at.
+    ``content`` is the mapped file; its holes are not read.
     """
     last = None
     position: int | None = start
@@ -236,9 +255,9 @@ def last_written(path: Path, content: memoryview, start: int) -> int | None:
 
 
 def entries(directory: Path) -> Iterator[os.DirEntry[str]]:
-    """Return what is in a directory by name; nothing when there is no such directory.
+    """Return the entries of a directory by name; empty if it does not exist.
 
-    :raises OSError: when it cannot be read for another reason.
+    :raises OSError: if it cannot be read for another reason.
     """
     try:
         with os.scandir(directory) as found:
@@ -248,10 +267,10 @@ def entries(directory: Path) -> Iterator[os.DirEntry[str]]:
 
 
 def directory_stamp(directory: Path) -> DirectoryStamp | None:
-    """Return the stamp of a directory; None when it is not there or cannot be looked at.
+    """Return the stamp of a directory; None if it does not exist or cannot be read.
 
-    None also when it was modified so lately that a change right now could leave the same stamp:
-    times move in steps of 10 ms at most, on old file systems of a second.
+    None also if it was modified so recently that a change now could give the same stamp: times have
+    steps of up to 10 ms, on old file systems of a second.
     """
     try:
         status = directory.stat()
@@ -265,9 +284,9 @@ def directory_stamp(directory: Path) -> DirectoryStamp | None:
 
 
 def is_as_stamped(directory: str, stamp: DirectoryStamp) -> bool:
-    """Return whether a directory is the one that got a stamp, with the same names in it.
+    """Return whether a directory still has the same stamp, so the same names.
 
-    A look-up pays for this: one system call.
+    Each look-up calls this: one system call.
     """
     try:
         status = os.stat(directory)
@@ -277,7 +296,7 @@ def is_as_stamped(directory: str, stamp: DirectoryStamp) -> bool:
 
 
 def file_id(entry: "os.DirEntry[str]") -> FileId | None:
-    """Return what a listed file is; None when it was deleted since."""
+    """Return the identity of a listed file; None if it was deleted meanwhile."""
     try:
         status = entry.stat()
     except FileNotFoundError:
@@ -286,7 +305,7 @@ def file_id(entry: "os.DirEntry[str]") -> FileId | None:
 
 
 def size_of(entry: "os.DirEntry[str]") -> int:
-    """Return the size of a file that was listed; 0 when it is none, or was deleted since."""
+    """Return the size of a listed file; 0 if it is not a file, or was deleted meanwhile."""
     try:
         return entry.stat().st_size if entry.is_file() else 0
     except FileNotFoundError:
@@ -294,9 +313,9 @@ def size_of(entry: "os.DirEntry[str]") -> int:
 
 
 def file_size(path: Path) -> int | None:
-    """Return the size of a file, or None when there is none.
+    """Return the size of a file, or None if it does not exist.
 
-    :raises OSError: when that cannot be known now.
+    :raises OSError: if the size cannot be read.
     """
     try:
         return path.stat().st_size
@@ -305,9 +324,9 @@ def file_size(path: Path) -> int | None:
 
 
 def read_part(path: Path | str, start: int, count: int) -> bytes:
-    """Read up to ``count`` bytes from byte ``start`` of a file; none when it is not there.
+    """Read up to ``count`` bytes from byte ``start`` of a file; empty if it does not exist.
 
-    :raises OSError: when it cannot be read now.
+    :raises OSError: if it cannot be read.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -320,9 +339,9 @@ def read_part(path: Path | str, start: int, count: int) -> bytes:
 
 
 def has_bytes_from(path: Path | str, start: int) -> bool:
-    """Return whether a byte from ``start`` on is not zero; the file's holes are not looked at.
+    """Return whether a byte from ``start`` on is not zero; holes are not read.
 
-    :raises OSError: when it cannot be read.
+    :raises OSError: if the file cannot be read.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -333,7 +352,7 @@ def has_bytes_from(path: Path | str, start: int) -> bool:
             except OSError as error:
                 if error.errno == errno.ENXIO:
                     return False
-                # Where the file system cannot tell, all of it is read.
+                # If the file system cannot tell holes, all of it is read.
             part = os.pread(descriptor, _LOOK_BYTES, position)
             if not part:
                 return False
@@ -346,7 +365,7 @@ def has_bytes_from(path: Path | str, start: int) -> bool:
 
 
 def read_bytes(path: Path, limit: int) -> bytes | None:
-    """Read at most ``limit`` bytes of a small file; None when it is not there."""
+    """Read at most ``limit`` bytes of a small file; None if it does not exist."""
     try:
         with path.open("rb") as file:
             return file.read(limit)
@@ -355,9 +374,9 @@ def read_bytes(path: Path, limit: int) -> bytes | None:
 
 
 def is_same(first: Path, second: Path) -> bool:
-    """Return whether two paths lead to one file or directory, however they are written.
+    """Return whether two paths lead to the same file or directory.
 
-    :raises OSError: when one of them cannot be looked at for another reason than missing.
+    :raises OSError: if one of them cannot be read for another reason than missing.
     """
     try:
         return first.samefile(second)

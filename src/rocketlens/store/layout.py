@@ -13,7 +13,7 @@ not even for a moment.
 ``index/``              index files being built while ``index/`` of the store has those of another
 ``index.lock``          held by the one builder of index files
 ``deleted.json``        topics that were deleted while the log still has messages of them
-``name_taken.json``     who else registered under the broker's name, if somebody did
+``name_taken.json``     another broker that registered under this broker's name, if any
 ``aside/``              bytes that recovery found damaged, or cut off the log or a queue
 ``scratch/``            files being made, and consume queues being removed
 ======================  =========================================================================
@@ -29,11 +29,13 @@ from typing import Final
 INDEX_LOCK: Final = "index.lock"
 _NAME_FORMAT: Final = "%Y%m%d%H%M%S"
 _LATEST_NAMED_MS: Final = 253_370_764_800_000
-"""Times from the year 9999 on are damage; the file is named as if it were then."""
+"""Later times than the year 9999 are damage; the file is named as if it were then."""
 
 
 def index_file_name(timestamp_ms: int, before: str) -> str:
-    """Name an index file by a time in the local zone, but later than the name ``before``."""
+    """Return the name of an index file from a time in the local zone, later than the name
+    ``before``.
+    """
     seconds, milliseconds = divmod(min(max(timestamp_ms, 0), _LATEST_NAMED_MS), 1000)
     moment = datetime.fromtimestamp(seconds, UTC).astimezone().replace(tzinfo=None)
     name = f"{moment:{_NAME_FORMAT}}{milliseconds:03}"
@@ -77,32 +79,32 @@ class StoreLayout:
 
     @property
     def abort(self) -> Path:
-        """There while a broker runs, and after one that did not stop cleanly."""
+        """Exists while a broker runs, and after one that did not stop cleanly."""
         return self.root / "abort"
 
     @property
     def own(self) -> Path:
-        """Everything that is not RocketMQ's."""
+        """RocketLens's own files."""
         return self.root / "rocketlens"
 
     @property
     def state(self) -> Path:
-        """How far the consume queues are synced."""
+        """The synced part of the consume queues."""
         return self.own / "state.json"
 
     @property
     def synced(self) -> Path:
-        """How far the log is synced."""
+        """The synced part of the log."""
         return self.own / "synced"
 
     @property
     def index_state(self) -> Path:
-        """How far the index files are synced."""
+        """The synced part of the index files."""
         return self.own / "index.json"
 
     @property
     def new_index(self) -> Path:
-        """Index files that are to replace those of another builder."""
+        """Index files that will replace those of another builder."""
         return self.own / "index"
 
     @property
@@ -112,15 +114,15 @@ class StoreLayout:
 
     @property
     def name_taken(self) -> Path:
-        """Who else registered under the broker's name."""
+        """Another broker registered under this broker's name."""
         return self.own / "name_taken.json"
 
     @property
     def aside(self) -> Path:
-        """Damaged bytes, kept."""
+        """Damaged bytes that were kept."""
         return self.own / "aside"
 
     @property
     def scratch(self) -> Path:
-        """Files being made."""
+        """Unfinished files."""
         return self.own / "scratch"

@@ -1,11 +1,11 @@
-"""The lock that makes a store belong to one process.
+"""The lock that gives a store to one process.
 
-It is RocketMQ's own: an advisory lock on byte 0 of the file ``lock`` in the store directory, so a
-broker and a job of ours exclude each other. It goes with the process that holds it, however that
-ends. Readers do not take it.
+It is RocketMQ's own: an advisory lock on byte 0 of the file ``lock`` in the store directory, so
+brokers and jobs of RocketMQ and RocketLens exclude each other. It is released with the process,
+however that ends. Readers do not lock.
 
-RocketMQ writes its text into the file whenever a broker starts. So a text of ours says, however
-the broker that came next ended, and wherever the store was copied to, that none has started since.
+RocketMQ writes its text into the file whenever a broker starts. So the text of RocketLens shows
+that no other broker has started since, wherever the store was copied to.
 """
 
 import errno
@@ -21,29 +21,27 @@ from rocketlens.store.disk import Disk
 
 LOCK_FILE: Final = "lock"
 LOCK_TEXT: Final = b"lock"
-"""What RocketMQ writes into it, too."""
+"""Text that RocketMQ writes into the file."""
 OUR_TEXT: Final = b"lens"
-"""What a broker of this project puts in its place. RocketMQ writes its own at each start, and reads
-neither."""
+"""Text that RocketLens writes. RocketMQ writes its own at each start; neither reads it."""
 _HELD_ERRORS: Final = (errno.EAGAIN, errno.EACCES)
 _FLOCK: Final = struct.Struct("hhlli4x")
 """type, whence, start, length, process: Linux's ``struct flock`` on 64-bit machines."""
 
 _held: set[tuple[int, int]] = set()
-"""Device and inode of every lock file this process holds: locks of a process do not exclude it
-itself."""
+"""Device and inode of the lock files of this process, because its own locks do not exclude it."""
 
 
 class StoreLock:
-    """Holds a store from construction to :meth:`release`."""
+    """Locks a store from construction to :meth:`release`."""
 
     def __init__(self, store: Path, name: str = LOCK_FILE) -> None:
-        """Take the lock at once, before anything of the store is read.
+        """Lock at once, before anything of the store is read.
 
-        ``name``: the lock file, where it is not the store as a whole that is locked.
+        ``name``: the lock file, if not the whole store is locked.
 
-        :raises StoreLocked: at once when another process, or this one, holds it.
-        :raises OSError: when the lock file cannot be opened, or locks cannot be had there.
+        :raises StoreLocked: at once, if another process, or this one, has the lock.
+        :raises OSError: if the lock file cannot be opened, or the file system has no locks.
         """
         path = self._path = store / name
         try:
@@ -73,7 +71,7 @@ class StoreLock:
         return os.pread(self._descriptor, len(OUR_TEXT), 0) == OUR_TEXT
 
     def mark(self, disk: Disk) -> None:
-        """Note durably that what is beside the log is what a broker of this project wrote.
+        """Write durably that the files beside the log are those of a broker of RocketLens.
 
         :raises OSError: when that cannot be written.
         """
@@ -129,7 +127,7 @@ def _lock_first_byte(descriptor: int) -> None:
 
     One of the open file description where there are such (Linux): a lock of the process, which is
     what RocketMQ takes and the fallback, is dropped when any other descriptor of the file is
-    closed, so that whoever reads the file in this process would give the store up.
+    closed, so that reading the file in this process would release the store.
 
     :raises OSError: when another has it.
     """

@@ -8,8 +8,7 @@ import mmap
 import struct
 from pathlib import Path
 
-HEADER = struct.Struct(">qqqqii")
-ENTRY = struct.Struct(">iqii")
+from tests.support.index_writer import ENTRY, HEADER
 
 
 class RocketMQIndex:

@@ -10,7 +10,7 @@ import pytest
 
 import rocketlens
 from rocketlens.bulk.workspace import Workspace
-from rocketlens.cli import doctor
+from rocketlens.cli import doctor_store
 from rocketlens.store import disk, fs
 from tests.unit.store.written_stores import content_of, open_small, send_many
 
@@ -73,7 +73,8 @@ def test_a_job_killed_between_two_renames_is_put_right_by_the_next_that_opens_th
     workspace._lock.release()
     assert (store / name).exists() == (at != 1)
     assert disk.missing_directories(store) == ([name] if at == 1 else [])
-    warned = [check.name for check in doctor.store_checks(store) if "is missing" in check.detail]
+    checks = doctor_store.store_checks(store)
+    warned = [check.name for check in checks if "is missing: the job" in check.detail]
     assert warned == ([name] if at == 1 else [])
     with rocketlens.open_store(store) as reader:
         answer = reader.query_message("Orders", "all", max_num=None)

@@ -1,8 +1,13 @@
 """Files are mapped, listed and read in parts, and holes in them are left out."""
 
 import os
+import resource
+from pathlib import Path
+
+import pytest
 
 from rocketlens.store import fs
+from tests.support.patched import change_for
 
 
 def test_written_parts_leave_out_holes(tmp_path):
@@ -88,9 +93,9 @@ def test_a_stamp_holds_until_a_name_in_the_directory_changes(tmp_path, monkeypat
     assert fs.directory_stamp(tmp_path / "nowhere") is None
     changed_ns = tmp_path.stat().st_mtime_ns
     # What was changed just now may change again without leaving another time.
-    monkeypatch.setattr(fs.time, "time_ns", lambda: changed_ns)
+    change_for(monkeypatch, fs, "time", time_ns=lambda: changed_ns)
     assert fs.directory_stamp(tmp_path) is None
-    monkeypatch.setattr(fs.time, "time_ns", lambda: changed_ns + 10**11)
+    change_for(monkeypatch, fs, "time", time_ns=lambda: changed_ns + 10**11)
     stamp = fs.directory_stamp(tmp_path)
     assert fs.is_as_stamped(str(tmp_path), stamp)
     (tmp_path / "b").touch()
@@ -106,3 +111,17 @@ def test_one_file_is_the_same_by_whatever_path_and_a_missing_one_is_no_other(tmp
     assert fs.is_same(path, link)
     assert not fs.is_same(path, tmp_path)
     assert not fs.is_same(tmp_path / "nowhere", path)
+
+
+def test_whether_files_can_be_opened_is_found_out_and_none_stays_open():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    before = list(Path("/proc/self/fd").glob("*"))
+    fs.check_can_open(8)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            fs.check_can_open(8)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    fs.check_can_open(8)
+    assert not before or len(list(Path("/proc/self/fd").glob("*"))) == len(before)

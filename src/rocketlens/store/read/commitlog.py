@@ -35,14 +35,14 @@ class Segment(NamedTuple):
 
 
 class SegmentLost(RecordError):
-    """A segment that was listed and cannot be opened now; ``cause`` says why.
+    """A listed segment cannot be opened; ``cause`` says why.
 
     ``is_gone``: it was deleted. Otherwise nothing is known of what it holds, and another try may
     succeed: too many open files, no memory, a failing disk, another file in its place.
     """
 
     def __init__(self, segment: Segment, cause: OSError) -> None:
-        """Keep the error that the system gave."""
+        """Store the system's error."""
         detail = f"{segment.path.name} cannot be read: {cause.strerror}"
         super().__init__(Reason.END, detail, segment.base_offset)
         self.cause = cause
@@ -50,7 +50,7 @@ class SegmentLost(RecordError):
 
 
 class SegmentUnread(OSError):
-    """A segment that could not be opened now, for a reader that must not leave anything out."""
+    """A segment could not be opened, and the reader may not leave anything out."""
 
 
 class CommitLog:
@@ -141,7 +141,7 @@ class CommitLog:
 
     @property
     def min_offset(self) -> int:
-        """The physical offset of the first byte that is still there."""
+        """The physical offset of the first byte that is not deleted."""
         return self.segments[0].base_offset
 
     @property
@@ -151,7 +151,7 @@ class CommitLog:
 
     @property
     def segment_bytes(self) -> int:
-        """The size that the broker gives its segments: the distance between their names."""
+        """The broker's segment size: the distance between their names."""
         distances = [
             after.base_offset - before.base_offset
             for before, after in zip(self.segments, self.segments[1:], strict=False)
@@ -159,7 +159,7 @@ class CommitLog:
         return min(distances, default=self.segments[-1].size)
 
     def segment_of(self, physical_offset: int) -> Segment | None:
-        """Return the segment that holds an offset; None when no file does. O(log segments)."""
+        """Return the segment with an offset; None if no file has it. O(log segments)."""
         last = self.segments[-1]
         if physical_offset >= last.base_offset:
             return last if physical_offset < last.end_offset else None
@@ -185,21 +185,21 @@ class CommitLog:
             raise SegmentLost(segment, error) from error
 
     def bytes_at(self, physical_offset: int, count: int) -> bytes:
-        """Return up to ``count`` bytes of the segment that holds an offset; none if it has none.
+        """Return up to ``count`` bytes of a segment from an offset on; empty if no segment has it.
 
         So it is, too, when the segment cannot be opened.
         """
         segment = self.segment_of(physical_offset)
         if segment is None:
             return b""
-        place = physical_offset - segment.base_offset
+        byte_offset = physical_offset - segment.base_offset
         try:
-            return bytes(self.map(segment).view[place : place + count])
+            return bytes(self.map(segment).view[byte_offset : byte_offset + count])
         except SegmentLost:
             return b""
 
     def record_at(self, physical_offset: int, *, check_crc: bool = True) -> Record:
-        """Read the record that claims to begin at ``physical_offset``.
+        """Read the record at ``physical_offset``.
 
         Nothing here proves that a record begins there: bytes inside a body can look like one.
 
@@ -218,20 +218,20 @@ class CommitLog:
         except SegmentLost:
             self.refresh()
             raise
-        view, place = mapped.view, physical_offset - segment.base_offset
-        last_bytes = _last_bytes(view, place)
+        view, byte_offset = mapped.view, physical_offset - segment.base_offset
+        last_bytes = _last_bytes(view, byte_offset)
         record = commitlog_record.decode(
-            view, place, physical_offset=physical_offset, check_crc=check_crc
+            view, byte_offset, physical_offset=physical_offset, check_crc=check_crc
         )
-        if any(last_bytes[2:]) or last_bytes == _last_bytes(view, place):
+        if any(last_bytes[2:]) or last_bytes == _last_bytes(view, byte_offset):
             return record
-        # A broker wrote the end of it meanwhile, so perhaps also what was decoded before that.
+        # A broker wrote its end meanwhile, so what was decoded before may also be incomplete.
         return commitlog_record.decode(
-            view, place, physical_offset=physical_offset, check_crc=check_crc
+            view, byte_offset, physical_offset=physical_offset, check_crc=check_crc
         )
 
     def is_finished(self, record: Record) -> bool:
-        """Return whether the log shows that a record of it was written to its last byte.
+        """Return whether a record is known to be written to its last byte.
 
         A broker copies a record from front to back, and each after the one before. So the record
         is finished when its last byte is not zero, or when something follows it. A record whose
@@ -251,7 +251,7 @@ class CommitLog:
 
 
 class OpenLog(CommitLog):
-    """A log of which each segment can be read, or nothing is done.
+    """A log whose segments must all be readable; otherwise an error is raised.
 
     For a reader a segment that cannot be opened is lost. To who mends or indexes the log it would
     look like damage, or like the end of the log.
@@ -268,7 +268,7 @@ class OpenLog(CommitLog):
             super().__init__(directory)
         except NotAStore as error:
             if isinstance(error.__cause__, OSError):
-                # It is there: nothing may be taken for that of a log that is gone.
+                # It exists: its bytes must not be mistaken for those of a log that is gone.
                 raise error.__cause__ from None
             raise
 
@@ -287,7 +287,7 @@ class OpenLog(CommitLog):
 
 
 def _is_other_log(before: list[Segment], after: list[Segment]) -> bool:
-    """Return whether a log changed as no broker changes it: adding last, deleting first."""
+    """Return whether a log changed otherwise than by appending or deleting its first segments."""
     known = {segment.base_offset: segment for segment in before}
     for segment in after:
         old = known.pop(segment.base_offset, None)
@@ -299,20 +299,22 @@ def _is_other_log(before: list[Segment], after: list[Segment]) -> bool:
     return any(base_offset > after[0].base_offset for base_offset in known)
 
 
-def _last_bytes(view: memoryview, place: int) -> bytes:
-    """Return the last 3 bytes of the record at ``place``, none where its size is impossible.
+def _last_bytes(view: memoryview, byte_offset: int) -> bytes:
+    """Return the last 3 bytes of the record at ``byte_offset``; empty if its size is impossible.
 
     They are the end of the properties, or of the topic and the length of no properties.
     """
-    if place + TOTAL_SIZE.size > len(view):
+    if byte_offset + TOTAL_SIZE.size > len(view):
         return b""
-    (size,) = TOTAL_SIZE.unpack_from(view, place)
-    end = place + size
-    return bytes(view[end - 3 : end]) if MIN_RECORD_BYTES <= size <= len(view) - place else b""
+    (size,) = TOTAL_SIZE.unpack_from(view, byte_offset)
+    end = byte_offset + size
+    return (
+        bytes(view[end - 3 : end]) if MIN_RECORD_BYTES <= size <= len(view) - byte_offset else b""
+    )
 
 
 def _segment_size(entry: "DirEntry[str]") -> int:
-    """Return the size of a file whose name is that of a segment; 0 for anything else."""
+    """Return the size of a file with a segment's name; 0 for any other."""
     name = entry.name
     if len(name) != SEGMENT_NAME_DIGITS or not (name.isascii() and name.isdigit()):
         return 0
@@ -320,7 +322,7 @@ def _segment_size(entry: "DirEntry[str]") -> int:
 
 
 def _disjoint(segments: list[Segment]) -> list[Segment]:
-    """Cut or leave out segments so that no two hold the same offset.
+    """Cut or drop segments so that no two have the same offset.
 
     Overlaps come from strays and from files that were made longer. A file that begins inside
     another, in a place where segments don't begin, and not with a record that belongs there, is a

@@ -1,4 +1,4 @@
-"""Consume queues: for each topic and queue, where its messages are in the commit log."""
+"""Consume queues: the physical offsets of messages, for each topic and queue."""
 
 import re
 from collections.abc import Iterator
@@ -32,13 +32,13 @@ class QueueFile(NamedTuple):
 class ConsumeQueue:
     """Reads the entries of one queue.
 
-    Entry ``n`` is found by its place alone. Bytes behind the last whole entry of a cut file are
-    not entries; a file that is missing between others leaves a hole. A file that cannot be opened,
-    other than because it was deleted, is an OSError, and never a file without entries.
+    Entry ``n`` is found by its queue offset alone. Bytes behind the last whole entry of a cut file
+    are not entries; a file that is missing between others leaves a hole. A file that exists and
+    cannot be opened is an OSError, never a file without entries.
     """
 
     def __init__(self, directory: Path, mapped: MappedFiles | None = None) -> None:
-        """List the files of the queue; there may be none.
+        """List the files of the queue, if there are any.
 
         ``mapped``: where all queues of a store keep their mappings together.
 
@@ -52,7 +52,7 @@ class ConsumeQueue:
         self.refresh()
 
     def refresh(self) -> None:
-        """List the files again: a running broker adds and deletes some.
+        """List the files again: a running broker adds and deletes files.
 
         :raises OSError: when the directory is there and cannot be listed.
         """
@@ -72,7 +72,8 @@ class ConsumeQueue:
         self._stamp = stamp
 
     def refresh_if_changed(self) -> None:
-        """List the files again if one was added, deleted or replaced: a topic can be made again.
+        """List the files again if one was added, deleted or replaced: a topic may have been created
+        again.
 
         :raises OSError: as :meth:`refresh`.
         """
@@ -80,7 +81,7 @@ class ConsumeQueue:
             self.refresh()
 
     def entry(self, queue_offset: int) -> QueueEntry | None:
-        """Return entry ``queue_offset``; None when no file holds it or nothing was written there.
+        """Return entry ``queue_offset``; None if no file has it or it was never written.
 
         :raises OSError: when the file that holds it cannot be opened now.
         """
@@ -93,16 +94,25 @@ class ConsumeQueue:
 
     def entries(self) -> Iterator[tuple[int, QueueEntry]]:
         """Return every written entry with its queue offset, in order. O(entries)."""
-        for file in self.files:
-            content = self._map(file)
-            for index in range(file.entry_count):
+        for first_queue_offset, content in self.contents():
+            for index in range(len(content) // ENTRY_BYTES):
                 entry = decode(content, index * ENTRY_BYTES)
                 if not entry.is_end and not entry.is_filler:
-                    yield file.first_queue_offset + index, entry
+                    yield first_queue_offset + index, entry
+
+    def contents(self) -> Iterator[tuple[int, memoryview]]:
+        """Return the queue offset of each file's first entry, and its entries, in order.
+
+        Those that were never written and fillers are among them.
+
+        :raises OSError: when a file cannot be opened now.
+        """
+        for file in self.files:
+            yield file.first_queue_offset, self._map(file)
 
     @property
     def max_offset(self) -> int:
-        """The queue offset that the next message will get: after the last written entry.
+        """The queue offset of the next message: behind the last written entry.
 
         O(log entries): the written entries of the last file are taken to be its first ones.
         """
@@ -120,11 +130,11 @@ class ConsumeQueue:
         return 0
 
     def last_entry(self) -> QueueEntry | None:
-        """Return the newest entry, None when there is none."""
+        """Return the newest entry; None if there is none."""
         return self.entry(self.max_offset - 1) if self.files else None
 
     def _map(self, file: QueueFile) -> memoryview:
-        """Return a file's bytes; zeros, which are no entries, when it was deleted or cut.
+        """Return a file's bytes; zeros, which are not entries, if it was deleted or cut.
 
         :raises OSError: when it cannot be opened now.
         """
@@ -141,13 +151,13 @@ class ConsumeQueue:
 
 
 class ConsumeQueues:
-    """All queues of a store, each opened when it is first asked.
+    """All queues of a store, each opened when it is first used.
 
     ``unlisted`` says why their topics could not be listed when that was last tried.
     """
 
     def __init__(self, directory: Path) -> None:
-        """Remember the directory; it may be missing."""
+        """Set the directory, which may not exist."""
         self.directory = directory
         self._mapped = MappedFiles()
         self._queues: dict[QueueName, ConsumeQueue] = {}
@@ -178,7 +188,7 @@ class ConsumeQueues:
             return []
 
     def look_again(self) -> None:
-        """Have each queue's directory looked at again before the queue is next returned.
+        """Check each queue's directory again before the queue is next returned.
 
         A broker can have added files, or deleted the topic and made it again.
         """
@@ -186,7 +196,7 @@ class ConsumeQueues:
         self._mapped.look_again()
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """Return one queue; None when the topic's name is not safe in a path.
+        """Return one queue; None if the topic's name is not safe in a path.
 
         :raises OSError: when its directory is there and cannot be listed.
         """

@@ -25,7 +25,9 @@ NOTE_KIND: Final = "deleted"
 
 
 class DeletionMark(NamedTuple):
-    """How far the log is of a topic that is deleted, and the record that ends there."""
+    """The physical offset up to which the log has a deleted topic's messages, and the record
+    there.
+    """
 
     end_offset: int
     last_record_offset: int
@@ -33,7 +35,7 @@ class DeletionMark(NamedTuple):
 
 
 def decode_marks(content: bytes | None) -> dict[str, DeletionMark]:
-    """Return the marks of a file's content by topic; none when it is damaged or not there."""
+    """Return the marks in a file by topic; empty if it is damaged or missing."""
     note = decode_note(NOTE_KIND, content or b"")
     try:
         marks = note.value.items() if note is not None else ()
@@ -43,7 +45,7 @@ def decode_marks(content: bytes | None) -> dict[str, DeletionMark]:
 
 
 def read_ends(layout: StoreLayout, log: CommitLog) -> dict[str, int]:
-    """Return the marks of a store that are of its log: topic to ``end_offset``. Changes nothing.
+    """Return ``end_offset`` by topic, of the marks that are of the store's log. Read only.
 
     :raises OSError: when the file, or the log, cannot be read now.
     """
@@ -52,7 +54,7 @@ def read_ends(layout: StoreLayout, log: CommitLog) -> dict[str, int]:
 
 
 def is_of_log(mark: DeletionMark, log: CommitLog) -> bool:
-    """Return whether the record that a mark names is in ``log``, which still has what is below.
+    """Return whether the log has the record of a mark, and still has older ones.
 
     :raises OSError: when the log cannot be read now.
     """

@@ -1,14 +1,14 @@
-"""Index entries in memory, many of them: 8 bytes each, in sorted runs.
+"""Index entries in memory: 8 bytes each, in sorted runs.
 
 ======  ============  =========================================================================
 bits    what          notes
 ======  ============  =========================================================================
 63..32  key hash      0 .. 2**31 - 1, as in an index file
-31..0   place         physical offset less the begin of the run's window of 4 GiB
+31..0   offset        physical offset less the begin of the run's window of 4 GiB
 ======  ============  =========================================================================
 
 So a run is one array of numbers, sorted as they are; a look-up is two binary searches in each run,
-and its entries are unpacked one by one, newest first, so that whoever wants the newest few of a
+and its entries are unpacked one by one, newest first, so that a look-up of the newest few of a
 million pays for a few.
 New entries make a run of their own. Runs of one window are merged while the older is less than
 twice as long as the newer, up to a length: a merge is a matter of 10 ms, and a look-up in 24
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 WINDOW_BITS: Final = 32
-_PLACE_MASK: Final = (1 << WINDOW_BITS) - 1
+_OFFSET_MASK: Final = (1 << WINDOW_BITS) - 1
 _SORT_AFTER_LOOK_UPS: Final = 4
-"""Entries are sorted once so many look-ups came: a single one is cheaper unsorted."""
+"""Entries are sorted after this number of look-ups: a single one is cheaper unsorted."""
 
 _FIRST_UNPACKED: Final = 64
 _MAX_UNPACKED: Final = 8192
-"""Entries of a hash that are unpacked at once: few at first, more the more were taken."""
+"""Entries of a hash that are unpacked at once: few at first, then more and more."""
 
 
 class _Run(NamedTuple):
@@ -60,7 +60,7 @@ class _Run(NamedTuple):
                 many.append(self._descending(packed[begin:end]))
             elif begin < end:
                 base = self.window << WINDOW_BITS
-                few += [base + (entry & _PLACE_MASK) for entry in packed[begin:end].tolist()]
+                few += [base + (entry & _OFFSET_MASK) for entry in packed[begin:end].tolist()]
         return many
 
     def _descending(self, packed: "npt.NDArray[np.uint64]") -> Iterator[int]:
@@ -70,7 +70,7 @@ class _Run(NamedTuple):
         while end > 0:
             start = max(end - count, 0)
             for entry in packed[start:end][::-1].tolist():
-                yield base + (entry & _PLACE_MASK)
+                yield base + (entry & _OFFSET_MASK)
             end, count = start, min(2 * count, _MAX_UNPACKED)
 
     def _candidates(self, bounds: "npt.NDArray[np.uint64]") -> "npt.NDArray[np.uint64]":
@@ -84,14 +84,16 @@ class _Run(NamedTuple):
 
 
 class EntryRuns:
-    """Hashes and physical offsets. Not for several threads at once."""
+    """Hashes and physical offsets. For one thread at a time."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Create an empty collection."""
         self._runs: list[_Run] = []
+        self._is_compact = True
+        """Whether all runs are sorted."""
         self._look_ups = 0
         self.count = 0
-        """How many entries there are."""
+        """Number of entries."""
 
     def add(self, hashes: "npt.NDArray[np.int32]", offsets: "npt.NDArray[np.int64]") -> None:
         """Add entries, whose offsets ascend."""
@@ -105,6 +107,7 @@ class EntryRuns:
                 packed = hashes[start:stop].astype(np.uint64) << np.uint64(WINDOW_BITS)
                 packed |= (offsets[start:stop] - (window << WINDOW_BITS)).astype(np.uint64)
                 self._runs.append(_Run(window, packed))
+                self._is_compact = False
             start = stop
         self.count += len(offsets)
 
@@ -128,12 +131,13 @@ class EntryRuns:
         return merge_descending([*many, iter(few)])
 
     def compact(self) -> None:
-        """Sort what is not, and merge short runs."""
+        """Sort unsorted entries, and merge short runs."""
         import numpy as np
 
-        unsorted = [run for run in self._runs if not run.is_sorted]
-        if not unsorted:
+        if self._is_compact:
             return
+        self._is_compact = True
+        unsorted = [run for run in self._runs if not run.is_sorted]
         self._runs = [run for run in self._runs if run.is_sorted]
         for window, runs in groupby(unsorted, key=lambda run: run.window):
             packed = np.concatenate([run.packed for run in runs])
@@ -141,27 +145,27 @@ class EntryRuns:
             self._runs.append(_Run(window, packed, is_sorted=True))
             while len(self._runs) > 1 and _are_to_merge(*self._runs[-2:]):
                 packed = np.concatenate([run.packed for run in self._runs[-2:]])
-                # Two sorted halves are merged by this sort, at a tenth of the cost of the other.
+                # A stable sort merges two sorted halves at a tenth of the default sort's cost.
                 packed.sort(kind="stable")
                 self._runs[-2:] = [_Run(window, packed, is_sorted=True)]
 
     def drop_below(self, physical_offset: int) -> None:
-        """Forget the entries of records before an offset. O(entries of that offset's window)."""
+        """Drop the entries of records before an offset. O(entries of that offset's window)."""
         import numpy as np
 
         window = physical_offset >> WINDOW_BITS
-        least = np.uint32(physical_offset & _PLACE_MASK)
+        least = np.uint32(physical_offset & _OFFSET_MASK)
         kept = [run for run in self._runs if run.window >= window]
-        for place, run in enumerate(kept):
+        for number, run in enumerate(kept):
             if run.window == window:
                 packed = run.packed[run.packed.astype(np.uint32) >= least]
-                kept[place] = run._replace(packed=packed)
+                kept[number] = run._replace(packed=packed)
         self._runs = [run for run in kept if len(run.packed)]
         self.count = sum(len(run.packed) for run in self._runs)
 
 
 def merge_descending(parts: Sequence[Iterator[int]]) -> Iterator[int]:
-    """Merge descending iterators to one, without reading ahead in them."""
+    """Merge descending iterators, without reading ahead in them."""
     return parts[0] if len(parts) == 1 else merge(*parts, reverse=True)
 
 

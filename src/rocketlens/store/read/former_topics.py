@@ -1,4 +1,4 @@
-"""Which records of a log are of a topic that was deleted, and so get no consume queue entry.
+"""Decides which records of a log are of a deleted topic, and so have no queue entry.
 
 A broker that deletes a topic removes its consume queues at once and leaves its records in the log
 until they expire. A topic that is made again under the name begins at queue offset 0 in each queue.
@@ -26,27 +26,25 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rocketlens import limits
-from rocketlens.errors import ConfigError, RecordError
+from rocketlens.errors import RecordError
 from rocketlens.formats.consumequeue_entry import QueueEntry
-from rocketlens.model import json_dialect
 from rocketlens.model.rocketmq import is_system_topic
-from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read import deleted
 from rocketlens.store.read.commitlog import CommitLog
+from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER, read_table
 from rocketlens.store.read.consumequeue import ConsumeQueue, ConsumeQueues
 from rocketlens.store.read.state import read_state
-from rocketlens.store.read.table_changes import changed_names
 
 WHOLE_LOG: Final = 2**63 - 1
-"""As an end: every record of the topic is of a former one."""
+"""As an end: every record of the topic is of the deleted one."""
 _MAX_ENTRIES_TRIED: Final = 16
-"""Entries at the begin of a queue among which one that leads to its record is looked for."""
+"""Entries at the begin of a queue that are checked for one that leads to its record."""
 
 
 def begins_again(queue_offset: int, physical_offset: int, last_offset: int | None) -> bool:
-    """Return whether a record begins its queue anew because its topic was deleted and made again.
+    """Return whether a record starts its queue again, because its topic was deleted and created
+    again.
 
     ``last_offset`` is the physical offset of the record that the queue ends with, None for none.
     """
@@ -68,7 +66,7 @@ class Run(NamedTuple):
 
 
 def ends_of_former(queues: Mapping[int, Sequence[Run]]) -> dict[int, int]:
-    """Return for queues of one topic the physical offset below which records are of a former one.
+    """Return the physical offset below which records of each queue are of the deleted topic.
 
     ``queues`` has the runs of each queue id, in log order. A queue whose offsets begin again ends
     its former records there. The topic was deleted at one point of the log, so another queue that
@@ -95,7 +93,7 @@ def ends_of_former(queues: Mapping[int, Sequence[Run]]) -> dict[int, int]:
 
 
 def _is_new_life(runs: Sequence[Run], number: int) -> bool:
-    """Return whether a run begins its queue again, rather than with one damaged queue offset.
+    """Return whether a run starts its queue again; False for one damaged queue offset.
 
     When the records behind it go on where the one before it ended, the offset 0 is damage.
     """
@@ -109,12 +107,12 @@ def _is_new_life(runs: Sequence[Run], number: int) -> bool:
 
 
 class TopicEvidence(NamedTuple):
-    """What the files beside the log say about deleted topics."""
+    """Evidence of deleted topics in the files beside the log."""
 
     ends: Mapping[str, int]
     """By topic: no record below this physical offset has a queue entry."""
     present: frozenset[str]
-    """Topics that have queue files, or must have."""
+    """Topics that have queue files, or should have."""
     configured: frozenset[str] | None
     """Topics of ``config/topics.json``; None when it cannot be read."""
     dispatched_offset: int
@@ -128,7 +126,7 @@ class TopicEvidence(NamedTuple):
         return max(end, self.dispatched_offset)
 
     def known_end_of(self, topic: str) -> int:
-        """Return the part of :meth:`end_of` that does not follow from missing queue files alone.
+        """Return the part of :meth:`end_of` that follows not only from missing queue files.
 
         A broker leaves a topic of the configuration without queue files when the topic was deleted
         and made again and got no message since; a store that lost the files looks the same.
@@ -140,7 +138,7 @@ class TopicEvidence(NamedTuple):
 
 
 def read_evidence(store: Path, log: CommitLog) -> TopicEvidence:
-    """Look at marks, consume queues, configuration and state of a store.
+    """Read marks, consume queues, configuration and state of a store.
 
     O(queues * log entries). What cannot be read is no evidence.
     """
@@ -180,7 +178,9 @@ def read_evidence(store: Path, log: CommitLog) -> TopicEvidence:
 def _add_named_by_state(
     layout: StoreLayout, log: CommitLog, ends: Mapping[str, int], present: set[str]
 ) -> int:
-    """Add the topics whose queues our broker had; return how far it had written entries."""
+    """Add the topics of ``state.json``; return the physical offset below which all entries were
+    written.
+    """
     state = read_state(layout)
     if state is None or not state.is_of(log) or not state.is_last_writer(layout):
         # A real broker that has run since may have deleted topics.
@@ -193,7 +193,7 @@ def _add_named_by_state(
 
 
 def _first_live(queue: ConsumeQueue, min_offset: int) -> int:
-    """Return the queue offset of the first entry whose record the log still has."""
+    """Return the queue offset of the first entry whose record is not deleted."""
     low, high = queue.files[0].first_queue_offset, queue.max_offset
     while low < high:
         middle = (low + high) // 2
@@ -208,49 +208,41 @@ def _first_live(queue: ConsumeQueue, min_offset: int) -> int:
 def _first_sound(
     queue: ConsumeQueue, first: int, log: CommitLog, topic: str, queue_id: int
 ) -> int | None:
-    """Return the physical offset of the first entry that leads to its own record."""
-    for place in range(first, min(first + _MAX_ENTRIES_TRIED, queue.max_offset)):
-        entry = queue.entry(place)
-        if entry is not None and _leads_home(log, entry, topic, queue_id, place):
+    """Return the physical offset in the first entry that leads to its own record."""
+    for queue_offset in range(first, min(first + _MAX_ENTRIES_TRIED, queue.max_offset)):
+        entry = queue.entry(queue_offset)
+        if entry is not None and _leads_home(log, entry, topic, queue_id, queue_offset):
             return entry.physical_offset
     return None
 
 
-def _leads_home(log: CommitLog, entry: QueueEntry, topic: str, queue_id: int, place: int) -> bool:
+def _leads_home(
+    log: CommitLog, entry: QueueEntry, topic: str, queue_id: int, queue_offset: int
+) -> bool:
     try:
         record = log.record_at(entry.physical_offset, check_crc=False)
     except RecordError:
         return False
-    return (record.topic, record.queue_id, record.queue_offset) == (topic, queue_id, place)
+    return (record.topic, record.queue_id, record.queue_offset) == (topic, queue_id, queue_offset)
 
 
 def configured_topics(layout: StoreLayout) -> frozenset[str] | None:
     """Return the topics of ``config/topics.json`` and of its changes.
 
-    None when it is missing, damaged or empty.
+    None when it is missing, damaged or empty: what a backup lacks is no evidence.
     """
-    path = layout.config / "topics.json"
-    content = fs.read_bytes(path, limits.MAX_CONFIG_READ_BYTES)
-    if not content:
-        return None
-    try:
-        value = json_dialect.loads_file(content)
-    except ConfigError:
-        return None
-    table = value.get("topicConfigTable") if isinstance(value, dict) else None
-    if not isinstance(table, dict) or not table:
-        return None
-    return frozenset(table).union(changed_names(path))
+    table = read_table(layout.root, TOPICS_FILE, TOPICS_MEMBER)
+    return frozenset(table.entries) if table.entries and not table.problem else None
 
 
 def runs_of(
-    zero_places: Sequence[int], queue_offsets: Sequence[int], offsets: Sequence[int]
+    zero_rows: Sequence[int], queue_offsets: Sequence[int], offsets: Sequence[int]
 ) -> Iterator[Run]:
-    """Cut the records of one queue, in log order, where queue offset 0 comes again.
+    """Split the records of one queue, in log order, where queue offset 0 comes again.
 
-    ``zero_places`` are the places of queue offset 0, ascending.
+    ``zero_rows`` are the rows with queue offset 0, ascending.
     """
-    edges = [0, *(place for place in zero_places if place), len(queue_offsets)]
+    edges = [0, *(row for row in zero_rows if row), len(queue_offsets)]
     for start, stop in pairwise(edges):
         if start < stop:
             yield Run(

@@ -1,8 +1,8 @@
-"""Index files as a reader uses them: looked into, doubted, and told apart from what they miss.
+"""Index files for a reader: searched, checked, and rejected if they are wrong.
 
 An index file is a cache without checksums. Here it is believed as far as it can be checked:
 
-* its size, header and geometry must agree (:func:`rocketlens.formats.index_file.find_geometry`);
+* its size, header and geometry must agree (:func:`rocketlens.formats.index_file.infer_geometry`);
 * its entries must be those of this log: :mod:`rocketlens.store.read.index_check`;
 * every step of every chain walk is checked, and so is every entry that differs from a wanted one
   in so little that it may have been one;
@@ -31,7 +31,7 @@ from rocketlens.formats.index_file import (
     IndexHeader,
     decode_entry,
     decode_header,
-    find_geometry,
+    infer_geometry,
 )
 from rocketlens.formats.index_keys import index_hashes
 from rocketlens.store import fs
@@ -44,23 +44,25 @@ if TYPE_CHECKING:
 
 _NEXT_ENTRY_POSITION: Final = HEADER_LAYOUT.offsets["next_entry"]
 _COPY_BYTES: Final = 1 << 20
-"""Files up to this size are read, not mapped: a broker that makes small ones makes thousands."""
+"""Files up to this size are read, not mapped: a broker may have thousands of small ones."""
 
 _PAGE_BYTES: Final = 4096
 _MAX_STEPS_AT_ONCE: Final = 256
-"""Of one chain: half a millisecond."""
+"""Steps of one chain: half a millisecond."""
 _STEPS_TO_PAUSE: Final = 256
 _ENTRIES_TO_PAUSE: Final = 1 << 18
-"""Of a column that is compared: a millisecond or two."""
+"""Entries of a column that are compared: a millisecond or two."""
 _LONG_CHAIN: Final = 20_000
-"""Entries of a chain that are walked one by one; RocketMQ 5.5 hangs a topic's tags on one each."""
+"""Entries of a chain that are walked one by one; in RocketMQ 5.5 a topic's tags are on one chain
+each.
+"""
 
 _STALE_BYTES_SEARCHED: Final = 32 * 1024 * 1024
-"""Where a file that says it is empty is looked at for entries: all default slots, and more."""
+"""Bytes of an empty file that are checked for entries: all default slots, and more."""
 
 
 def is_near(key_hash: int, wanted: int) -> bool:
-    """Return whether two different hashes differ in one byte only, as damage makes them."""
+    """Return whether two hashes differ in exactly one byte, as after damage."""
     changed = key_hash ^ wanted
     return (
         not changed & 0xFFFFFF00
@@ -71,7 +73,7 @@ def is_near(key_hash: int, wanted: int) -> bool:
 
 
 class TakesLong(Exception):
-    """A look-up that was to be done at once has much to read."""
+    """A look-up that must be quick has much to read."""
 
 
 class IndexFile:
@@ -88,11 +90,11 @@ class IndexFile:
         self._view = self._mapped.view
         self.header: IndexHeader = decode_header(self._mapped.content[:HEADER_BYTES])
         self.last_entry = self.header.last_entry
-        self.geometry = find_geometry(self._mapped.content, likely) if self.last_entry else None
+        self.geometry = infer_geometry(self._mapped.content, likely) if self.last_entry else None
         self.are_slots_counted = False
 
     def check_empty(self) -> None:
-        """Make sure that a file which says it has no entries has none.
+        """Check that a file with no entries in its header has none.
 
         :raises IndexFileError: when something is written in it.
         """
@@ -108,7 +110,7 @@ class IndexFile:
         return self._mapped.array()
 
     def head_of(self, slot: int) -> int:
-        """Return the number that a slot has: the newest entry of its chain, 0 for none."""
+        """Return the newest entry of a slot's chain; 0 for none."""
         if self.geometry is None:
             return 0
         (number,) = SLOT.unpack_from(self._view, self.geometry.slot_position(slot))
@@ -136,7 +138,7 @@ class IndexFile:
             self._check_empty_slot(slot, at_once=at_once)
             return
         counted = max(self.header.next_entry, SLOT.unpack_from(self._view, _NEXT_ENTRY_POSITION)[0])
-        # A builder that is writing counts entries once they hang on their slots: one, or many.
+        # A builder counts entries after it put them on their slots: one, or many.
         above = max(counted, number + 1)
         offset_above = -1
         while number != 0:
@@ -198,17 +200,17 @@ class IndexFile:
             for byte_mask in (0x7FFFFF00, 0x7FFF00FF, 0x7F00FFFF, 0x00FFFFFF):
                 is_damaged |= (changed & np.int32(byte_mask)) == 0
             is_damaged &= (changed != 0) & (hashes % slot_count == key_hash % slot_count)
-            for place in np.flatnonzero(is_damaged).tolist():
-                self.check_entry(log, start + place)
-            for place in np.flatnonzero(changed == 0)[::-1].tolist():
-                entry = self.entry(start + place)
-                self._check_order(start + place, entry)
-                yield start + place, entry.physical_offset
+            for row in np.flatnonzero(is_damaged).tolist():
+                self.check_entry(log, start + row)
+            for row in np.flatnonzero(changed == 0)[::-1].tolist():
+                entry = self.entry(start + row)
+                self._check_order(start + row, entry)
+                yield start + row, entry.physical_offset
             if pauses:
                 yield 0, self.entry(start).physical_offset
 
     def _check_order(self, number: int, entry: IndexEntry) -> None:
-        """Make sure that an entry's offset lies between those beside it: they ascend."""
+        """Check that an entry's offset is between those of its neighbours: they ascend."""
         if number > self.last_entry:
             return
         limit = self.header.end_offset
@@ -220,7 +222,7 @@ class IndexFile:
             raise IndexFileError(message)
 
     def _check_empty_slot(self, slot: int, *, at_once: bool) -> None:
-        """Doubt an empty slot when the whole page of slots around it is empty.
+        """Count all slots if the whole page around an empty slot is empty.
 
         It may be: hashes of keys that are much alike lie close together.
         """
@@ -266,7 +268,7 @@ class IndexFile:
         return low - 1
 
     def check_entry(self, log: CommitLog, number: int) -> bool:
-        """Compare one entry with the record it points to; True when that record has its hash.
+        """Compare one entry with its record; return True if the record has its hash.
 
         False when the log itself explains why not: the record is damaged, deleted, or the log now
         ends before it.

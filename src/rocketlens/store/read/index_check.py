@@ -1,8 +1,8 @@
-"""How far an index file can be believed: checks of its chains, and against the log.
+"""Checks of an index file: its chains, and its entries against the log.
 
 Small files are checked whole: every entry hangs on exactly one slot or later entry, on the chain
 of its own hash, and leads to a record of the log whose store time it has; what the log has between
-those records is a gap. Large ones are checked at 256 places, spread evenly over their part of the
+those records is a gap. Large ones are checked at 256 samples, spread evenly over their part of the
 log, and at 64 entries: a gap or a stale stretch of 1/256 of that log is found for certain. Those
 that are not known to be complete on the disk (:mod:`rocketlens.store.read.index_synced`) are
 replayed before that, every slot and link of them.
@@ -33,15 +33,16 @@ if TYPE_CHECKING:
     Flags = npt.NDArray[np.bool_]
 
 _SAMPLES: Final = 256
-"""Places of a large file that are checked when it is opened: some 10 ms together."""
+"""Samples of a large file that are checked when it is opened: some 10 ms together."""
 
 _HASH_SAMPLES: Final = 8
 """Entries of a small file whose hash is compared with their record's."""
 
 
 class Extent(NamedTuple):
-    """What a file answers for: the records from ``first`` to ``last``, both included, and what
-    lies between them but for ``gaps``, each from a record's start to another's.
+    """The range of the log that a file covers: from record ``first`` to record ``last``, inclusive.
+
+    The ranges in ``gaps``, each from a record's start to another's, are not covered.
     """
 
     first: int
@@ -127,13 +128,13 @@ def _check_chains(file: "IndexFile") -> None:
 
 
 def _compare(file: "IndexFile", log: CommitLog) -> Extent:
-    """Find the records that the entries are for, and what the log has between them."""
+    """Find the records of the entries, and the ranges of the log between them."""
     import numpy as np
 
     entries = entry_columns(file)[1:]
-    offsets, places = np.unique(entries["physical_offset"].astype(np.int64), return_index=True)
-    # The last entry of each record: the very first of a file may count from another begin time.
-    lasts = np.append(places[1:], len(entries)) - 1
+    offsets, first_rows = np.unique(entries["physical_offset"].astype(np.int64), return_index=True)
+    # Use the last entry of each record: the first one of a file may count from another begin time.
+    lasts = np.append(first_rows[1:], len(entries)) - 1
     inside = offsets >= log.min_offset
     offsets, lasts = offsets[inside], lasts[inside]
     if not len(offsets):
@@ -158,7 +159,7 @@ def _compare(file: "IndexFile", log: CommitLog) -> Extent:
 
 
 def _heads(log: CommitLog, offsets: "Offsets") -> "tuple[Offsets, Offsets]":
-    """Return size and store time of the record at each offset; size 0 where none is."""
+    """Return size and store time of the record at each offset; size 0 if there is none."""
     import numpy as np
 
     sizes, times = np.zeros(len(offsets), np.int64), np.zeros(len(offsets), np.int64)
@@ -189,7 +190,7 @@ def _heads(log: CommitLog, offsets: "Offsets") -> "tuple[Offsets, Offsets]":
 def _gaps(
     log: CommitLog, offsets: "Offsets", ends: "Offsets", good: "Flags", readable: "Flags"
 ) -> list[tuple[int, int]]:
-    """Return what lies between the good records and is not one unreadable record after the other.
+    """Return the ranges between the good records that are more than one unreadable record.
 
     Records without any key are such gaps; so is what a broker stored while its index was off, or
     wrote over records that its index still has.
@@ -210,7 +211,7 @@ def _gaps(
 
 
 def _is_blank_before(log: CommitLog, start: int, stop: int) -> bool:
-    """Return whether between two offsets there is only the filler at a segment's end."""
+    """Return whether there is only the filler of a segment's end between two offsets."""
     segment = log.segment_of(stop)
     if segment is None or segment.base_offset != stop:
         return False
@@ -254,7 +255,7 @@ def check_links(file: "IndexFile") -> None:
 
 
 def check_samples(file: "IndexFile", log: CommitLog, count: int = _SAMPLES) -> Extent:
-    """Check a file at ``count`` places of its part of the log, and a quarter as many entries.
+    """Check ``count`` samples over its part of the log, and a quarter as many entries.
 
     :raises IndexFileError: when one of these entries is wrong, or none leads to its record.
     """
@@ -278,7 +279,7 @@ def check_samples(file: "IndexFile", log: CommitLog, count: int = _SAMPLES) -> E
 
 
 def _last_sound_entry(file: "IndexFile", log: CommitLog) -> int:
-    """Return the last entry that is for its record; more than that, the log may have lost.
+    """Return the last entry that matches its record; the log may have lost later ones.
 
     :raises IndexFileError: when there is none.
     """
@@ -300,7 +301,7 @@ def _last_sound_entry(file: "IndexFile", log: CommitLog) -> int:
 def _gap_behind(
     file: "IndexFile", log: CommitLog, number: int, last: int
 ) -> tuple[int, int] | None:
-    """Return what lies between the record of an entry and the next record that has one."""
+    """Return the range between the record of an entry and the next record with an entry."""
     offset = file.entry(number).physical_offset
     following = file.number_before(offset) + 1
     if following > last:

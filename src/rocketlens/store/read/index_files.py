@@ -1,4 +1,4 @@
-"""All index files of a store together: which can be used, what they leave out, and look-ups."""
+"""All index files of a store: their checks, the ranges that they do not cover, and look-ups."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 
 _JOIN_AFTER_LOOK_UPS: Final = 3
 _JOIN_FILES: Final = 8
-"""So many files are joined into one table in memory once so many look-ups came."""
+"""Look-ups after which many files are joined into one table in memory."""
 _JOIN_WALKS: Final = 50_000
-"""Or at once, when a look-up alone would walk so many chains: a key in many topics."""
+"""Chains of one look-up for which they are joined at once: a key in many topics."""
 _JOIN_ENTRIES: Final = 4_000_000
-"""Entries of the joined table, at most: 8 bytes each."""
-_PLACE_BITS: Final = 32
-_PLACE_MASK: Final = (1 << _PLACE_BITS) - 1
-_SAMPLED_PLACES: Final = 1024
-"""Places at which files are checked that are too large to be checked whole, all together."""
+"""Maximum entries of the joined table: 8 bytes each."""
+_OFFSET_BITS: Final = 32
+_OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
+_SAMPLE_COUNT: Final = 1024
+"""Samples of all files that are too large to be checked whole, together."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexFileState:
-    """What one index file is good for. ``error`` says why it is not used, None when it is."""
+    """State of one index file. ``error`` says why it is not used; None if it is."""
 
     path: Path
     file: IndexFile | None
@@ -52,7 +52,7 @@ class IndexFileState:
 
 
 class Hit(NamedTuple):
-    """An entry with a wanted hash: the physical offset it has, and where it stands.
+    """An entry with one of the hashes: its physical offset, its file and its number.
 
     Number 0 is none but a pause, see :meth:`IndexFiles.find`.
     """
@@ -63,11 +63,11 @@ class Hit(NamedTuple):
 
 
 PAUSE: Final = (-1, None)
-"""Stands among candidates where a millisecond went by with none."""
+"""Among candidates: a millisecond went by without one."""
 
 
 def newest_first(hits: Iterator[Hit], offsets: Iterator[int]) -> Iterator[tuple[int, Hit | None]]:
-    """Merge what index files and memory found: each physical offset once, newest first.
+    """Merge the results of index files and memory: each physical offset once, newest first.
 
     Both must descend. With each offset comes the entry that led to it, None when only the memory
     did. Neither is read farther than the result is iterated. A pause becomes :data:`PAUSE`.
@@ -91,20 +91,20 @@ def newest_first(hits: Iterator[Hit], offsets: Iterator[int]) -> Iterator[tuple[
 
 
 class CorruptIndexFile(Exception):
-    """A file that was in use contradicted itself or the log."""
+    """A file in use contradicts itself or the log."""
 
     def __init__(self, file: IndexFile, error: IndexFileError) -> None:
-        """Keep both."""
+        """Store the file and the reason."""
         super().__init__(str(error))
         self.file = file
         self.error = error
 
 
 class IndexFiles:
-    """The index files of a store, by the order of their log, sound and unsound."""
+    """The index files of a store, in the order of their log, sound and unsound."""
 
     def __init__(self, directory: Path, log: CommitLog) -> None:
-        """Open every file and decide which can be used. Files of other names are left alone."""
+        """Open every file and decide which can be used. Files with other names are ignored."""
         self._log = log
         self._directory = directory
         self._extents: dict[IndexFile, Extent] = {}
@@ -113,7 +113,7 @@ class IndexFiles:
         self._uncovered: list[tuple[int, int | None]] | None = None
         self.states: list[IndexFileState] = []
         self.version = 0
-        """Grows when a file is rejected."""
+        """Incremented when a file is rejected."""
         likely: tuple[Geometry, ...] = ()
         for entry in self._listed():
             state = _open(entry, likely)
@@ -133,13 +133,13 @@ class IndexFiles:
 
     @property
     def sound(self) -> list[IndexFile]:
-        """The files to look into, oldest first; each has at least one entry."""
+        """The files that can be searched, oldest first; each has at least one entry."""
         return self._sound
 
     def find(
         self, hashes: Collection[int], *, at_once: bool = False, pauses: bool = False
     ) -> Iterator[Hit]:
-        """Yield the entries that have one of the hashes, newest first.
+        """Yield the entries with one of the hashes, newest first.
 
         A record with two of the hashes comes twice. Files and chains are looked into no farther
         than it is iterated. With ``pauses`` a hit with the number 0 says that a millisecond may
@@ -169,7 +169,7 @@ class IndexFiles:
                 file.find(key_hash, self._log, at_once=at_once, pauses=pauses)
                 for key_hash in hashes
             ]
-            # Numbers ascend with offsets, and one walk needs no merging.
+            # Numbers ascend with offsets, so one chain needs no merging.
             found = walks[0] if len(walks) == 1 else merge(*walks, reverse=True)
             try:
                 for number, physical_offset in found:
@@ -180,7 +180,7 @@ class IndexFiles:
                 yield Hit(file.header.begin_offset, file, 0)
 
     def count_slots(self, *, at_once: bool = False) -> None:
-        """Make sure that no slot was lost, which only their number shows.
+        """Count the slots: only their number shows that one was lost.
 
         :raises CorruptIndexFile: when a file turns out to be damaged.
         :raises TakesLong: with ``at_once``, when there is a slot that was not counted yet.
@@ -191,7 +191,7 @@ class IndexFiles:
             pass
 
     def counting_slots(self) -> Iterator[None]:
-        """Do :meth:`count_slots` one file after another."""
+        """Do :meth:`count_slots` for one file after another."""
         for file in self._sound:
             if file.are_slots_counted:
                 continue
@@ -210,9 +210,9 @@ class IndexFiles:
         self.version += 1
 
     def _set_error(self, file: IndexFile, error: str) -> None:
-        for place, state in enumerate(self.states):
+        for index, state in enumerate(self.states):
             if state.file is file:
-                self.states[place] = IndexFileState(state.path, None, error)
+                self.states[index] = IndexFileState(state.path, None, _about(state.path, error))
 
     def has_grown(self) -> bool:
         """Return whether a broker added to these files, or made new ones, after the opening."""
@@ -221,8 +221,8 @@ class IndexFiles:
             file.has_grown() for file in self._sound[-1:]
         )
 
-    def knows(self, record: Record) -> bool | None:
-        """Return whether these files have a record at its place.
+    def has_entry_of(self, record: Record) -> bool | None:
+        """Return whether these files have an entry of a record.
 
         None where they don't answer for the place, or the record has nothing to be indexed by.
         """
@@ -238,7 +238,7 @@ class IndexFiles:
         return None if is_open or not index_hashes(record, with_tags=True) else False
 
     def uncovered(self) -> list[tuple[int, int | None]]:
-        """Return the ranges of physical offsets that no sound file answers for, ascending.
+        """Return the ranges of physical offsets that no sound file covers, ascending.
 
         Each begins at a record's start; a record that begins before its end belongs to it. The
         last one has no end. A file may have filled up in the middle of a record, so where two
@@ -265,22 +265,22 @@ class IndexFiles:
         return ranges
 
     def _after(self, physical_offset: int) -> int | None:
-        """Return the offset behind the record at ``physical_offset``, over a segment's end."""
+        """Return the offset behind a record, or the begin of the next segment."""
         walk = LogWalk(self._log, physical_offset, physical_offset + 1)
         for _ in walk.records():
             pass
         segment = self._log.segment_of(walk.position)
         if segment is None or walk.damage:
             return walk.position
-        # Over the filler, too, if that is what comes next.
+        # Skip the filler, too, if that is next.
         over = LogWalk(self._log, walk.position, segment.end_offset)
         return next((record.physical_offset for record in over.records()), over.position)
 
     def _check(self) -> None:
-        """Check each file, whole or at some places, and note what it covers."""
+        """Check each file, whole or by samples, and store the range that it covers."""
         files = [state.file for state in self.states if state.file and state.file.last_entry]
         is_small = sum(file.last_entry for file in files) <= limits.MAX_INDEX_CHECK_ENTRIES
-        places = max(_SAMPLED_PLACES // max(len(files), 4), 4)
+        sample_count = max(_SAMPLE_COUNT // max(len(files), 4), 4)
         synced = None if is_small else SyncedFiles(StoreLayout(self._directory.parent))
         for file in files:
             try:
@@ -291,12 +291,12 @@ class IndexFiles:
                     if synced and not synced.has(file.path, file.header, file.geometry):
                         check_links(file)
                         file.are_slots_counted = True
-                    self._extents[file] = check_samples(file, self._log, places)
+                    self._extents[file] = check_samples(file, self._log, sample_count)
             except IndexFileError as error:
                 self._set_error(file, str(error))
 
     def _in_order(self) -> list[IndexFile]:
-        """Sort the sound files by their log; names don't, when a clock was set back.
+        """Sort the sound files by the log; their names are out of order after a clock was set back.
 
         A file that begins before the end of the one before is not used: one of them is stale.
         """
@@ -320,21 +320,25 @@ class IndexFiles:
 def _open(entry: "DirEntry[str]", likely: tuple[Geometry, ...]) -> IndexFileState:
     path = Path(entry.path)
     if not entry.is_file():
-        return IndexFileState(path, None, f"{entry.name}: is no file")
+        return IndexFileState(path, None, "is not a file")
     try:
         file = IndexFile(path, likely)
         if not file.last_entry:
             file.check_empty()
     except IndexFileError as error:
-        text = str(error)
-        return IndexFileState(path, None, text if entry.name in text else f"{entry.name}: {text}")
+        return IndexFileState(path, None, _about(path, str(error)))
     except OSError as error:
-        return IndexFileState(path, None, f"{entry.name}: cannot be read: {error.strerror}")
+        return IndexFileState(path, None, f"cannot be read: {error.strerror}")
     return IndexFileState(path, file, None)
 
 
+def _about(path: Path, error: str) -> str:
+    """Return an error of a file without the file's name, which stands beside it."""
+    return error.removeprefix(f"{path.name}: ")
+
+
 class _Joined:
-    """The entries of many files in one sorted table: a look-up costs the same for any number."""
+    """The entries of many files in one sorted table: the cost does not depend on their number."""
 
     def __init__(self, files: list[IndexFile]) -> None:
         import numpy as np
@@ -343,11 +347,11 @@ class _Joined:
         columns = [entry_columns(file)[1:] for file in files]
         hashes = np.concatenate([column["key_hash"].astype(np.int32) for column in columns])
         self._starts = np.cumsum([0, *map(len, columns)])
-        # Each number is a hash and a place among all entries, so sorting sorts by both.
-        self._packed = hashes.astype(np.uint64) << np.uint64(_PLACE_BITS)
+        # Each number is a hash and an index among all entries, so sorting sorts by both.
+        self._packed = hashes.astype(np.uint64) << np.uint64(_OFFSET_BITS)
         self._packed |= np.arange(len(hashes), dtype=np.uint64)
         self._packed.sort()
-        # A damaged hash can only be on its right chain if the changed bits keep its slot.
+        # A damaged hash is on its original chain only if the changed bits keep its slot.
         slot_counts = {file.geometry.slot_count for file in files if file.geometry}
         self._masks = [
             1 << bit for bit in range(31) if any((1 << bit) % count == 0 for count in slot_counts)
@@ -355,29 +359,29 @@ class _Joined:
 
     def find(self, hashes: Collection[int], log: CommitLog, *, at_once: bool) -> Iterator[Hit]:
         for key_hash in hashes:
-            for place in self._places([key_hash ^ mask for mask in self._masks]):
+            for index in self._indices_of([key_hash ^ mask for mask in self._masks]):
                 if at_once:
                     raise TakesLong
-                file, number = self._entry(place)
+                file, number = self._entry(index)
                 try:
                     file.check_entry(log, number)
                 except IndexFileError as error:
                     raise CorruptIndexFile(file, error) from error
-        for place in self._places(hashes):
-            file, number = self._entry(place)
+        for index in self._indices_of(hashes):
+            file, number = self._entry(index)
             yield Hit(file.entry(number).physical_offset, file, number)
 
-    def _entry(self, place: int) -> tuple[IndexFile, int]:
+    def _entry(self, index: int) -> tuple[IndexFile, int]:
         import numpy as np
 
-        which = int(np.searchsorted(self._starts, place, "right")) - 1
-        return self._files[which], place - int(self._starts[which]) + 1
+        which = int(np.searchsorted(self._starts, index, "right")) - 1
+        return self._files[which], index - int(self._starts[which]) + 1
 
-    def _places(self, wanted: Collection[int]) -> Iterator[int]:
-        """Return the places of the entries with one of the hashes, newest first."""
+    def _indices_of(self, wanted: Collection[int]) -> Iterator[int]:
+        """Return the indices of the entries with one of the hashes, newest first."""
         import numpy as np
 
-        steps = [(key_hash + end) << _PLACE_BITS for key_hash in wanted for end in (0, 1)]
+        steps = [(key_hash + end) << _OFFSET_BITS for key_hash in wanted for end in (0, 1)]
         cuts = self._packed.searchsorted(np.array(steps, dtype=np.uint64)).tolist()
         spans = [
             (first, last) for first, last in zip(cuts[::2], cuts[1::2], strict=True) if first < last
@@ -386,4 +390,4 @@ class _Joined:
 
     def _descending(self, first: int, last: int) -> Iterator[int]:
         for at in range(last - 1, first - 1, -1):
-            yield int(self._packed[at]) & _PLACE_MASK
+            yield int(self._packed[at]) & _OFFSET_MASK

@@ -1,10 +1,10 @@
-"""``rocketlens/index.json``: how far a store's index files are synced, and what they were then.
+"""``rocketlens/index.json``: up to where a store's index files are synced, and their headers then.
 
 It is a note as :mod:`rocketlens.store.read.note` describes them, marked with the last record before
 the safe offset. It is written whole, and synced, after the index files were synced. ``safeOffset``
 is the physical offset below which every record has all its entries in them, but for a disk that
 became full in the middle of a record: then ``entriesIn`` entries of the record there are in, too.
-``files`` has the name and the header of each file, oldest first. Whoever builds index files writes
+``files`` has the name and the header of each file, oldest first. The builder of index files writes
 it, and everyone may read it, to know how far the index is behind the log.
 
 ``beside`` says that these files are still in ``rocketlens/index/``, and that ``index/`` has those
@@ -24,8 +24,8 @@ from rocketlens.store.read.note import LogMark, Note, encode_note, read_note
 _KIND: Final = "index"
 
 
-class IndexPlace(NamedTuple):
-    """Where a builder goes on: a record's physical offset, and its entries that are in already."""
+class ResumePoint(NamedTuple):
+    """Where a builder resumes: a record's physical offset, and its entries that were written."""
 
     physical_offset: int
     entries_in: int
@@ -35,14 +35,14 @@ class IndexPlace(NamedTuple):
 class IndexState:
     """The content of ``index.json``."""
 
-    place: IndexPlace
+    resume_point: ResumePoint
     with_tags: bool
     geometry: Geometry
     files: tuple[tuple[str, IndexHeader], ...]
     mark: LogMark | None
-    """The last record before the safe offset; None when there is none."""
+    """The last record before the safe offset; None if there is none."""
     slots_crc: int | None = None
-    """CRC-32 of header and slots of the last file, if nothing was put in after the last sync."""
+    """CRC-32 of header and slots of the last file, if no entry was added after the last sync."""
     is_beside: bool = False
     kept_full: IndexHeader | None = None
     """While the files are beside: the header of the newest full file in ``index/``."""
@@ -58,8 +58,8 @@ class IndexState:
     def encode(self) -> bytes:
         """Return the bytes of the note."""
         value = {
-            "safeOffset": self.place.physical_offset,
-            "entriesIn": self.place.entries_in,
+            "safeOffset": self.resume_point.physical_offset,
+            "entriesIn": self.resume_point.entries_in,
             "tags": self.with_tags,
             "geometry": list(self.geometry),
             "slotsCrc": self.slots_crc,
@@ -71,11 +71,11 @@ class IndexState:
 
 
 def _state_of(note: Note) -> IndexState | None:
-    """Return what a note says, or None if it is not one that :meth:`IndexState.encode` wrote."""
+    """Return the state in a note; None if :meth:`IndexState.encode` did not write it."""
     value: dict[str, Any] = note.value
     try:
         return IndexState(
-            IndexPlace(int(value["safeOffset"]), int(value["entriesIn"])),
+            ResumePoint(int(value["safeOffset"]), int(value["entriesIn"])),
             value["tags"] is True,
             Geometry(*map(int, value["geometry"])),
             tuple((str(name), decode_header(bytes.fromhex(text))) for name, text in value["files"]),
@@ -89,7 +89,7 @@ def _state_of(note: Note) -> IndexState | None:
 
 
 def read_index_state(layout: StoreLayout) -> IndexState | None:
-    """Return what ``index.json`` says, or None if it is not there, damaged, or of an old form.
+    """Return the content of ``index.json``; None if it is missing, damaged, or of an old form.
 
     Whether it speaks of the log that is there is not looked at.
 
@@ -100,16 +100,17 @@ def read_index_state(layout: StoreLayout) -> IndexState | None:
 
 
 def safe_offset_of(layout: StoreLayout) -> int:
-    """Return the safe offset of a store's index files, whoever builds them; 0 without one.
+    """Return the safe offset of a store's index files, by any builder; 0 without one.
 
     :raises OSError: when ``index.json`` cannot be read now.
     """
     state = read_index_state(layout)
-    return 0 if state is None else state.place.physical_offset
+    return 0 if state is None else state.resume_point.physical_offset
 
 
 def full_index_end(layout: StoreLayout, before: Checkpoint) -> tuple[int, int]:
-    """Return up to which store time and physical offset full index files reach; 0, 0 without any.
+    """Return the store time and physical offset up to which full index files reach; 0, 0 without
+    any.
 
     A real broker that finds the store not closed deletes the index files that end after this time,
     and reads the log again from there. ``before`` is the checkpoint that was there: without a note

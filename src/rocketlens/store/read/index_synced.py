@@ -1,4 +1,4 @@
-"""Which index files are known to be complete on the disk.
+"""Decides which index files are known to be complete on the disk.
 
 RocketMQ writes to an index file through the page cache, and syncs it when it is full; after that
 it puts the file's end time into the checkpoint. So a machine that lost power, and a snapshot of a
@@ -31,10 +31,10 @@ from rocketlens.store.read.index_state import read_index_state
 
 
 class SyncedFiles:
-    """Tells the index files of a store that are known to be complete from those that are not."""
+    """Separates the index files of a store that are known to be complete from the others."""
 
     def __init__(self, layout: StoreLayout) -> None:
-        """Look at the store once, as it is now."""
+        """Read the state of the store once."""
         self._is_settled = not layout.abort.exists() or _is_in_use(layout.root)
         self._synced_to_ms = 0
         self._noted: dict[str, IndexHeader] = {}
@@ -51,7 +51,7 @@ class SyncedFiles:
 
 
 def _noted_files(layout: StoreLayout) -> dict[str, IndexHeader]:
-    """Return the files of ``index/`` that ``index.json`` names; none if it cannot be read."""
+    """Return the files of ``index/`` in ``index.json``; empty if it cannot be read."""
     try:
         state = read_index_state(layout)
     except OSError:
@@ -60,7 +60,7 @@ def _noted_files(layout: StoreLayout) -> dict[str, IndexHeader]:
 
 
 def _is_in_use(store: Path) -> bool:
-    # Late: few look-ups need it, and it brings all that writing a file needs.
+    # Imported late: few look-ups need it, and it imports all that writing a file needs.
     from rocketlens.store.lock import is_locked
 
     try:

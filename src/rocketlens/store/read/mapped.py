@@ -1,4 +1,4 @@
-"""Keeps files mapped while they are used often, and never too many at once."""
+"""Caches mapped files that are used often, within a bound."""
 
 import errno
 from dataclasses import dataclass
@@ -12,23 +12,23 @@ class _Kept:
     size: int
     mapped: fs.MappedFile
     looked_at: int
-    """The number of the round in which the file was last looked at."""
+    """The round in which the file was last checked."""
 
 
 class MappedFiles:
-    """Mapped files by path. One that is given up stays mapped as long as someone holds it.
+    """Mapped files by path. A dropped one stays mapped as long as a caller holds it.
 
     Another process may put another file in a file's place, or cut it. So a caller says which file
     it means, and :meth:`look_again` has each one looked at again when it is next asked for.
     """
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Create an empty cache."""
         self._files: dict[Path, _Kept] = {}
         self._round = 0
 
     def get(self, path: Path, size: int, file_id: fs.FileId | None = None) -> fs.MappedFile:
-        """Return the first ``size`` bytes of a file; mapped again when another size was asked for.
+        """Return the first ``size`` bytes of a file; map it again if another size is needed.
 
         ``file_id``: the file that is meant, when that is known.
 
@@ -63,20 +63,20 @@ class MappedFiles:
         except OSError as error:
             if error.errno not in fs.CANNOT_NOW_ERRORS or not self._files:
                 raise
-        # What is kept here takes what is needed now.
+        # Mappings in this cache use the descriptors that are needed now.
         self._files.clear()
         return fs.MappedFile(path, size)
 
     def look_again(self) -> None:
-        """Have each file looked at again before it is next returned: it may have been cut."""
+        """Check each file again before it is next returned: it may have been cut."""
         self._round += 1
 
     def drop(self, path: Path) -> None:
-        """Return up one file, if it is there."""
+        """Drop one file from the cache."""
         self._files.pop(path, None)
 
     def close(self) -> None:
-        """Unmap all that nobody else holds."""
+        """Unmap all files that no caller holds."""
         for kept in self._files.values():
             kept.mapped.close()
         self._files.clear()

@@ -1,4 +1,4 @@
-"""Notes with a checksum: small files of ours that remember something about a log, and which log.
+"""Notes with a checksum: small files with facts about a log, and a mark of that log.
 
 What a note says is believed only where it was true: a note that is damaged, or that speaks of
 another log, is as good as none. It is one JSON object of this form::
@@ -31,7 +31,7 @@ _WRAPPING: Final = re.compile(rb'\{"crc32":"([0-9a-f]{8})","note":(\{.*\})\}\Z',
 
 
 class LogMark(NamedTuple):
-    """One record of a log, by which the log is known again."""
+    """One record that identifies a log."""
 
     record_offset: int
     record_bytes: int
@@ -45,7 +45,7 @@ class LogMark(NamedTuple):
 
     @classmethod
     def of(cls, record_offset: int, content: bytes | memoryview) -> Self:
-        """Return the mark of a record whose bytes are at hand."""
+        """Return the mark of a record from its bytes."""
         return cls(record_offset, len(content), zlib.crc32(content))
 
     @classmethod
@@ -63,7 +63,7 @@ class LogMark(NamedTuple):
 
     @classmethod
     def read(cls, value: Any) -> Self | None:
-        """Return the mark that :func:`encode_note` wrote, or None if `value` is not one."""
+        """Return the mark that :func:`encode_note` wrote; None if `value` is not one."""
         if not isinstance(value, list) or len(value) != len(cls._fields):
             return None
         if not all(
@@ -99,7 +99,7 @@ def opened_record(log: CommitLog, record_offset: int) -> "Record":
 
 
 class Note(NamedTuple):
-    """What a sound note says, and the mark of the log that it says it of."""
+    """The value of a sound note, and the mark of its log."""
 
     value: dict[str, Any]
     mark: LogMark | None
@@ -114,7 +114,7 @@ def encode_note(kind: str, value: dict[str, Any], mark: LogMark | None) -> bytes
 
 
 def decode_note(kind: str, content: bytes) -> Note | None:
-    """Return what a note says, or None if `content` is damaged or is not a note of this kind."""
+    """Return the note in `content`; None if it is damaged or of another kind."""
     match = _WRAPPING.match(content)
     if match is None or int(match[1], 16) != zlib.crc32(match[2]):
         return None
@@ -132,7 +132,7 @@ def decode_note(kind: str, content: bytes) -> Note | None:
 
 
 def read_note(path: Path, kind: str, *, max_bytes: int) -> Note | None:
-    """Return what the note in a file says, or None if there is none, or none that is sound.
+    """Return the note in a file; None if the file is missing or has no sound note.
 
     A file of more than `max_bytes` is none.
 

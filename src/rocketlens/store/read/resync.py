@@ -1,10 +1,10 @@
-"""Finds where the commit log goes on behind bytes that are no record.
+"""Finds the next record behind bytes of the commit log that are not a record.
 
 Ways to the next record, best first:
 
 1. the damaged record's own words: its parts' lengths, then its size word. One wrong byte leaves
    one of the two right. Where both agree on the end of what was written, that is the end;
-2. the next place where a record identifies itself: magic, own offset, parts, checksum;
+2. the next offset where a record identifies itself: magic, own offset, parts, checksum;
 3. the start of the next segment, where a record always begins.
 
 A body may hold bytes that look like a record at its right place, so a place of the second kind
@@ -45,7 +45,7 @@ _STEP_BYTES: Final = 1 << 20
 _ZEROS: Final = bytes(_STEP_BYTES)
 
 Confirm = Callable[[Record], bool | None]
-"""Says whether queue or index lead to this record at its offset; None when neither can tell."""
+"""Returns whether queue or index lead to this record at its offset; None if neither can tell."""
 
 
 def next_record(
@@ -107,14 +107,16 @@ class _Resync:
         return None
 
     def _candidate_ends(self, segment: Segment) -> list[int]:
-        """Return where the damaged record says that it ends: by its parts, and by its size word."""
+        """Return the ends of the damaged record by its parts, and by its size word."""
         view = self._log.map(segment).view
-        place = self._position - segment.base_offset
-        size, magic = SIZE_AND_MAGIC.unpack_from(view, place)
-        sizes = _implied_sizes(view, place, magic)
+        byte_offset = self._position - segment.base_offset
+        size, magic = SIZE_AND_MAGIC.unpack_from(view, byte_offset)
+        sizes = _implied_sizes(view, byte_offset, magic)
         if magic in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK) or size >= MIN_RECORD_BYTES:
             sizes.append(size)
-        ends = [self._position + s for s in sizes if MIN_RECORD_BYTES <= s <= len(view) - place]
+        ends = [
+            self._position + s for s in sizes if MIN_RECORD_BYTES <= s <= len(view) - byte_offset
+        ]
         if size >= MIN_RECORD_BYTES and magic in (MAGIC_V1, MAGIC_V2):
             self._claimed_end = self._position + size
         return ends
@@ -137,7 +139,7 @@ class _Resync:
         return False
 
     def _search(self, segment: Segment, start: int) -> int | None:
-        """Find the first record at or after offset ``start`` that can be believed."""
+        """Return the first credible record at or after offset ``start``."""
         for offset in self._candidates(segment, start):
             try:
                 record = self._log.record_at(offset)
@@ -150,7 +152,7 @@ class _Resync:
         return None
 
     def _is_followed_by_record(self, record: Record) -> bool:
-        """Return whether what follows a record speaks for it."""
+        """Return whether another record, or the end of the log, follows a record."""
         end = record.physical_offset + record.total_size
         try:
             self._log.record_at(end, check_crc=False)
@@ -161,7 +163,7 @@ class _Resync:
         return True
 
     def _candidates(self, segment: Segment, start: int) -> Iterator[int]:
-        """Return the offsets at or after ``start`` where the magic of a record stands.
+        """Yield the offsets at or after ``start`` that have a record's magic.
 
         Unwritten bytes are passed: holes for nothing, zeros at the cost of reading them, some
         GiB a second. In the log's last segment they are read to its end once; after that a search
@@ -193,28 +195,30 @@ class _Resync:
                 if not zeros:
                     written_to = at + len(block)
                     block = content[at : at + _STEP_BYTES + len(_MAGIC_START) - 1]
-                    place = block.find(_MAGIC_START)
-                    while place >= 0:
-                        yield segment.base_offset + at + place - _MAGIC_POSITION
-                        place = block.find(_MAGIC_START, place + 1)
+                    byte_offset = block.find(_MAGIC_START)
+                    while byte_offset >= 0:
+                        yield segment.base_offset + at + byte_offset - _MAGIC_POSITION
+                        byte_offset = block.find(_MAGIC_START, byte_offset + 1)
         mapped.zeros_from = written_to
 
 
 def _raise_if_unread(error: RecordError) -> None:
-    """Raise an error again that says nothing about the bytes; those of a deleted file are gone."""
+    """Raise an error again unless it means that the file was deleted."""
     if isinstance(error, SegmentLost) and not error.is_gone:
         raise error
 
 
-def _implied_sizes(view: memoryview, place: int, magic: int) -> list[int]:
-    """Add up the parts of the record at ``place``, whose magic and size may be wrong."""
-    if len(view) - place < MIN_RECORD_BYTES:
+def _implied_sizes(view: memoryview, byte_offset: int, magic: int) -> list[int]:
+    """Return the sizes by the parts of the record at ``byte_offset``, whose magic and size may be
+    wrong.
+    """
+    if len(view) - byte_offset < MIN_RECORD_BYTES:
         return []
-    head = head_at(view, place)
-    if len(view) - place < head.size:
+    head = head_at(view, byte_offset)
+    if len(view) - byte_offset < head.size:
         return []
-    (body_length,) = head.struct_of("body_length").unpack_from(view, place)
-    cursor = place + head.size + body_length
+    (body_length,) = head.struct_of("body_length").unpack_from(view, byte_offset)
+    cursor = byte_offset + head.size + body_length
     sizes: list[int] = []
     for version, field in ((MAGIC_V1, TOPIC_LENGTH_V1), (MAGIC_V2, TOPIC_LENGTH_V2)):
         if magic == {MAGIC_V1: MAGIC_V2, MAGIC_V2: MAGIC_V1}[version]:
@@ -222,7 +226,7 @@ def _implied_sizes(view: memoryview, place: int, magic: int) -> list[int]:
         topic_end = _after_part(view, cursor, field)
         end = _after_part(view, topic_end, PROPERTIES_LENGTH)
         if end >= 0:
-            sizes.append(end - place)
+            sizes.append(end - byte_offset)
     return sizes
 
 

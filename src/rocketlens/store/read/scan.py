@@ -2,9 +2,9 @@
 
 Torn is not corrupt. Bytes that are no record, with no record after them, are the torn tail: the
 log ends before them. With records after them they are damage: reported, and the walk goes on at
-the next place where a record identifies itself.
+the next offset where a record identifies itself.
 
-Which place can be believed is decided in :mod:`rocketlens.store.read.resync`.
+Which offset is credible is decided in :mod:`rocketlens.store.read.resync`.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,19 +29,23 @@ if TYPE_CHECKING:
 
 CHUNK_ROWS: Final = 65_536
 _SHORT_BYTES: Final = 4096
-"""Log up to this long is read faster without the compiled kernels, though they are loaded."""
+"""Bytes of log up to which reading without the compiled kernels is faster, even if they are
+loaded.
+"""
 _SCAN_AGAIN_BYTES: Final = 256 * 1024
-"""Log before a growing end that is scanned twice: the scan may have met it while it was written."""
+"""Bytes before a growing end that are scanned twice: they may have been scanned while being
+written.
+"""
 
 
 class Damage(NamedTuple):
-    """A range of physical offsets that holds no readable record, and why."""
+    """A range of physical offsets without a readable record, and why."""
 
     start: int
     stop: int
     reason: str
     is_unread: bool = False
-    """Nothing is known of these bytes: their file could not be opened, and perhaps can be later."""
+    """Their file could not be opened, and perhaps can be later."""
 
     @property
     def length(self) -> int:
@@ -69,12 +73,24 @@ class Chunk:
         from rocketlens.formats import kernels
 
         groups = kernels.group_rows(self.content, self.base_offset, self.rows, by_queue=False)
-        names: list[str] = []
-        for row in self.rows[groups.first_rows]:
-            start = int(row["physical_offset"]) - self.base_offset + int(row["topic_start"])
-            stop = start + int(row["topic_length"])
-            names.append(decode_utf8(bytes(self.content[start:stop])))
+        names = [self._topic_of(row) for row in self.rows[groups.first_rows]]
         return RowTopics(names, groups.group_of_row)
+
+    def queues(self) -> "Iterator[tuple[str, int, npt.NDArray[np.void]]]":
+        """Return topic, queue id and rows of each queue: one can be there twice, as a topic can."""
+        import numpy as np
+
+        from rocketlens.formats import kernels
+
+        groups = kernels.group_rows(self.content, self.base_offset, self.rows, by_queue=True)
+        sorted_rows = self.rows[np.argsort(groups.group_of_row, kind="stable")]
+        ends = np.cumsum(np.bincount(groups.group_of_row))
+        for rows in np.split(sorted_rows, ends[:-1]):
+            yield self._topic_of(rows[0]), int(rows[0]["queue_id"]), rows
+
+    def _topic_of(self, row: "np.void") -> str:
+        start = int(row["physical_offset"]) - self.base_offset + int(row["topic_start"])
+        return decode_utf8(bytes(self.content[start : start + int(row["topic_length"])]))
 
 
 class RowTopics(NamedTuple):
@@ -87,7 +103,7 @@ class RowTopics(NamedTuple):
     number_of_row: "npt.NDArray[np.int32]"
 
     def are(self, is_wanted: Callable[[str], bool]) -> "npt.NDArray[np.bool_]":
-        """Return for each row whether its topic is wanted."""
+        """Return for each row whether its topic is one of these."""
         import numpy as np
 
         wanted = [number for number, name in enumerate(self.names) if is_wanted(name)]
@@ -168,16 +184,16 @@ class LogWalk:
             content = mapped.array()
             start = self.position - segment.base_offset
             stop = min(self.stop - segment.base_offset, segment.size)
-            count, place, reason = kernels.scan_records(
+            count, byte_offset, reason = kernels.scan_records(
                 content, segment.base_offset, start, stop, rows
             )
             LogWalk.is_compiled = True
-            end = segment.base_offset + place
+            end = segment.base_offset + byte_offset
             is_end = reason in (kernels.ScanReason.END, kernels.ScanReason.BAD)
             if self._grows and is_end and count and end > scanned_to:
-                # Some of these rows may have been read while they were written: once more.
+                # Some of these rows may have been read while they were written: read them again.
                 offsets = rows["physical_offset"][:count]
-                # The last of them always: its last bytes may still be missing.
+                # Always for the last row: its last bytes may still be missing.
                 again = int(np.searchsorted(offsets, end - _SCAN_AGAIN_BYTES))
                 count = min(again, count - 1)
                 scanned_to, end = end, int(offsets[count])
@@ -200,7 +216,9 @@ class LogWalk:
         )
 
     def _is_finished_at(self, physical_offset: int) -> bool:
-        """Return it of the record at an offset; if it is not, the log is unfinished there."""
+        """Return the same for the record at an offset; if it is not finished, the log ends
+        there.
+        """
         try:
             record = self.log.record_at(physical_offset, check_crc=False)
         except RecordError:
@@ -211,7 +229,9 @@ class LogWalk:
         return False
 
     def _segment(self) -> Segment | None:
-        """Return the segment of the position, moved over what no file holds; None at the end."""
+        """Return the segment of the position, after skipping gaps between files; None at the
+        end.
+        """
         while self.position < self.stop and self.torn_at is None:
             segment = self.log.segment_of(self.position)
             if segment is None:
@@ -229,7 +249,7 @@ class LogWalk:
         return None
 
     def _skip_missing_segment(self, segment: Segment, lost: SegmentLost) -> None:
-        """Move on when a segment cannot be opened: what a broker deleted is no damage.
+        """Skip a segment that cannot be opened; one that a broker deleted is not damage.
 
         :raises SegmentUnread: when it is there all the same, and must be read.
         """
@@ -246,26 +266,26 @@ class LogWalk:
         return next((s for s in self.log.segments if s.base_offset > self.position), None)
 
     def _skip_damage(self, segment: Segment, reason: Reason, detail: str) -> None:
-        """Move the position past what is no record, or end the walk."""
+        """Move the position behind bytes that are not a record, or end the walk."""
         if reason is Reason.BLANK and self._is_true_blank(segment):
             self.position = segment.end_offset
             return
         try:
             found = next_record(self.log, self.position, reason, self._confirm)
         except SegmentLost as lost:
-            # Whether the log goes on there decides what is here.
+            # Whether the log continues there decides between torn and damaged.
             behind = self.log.segment_of(lost.physical_offset or 0)
             self._skip_missing_segment(segment if behind is None else behind, lost)
             return
         if found is None:
-            # A file that was cut can end in fewer bytes than say what they are.
+            # A file that was cut can end in fewer bytes than a size and a magic need.
             head = self.log.bytes_at(self.position, SIZE_AND_MAGIC.size)
             if reason is not Reason.END or any(head):
                 self.torn_at = self.position
             self.stop = self.position
             return
         if self._has_changed(reason):
-            # A broker went on writing meanwhile: what is behind was not there at the first look.
+            # A broker was writing meanwhile: the bytes behind were not there at the first look.
             return
         self.damage.append(Damage(self.position, found, detail))
         self.position = found
@@ -279,16 +299,16 @@ class LogWalk:
         return True
 
     def _is_true_blank(self, segment: Segment) -> bool:
-        place = self.position - segment.base_offset
-        bytes_left, _ = SIZE_AND_MAGIC.unpack_from(self.log.map(segment).view, place)
+        byte_offset = self.position - segment.base_offset
+        bytes_left, _ = SIZE_AND_MAGIC.unpack_from(self.log.map(segment).view, byte_offset)
         later = self._later_segment()
-        return bytes_left == segment.size - place or (
+        return bytes_left == segment.size - byte_offset or (
             later is not None and later.base_offset == self.position + bytes_left
         )
 
 
 def interpreted_bytes(if_not_compiled: int | None = None) -> int:
-    """Return how much log to take by :meth:`LogWalk.records` before :meth:`LogWalk.chunks`.
+    """Return how many bytes to read with :meth:`LogWalk.records` before :meth:`LogWalk.chunks`.
 
     Loading the kernels takes as long as reading ``if_not_compiled`` bytes without them
     (:data:`rocketlens.limits.MAX_INTERPRETED_SCAN_BYTES`, unless told otherwise); once that is
@@ -300,7 +320,7 @@ def interpreted_bytes(if_not_compiled: int | None = None) -> int:
 
 
 def exhaust(walk: LogWalk) -> None:
-    """Take a walk for its findings alone, by the way that is cheaper for its length."""
+    """Run a walk only for its findings, in the cheaper way for its length."""
     if walk.stop - walk.position <= interpreted_bytes():
         for _ in walk.records():
             pass
@@ -310,7 +330,8 @@ def exhaust(walk: LogWalk) -> None:
 
 
 def is_record_start(log: CommitLog, physical_offset: int, known_start: int) -> bool:
-    """Walk from ``known_start``, a record's, and say whether a record begins at the offset.
+    """Return whether a record begins at the offset, by walking from ``known_start``, a record's
+    start.
 
     Costs reading the header of each record between.
     """

@@ -1,4 +1,4 @@
-"""Remembers where records begin, so that an offset is known to be a record's start, or not."""
+"""Remembers record starts, to decide whether an offset is one."""
 
 from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator
@@ -11,21 +11,21 @@ from rocketlens.store.read.resync import Confirm
 from rocketlens.store.read.scan import Damage, LogWalk
 
 _GRAIN_BYTES: Final = 4096
-"""A start is remembered in each stretch of so many bytes that was walked through."""
+"""Bytes of the log for which one start is remembered."""
 _MAX_INTERPRETED_BYTES: Final = 1 << 20
 """Longer walks use the compiled scan."""
 _STEP_BYTES: Final = 4 << 20
-"""Log that is walked in one step, where others wait: some milliseconds."""
+"""Bytes that are walked in one step: some milliseconds."""
 
 NearestStart = Callable[[int], int]
-"""Gives an offset at or before the one asked for where a record is known to begin, or 0."""
+"""Returns a record start at or before an offset, or 0."""
 
 
 class RecordStarts:
-    """Tells record starts from other offsets, by walking from the nearest known one."""
+    """Decides whether an offset is a record start, by walking from the nearest known one."""
 
     def __init__(self, log: CommitLog, confirm: Confirm, nearest: NearestStart) -> None:
-        """Know no start but those of the segments, and what ``nearest`` gives."""
+        """Start with the segments' first offsets, and those that ``nearest`` returns."""
         self._log = log
         self._confirm = confirm
         self._nearest = nearest
@@ -33,17 +33,17 @@ class RecordStarts:
         self._damage: list[Damage] = []
 
     def begins_at(self, physical_offset: int) -> bool:
-        """Return whether bytes that look like a record are one. Costs the walk there, once."""
+        """Return whether a record really begins at an offset. Walks there once."""
         found = self._walk_to(physical_offset, physical_offset)
         return found == physical_offset and not self.is_known_damage(physical_offset)
 
     def approach(self, physical_offset: int) -> Iterator[None]:
         """Walk near to an offset in steps of some ms: then :meth:`begins_at` costs little."""
-        place = self._start_before(physical_offset) + _STEP_BYTES
-        while place < physical_offset and not self.is_known_damage(place):
-            self._walk_to(place, place)
+        offset = self._start_before(physical_offset) + _STEP_BYTES
+        while offset < physical_offset and not self.is_known_damage(offset):
+            self._walk_to(offset, offset)
             yield
-            place += _STEP_BYTES
+            offset += _STEP_BYTES
 
     def is_damaged_at(self, physical_offset: int) -> bool:
         """Return whether a record began at an offset whose bytes are now damaged."""
@@ -59,16 +59,16 @@ class RecordStarts:
         return any(damage.start == physical_offset for damage in self._damage)
 
     def is_known_damage(self, physical_offset: int) -> bool:
-        """Return whether an offset is in a stretch that a walk found to be damaged."""
-        place = bisect_right(self._damage, physical_offset, key=lambda damage: damage.start) - 1
-        if place < 0 or physical_offset >= self._damage[place].stop:
+        """Return whether an offset is in a range that a walk found to be damaged."""
+        index = bisect_right(self._damage, physical_offset, key=lambda damage: damage.start) - 1
+        if index < 0 or physical_offset >= self._damage[index].stop:
             return False
         try:
-            self._log.record_at(self._damage[place].start, check_crc=False)
+            self._log.record_at(self._damage[index].start, check_crc=False)
         except RecordError:
             return True
         # Its bytes were written again since.
-        del self._damage[place]
+        del self._damage[index]
         return False
 
     def _is_behind_end(self, physical_offset: int) -> bool:
@@ -90,18 +90,18 @@ class RecordStarts:
         return walk.position
 
     def _start_before(self, physical_offset: int) -> int:
-        """Return the nearest place at or before an offset where a record is known to begin."""
+        """Return the nearest known record start at or before an offset."""
         segment = self._log.segment_of(physical_offset)
         start = segment.base_offset if segment else self._log.min_offset
-        place = bisect_right(self._starts, physical_offset) - 1
-        if place >= 0:
-            start = max(start, self._starts[place])
+        index = bisect_right(self._starts, physical_offset) - 1
+        if index >= 0:
+            start = max(start, self._starts[index])
         if physical_offset - start > _GRAIN_BYTES:
             start = max(start, self._nearest(physical_offset))
         return start
 
     def _take(self, walk: LogWalk) -> None:
-        """Go to the end of a walk and remember what it met."""
+        """Walk to the end, and remember starts and damage."""
         grain = -1
         if walk.stop - walk.position <= _MAX_INTERPRETED_BYTES:
             for record in walk.records():
@@ -119,6 +119,6 @@ class RecordStarts:
                 insort(self._damage, damage)
 
     def _remember(self, start: int) -> None:
-        place = bisect_right(self._starts, start)
-        if place == 0 or self._starts[place - 1] // _GRAIN_BYTES != start // _GRAIN_BYTES:
-            self._starts.insert(place, start)
+        index = bisect_right(self._starts, start)
+        if index == 0 or self._starts[index - 1] // _GRAIN_BYTES != start // _GRAIN_BYTES:
+            self._starts.insert(index, start)

@@ -1,4 +1,4 @@
-"""What is known to be durable: written after each sync, read by the next start.
+"""The durable state of a store: written after each sync, read by the next start.
 
 ``synced`` says below which physical offset the log is synced. It is 1,024 bytes: two slots of 512,
 written in turn, of which the sound one with the higher number counts. A slot is, big endian:
@@ -46,7 +46,7 @@ _SLOT: Final = struct.Struct(">4sqqqq")
 _CHECKSUM: Final = struct.Struct(">I")
 _MAGIC: Final = b"RLs2"
 _SLOT_BYTES: Final = 512
-"""A disk writes so many bytes whole or not at all."""
+"""Bytes that a disk writes whole or not at all."""
 SYNCED_BYTES: Final = 2 * _SLOT_BYTES
 _KIND: Final = "state"
 
@@ -63,9 +63,9 @@ class StoreState:
     """For each topic and queue id the queue offset at which its first file begins, and the one
     that the next message gets, at least."""
     checkpoints: tuple[str, ...] = ()
-    """In hexadecimal, without the zeros at their end."""
+    """In hexadecimal, without trailing zeros."""
     boot: str = ""
-    """Which start of the machine it was written in."""
+    """The boot of the machine in which it was written."""
     queue_file_bytes: int = 0
     """The size of consume queue files."""
 
@@ -75,7 +75,7 @@ class StoreState:
         return None if self.mark is None else self.mark.record_offset
 
     def encode(self) -> bytes:
-        """Write it as a note."""
+        """Return the bytes of the note."""
         value = {
             "queuesOffset": self.queues_offset,
             "lastRecordTimestamp": self.last_record_timestamp_ms,
@@ -88,7 +88,7 @@ class StoreState:
 
     @classmethod
     def decode(cls, content: bytes) -> Self | None:
-        """Read it; None when it is damaged, or of an earlier version."""
+        """Parse the note; return None if it is damaged or of an earlier version."""
         note = decode_note(_KIND, content)
         try:
             return None if note is None else cls._of(note)
@@ -114,7 +114,7 @@ class StoreState:
         )
 
     def is_of(self, log: CommitLog) -> bool:
-        """Return whether it is about this log, and not about one that was here before.
+        """Return whether it is of this log, not of an earlier one in the directory.
 
         :raises OSError: when the log cannot be read now.
         """
@@ -123,19 +123,19 @@ class StoreState:
         return self.mark.end_offset == self.queues_offset and self.mark.is_of(log)
 
     def is_last_writer(self, layout: StoreLayout) -> bool:
-        """Return whether no real broker has run since: it would have written its checkpoint."""
+        """Return whether no RocketMQ broker has run since: it would have written its checkpoint."""
         content = fs.read_bytes(layout.checkpoint, CHECKPOINT_BYTES) or b""
         return content.rstrip(b"\0").hex() in self.checkpoints
 
 
 def read_state(layout: StoreLayout) -> StoreState | None:
-    """Read ``state.json``; None when it is not there, damaged, or of an earlier version."""
+    """Read ``state.json``; return None if it is missing, damaged, or of an earlier version."""
     content = fs.read_bytes(layout.state, limits.MAX_STATE_BYTES)
     return None if content is None else StoreState.decode(content)
 
 
 class Synced(NamedTuple):
-    """How far a log is synced, and the record that ends there."""
+    """The offset up to which a log is synced, and the record that ends there."""
 
     offset: int
     last_record_offset: int = -1
@@ -143,12 +143,12 @@ class Synced(NamedTuple):
     last_record_timestamp_ms: int = 0
 
     def encode(self, number: int) -> tuple[int, bytes]:
-        """Return where in ``synced`` the slot with this number begins, and the slot."""
+        """Return the position of this number's slot in ``synced``, and its bytes."""
         slot = _SLOT.pack(_MAGIC, number, *self)
         return number % 2 * _SLOT_BYTES, slot + _CHECKSUM.pack(zlib.crc32(slot))
 
     def may_be_of(self, log: CommitLog) -> bool:
-        """Return False when another record than the one it names ends where it says.
+        """Return False if another record ends at its offset.
 
         :raises OSError: when the log cannot be read now.
         """
@@ -157,7 +157,7 @@ class Synced(NamedTuple):
         try:
             record = log.record_at(self.last_record_offset, check_crc=False)
         except RecordError:
-            # Damaged since, or cut off with the log's end.
+            # Damaged later, or cut off with the log's end.
             return True
         end_offset = self.last_record_offset + record.total_size
         return (end_offset, record.store_timestamp_ms) == (
@@ -167,7 +167,7 @@ class Synced(NamedTuple):
 
 
 def read_synced(layout: StoreLayout) -> Synced | None:
-    """Read ``synced``; None when it is not there, damaged, or of an earlier version.
+    """Read ``synced``; return None if it is missing, damaged, or of an earlier version.
 
     May be called while a broker writes it.
     """
@@ -175,13 +175,13 @@ def read_synced(layout: StoreLayout) -> Synced | None:
 
 
 def read_synced_offset(layout: StoreLayout) -> int | None:
-    """Read from ``synced`` below which physical offset the log is synced; None as above."""
+    """Read from ``synced`` the physical offset below which the log is synced; None as above."""
     synced = read_synced(layout)
     return None if synced is None else synced.offset
 
 
 def newest_slot(content: bytes) -> tuple[int, Synced | None]:
-    """Return the number and content of the newest sound slot; 0 and None without one."""
+    """Return the number and content of the newest sound slot; 0 and None if there is none."""
     newest: tuple[int, Synced | None] = (0, None)
     for start in (0, _SLOT_BYTES):
         slot = content[start : start + _SLOT.size + _CHECKSUM.size]

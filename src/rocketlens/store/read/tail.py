@@ -1,4 +1,4 @@
-"""The index in memory for the parts of the log that no index file answers for.
+"""The index in memory for the parts of the log that no index file covers.
 
 In a running broker that is the log's end, hence the name; after an index was lost or found
 damaged it can be all of the log. It holds one hash and one physical offset per index entry, and
@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from rocketlens import limits
 from rocketlens.formats.commitlog_record import HEADS, SIZE_AND_MAGIC, Record
 from rocketlens.formats.index_keys import index_hashes
+from rocketlens.store import fs
 from rocketlens.store.read.commitlog import CommitLog, SegmentLost
 from rocketlens.store.read.entry_runs import EntryRuns, merge_descending
+from rocketlens.store.read.kernel_loader import KERNELS
 from rocketlens.store.read.resync import Confirm, last_written
 from rocketlens.store.read.scan import Chunk, Damage, LogWalk, interpreted_bytes
 
@@ -28,16 +30,18 @@ if TYPE_CHECKING:
 _COMPILED_AT_ONCE_BYTES: Final = 2 * 1024 * 1024
 _INTERPRETED_AT_ONCE_BYTES: Final = 32 * 1024
 _MAX_DICTIONARY_ENTRIES: Final = 4096
-"""Hashes kept in a dictionary, once they can be packed: 200 bytes each there, and 8 when packed."""
+"""Hashes in a dictionary until they are packed: 200 bytes each there, and 8 when packed."""
 _TORN_BYTES: Final = 4096
-"""Bytes of a torn record, and behind it, that are compared to see whether it is one still."""
+"""Bytes of a torn record, and behind it, that are compared to detect later writes."""
+_IMPORT_FILES: Final = 32
+"""Files that loading the kernels may have open at once, and what others open meanwhile."""
 
 Pieces = list[tuple[tuple[int, int], bytes]]
-"""Some bytes of the log: physical offset and count, and what was there."""
+"""Bytes of the log: physical offset, count, and content."""
 
 
 class Tail:
-    """Answers key look-ups for given ranges of the log. Not for several threads at once.
+    """Answers key look-ups for some ranges of the log. For one thread at a time.
 
     ``damage`` and ``torn_at`` tell what the reading met, ``topics`` whose messages it saw, and
     ``last_timestamp_ms`` the newest store time among them. ``unfinished_at`` is the physical
@@ -48,7 +52,7 @@ class Tail:
     """Whether the kernels are loaded that it needs; never before it has much to read."""
 
     def __init__(self, log: CommitLog, confirm: Confirm) -> None:
-        """Begin with no range."""
+        """Create an index without ranges."""
         self._log = log
         self._confirm = confirm
         self._closed: list[tuple[int, int]] = []
@@ -70,16 +74,16 @@ class Tail:
         self.unfinished_at: int | None = None
         self.last_timestamp_ms = 0
         self.version = 0
-        """Grows when what is read, or what is said of it, may have changed."""
+        """Incremented when the content or the damage may have changed."""
 
     @property
     def entry_count(self) -> int:
-        """How many index entries the memory holds, about."""
+        """Approximate number of index entries in memory."""
         return self._runs.count + len(self._few)
 
     @property
     def should_load(self) -> bool:
-        """Whether it is time for :func:`load_kernels`, before a look-up has to wait for that."""
+        """Whether :func:`load_kernels` should be called before a look-up has to wait for it."""
         return (
             not Tail.is_compiled and self._interpreted_left < limits.MAX_INTERPRETED_SCAN_BYTES // 2
         )
@@ -91,7 +95,7 @@ class Tail:
 
     @property
     def inline_read_budget_bytes(self) -> int:
-        """How much log is read in about 2 ms, kernels not loaded for it."""
+        """Bytes of log that are read in about 2 ms, without loading the kernels."""
         if Tail.is_compiled:
             return _COMPILED_AT_ONCE_BYTES
         return min(self._interpreted_left, _INTERPRETED_AT_ONCE_BYTES)
@@ -103,7 +107,7 @@ class Tail:
 
     @property
     def damage(self) -> list[Damage]:
-        """What holds no readable record, and what could not be opened when it was last tried."""
+        """Ranges without readable records, and files that could not be opened at the last try."""
         if not self._unread and self._unread_end is None:
             return self._damage
         end = [] if self._unread_end is None else [self._unread_end]
@@ -111,11 +115,13 @@ class Tail:
 
     @property
     def end_offset(self) -> int | None:
-        """Where the log ended at the last :meth:`read_new`; None before the first."""
+        """The end of the log at the last :meth:`read_new`; None before the first."""
         return self._open_at if self._is_at_end else None
 
     def cover(self, ranges: Iterable[tuple[int, int | None]]) -> None:
-        """Take on ranges; ``None`` ends the one at the log's growing end, of which there is one."""
+        """Add ranges; ``None`` is the end of the one at the log's growing end, of which there is
+        one.
+        """
         self.version += 1
         for start, stop in ranges:
             self.ranges.append((start, stop))
@@ -125,7 +131,7 @@ class Tail:
                 self._closed.append((start, stop))
 
     def read_new(self) -> None:
-        """Read all that was taken on or appended since the last call.
+        """Read all that was added by `cover` or appended since the last call.
 
         What could not be opened before is tried again.
         """
@@ -143,12 +149,12 @@ class Tail:
             self.unfinished_at = walk.unfinished_at
             self._unread_end = None
             if self._unread and self._unread[-1].stop == walk.position == walk.stop:
-                # Where the log ends is not known: the next look begins here.
+                # The end of the log is unknown: the next read begins here.
                 self._unread_end = self._unread.pop()
                 self._open_at = self._unread_end.start
                 self._is_at_end = False
                 return
-            # Taken before the walk, so that what a broker wrote during it is a difference.
+            # Read before the walk, so that later writes of a broker show as a difference.
             self._torn_pieces = pieces if walk.torn_at == start else None
             self._is_at_end = True
             if self._last_read >= start:
@@ -169,8 +175,27 @@ class Tail:
             self._damage.append(Damage(walk.position, stop, "no record could be found here"))
         return stop
 
+    def read_end(self, start: int, stop: int) -> int:
+        """Do :meth:`read` up to where the log ends, or less, while it grows.
+
+        What cannot be opened there is damage until the next call, which begins with it: its segment
+        gets records behind ``stop``, and where it is read again is not known to be a record.
+        """
+        self._unread_end = None
+        walk = LogWalk(self._log, start, stop, confirm=self._confirm)
+        self._read(walk)
+        if self._unread and self._unread[-1].stop > stop:
+            self._unread_end = self._unread.pop()
+        elif walk.position < stop and self._log.unlisted is not None:
+            why = self._log.unlisted
+            self._unread_end = Damage(walk.position, stop, why, is_unread=True)
+        elif walk.position < stop:
+            self._damage.append(Damage(walk.position, stop, "no record could be found here"))
+            return stop
+        return walk.position if self._unread_end is None else self._unread_end.start
+
     def _is_unlisted(self, start: int, stop: int) -> bool:
-        """Note what is in no segment that is known while the segments cannot be listed."""
+        """Record a range outside the known segments while the segments cannot be listed."""
         why = self._log.unlisted
         if why is None or start < self._log.max_offset:
             return False
@@ -178,7 +203,7 @@ class Tail:
         return True
 
     def _read_again_unread(self) -> None:
-        """Read what could not be opened before, as far as it can be now."""
+        """Read again the ranges that could not be opened before."""
         for damage in self._unread[:]:
             self._unread.remove(damage)
             if damage.stop > self._log.max_offset:
@@ -189,14 +214,14 @@ class Tail:
                 self._is_unlisted(walk.position, damage.stop)
 
     def rebind(self, log: CommitLog, confirm: Confirm, start: int) -> None:
-        """Read another view of the same log from now on; what is before ``start`` is dropped."""
+        """Use another view of the same log from now on; entries before ``start`` are dropped."""
         self._log, self._confirm = log, confirm
         self.drop_below(start)
 
     def is_stale(self) -> bool:
-        """Return whether the last record that was read is no longer where it was.
+        """Return whether the last record that was read is no longer at its offset.
 
-        So it is when the log was cut and written again, or another was put in its place.
+        So it is when the log was cut and written again, or replaced by another one.
         """
         if self._last is None or self._last[0] < self._log.min_offset:
             return False
@@ -205,7 +230,7 @@ class Tail:
         return bool(now) and now != head
 
     def drop_below(self, physical_offset: int) -> None:
-        """Forget records that begin before an offset. O(entries of 4 GiB of log)."""
+        """Drop records that begin before an offset. O(entries of 4 GiB of log)."""
         self.version += 1
         self._runs.drop_below(physical_offset)
         few = ((key, [o for o in kept if o >= physical_offset]) for key, kept in self._few.items())
@@ -215,7 +240,7 @@ class Tail:
         self._unread = [damage for damage in self._unread if damage.stop > physical_offset]
 
     def compact(self) -> None:
-        """Bring what is kept in order, so that no look-up has to."""
+        """Sort and merge the entries, so that no look-up has to."""
         self._runs.compact()
 
     def find(self, hashes: Collection[int]) -> Iterator[int]:
@@ -236,9 +261,10 @@ class Tail:
         return merge_descending(parts)
 
     def _find_again(self, hashes: Collection[int]) -> Iterator[int]:
-        """Do :meth:`find` for log whose entries are not kept, by reading it, newest part first.
+        """Do :meth:`find` for log whose entries are not in memory, by reading it, newest part
+        first.
 
-        The first record of each part is among the candidates, so that whoever takes them is back
+        The first record of each part is among the candidates, so that the caller gets control
         after each.
         """
         import numpy as np
@@ -246,13 +272,15 @@ class Tail:
         wanted = np.array(sorted(hashes), dtype=np.int32)
         for start, stop in sorted(self._read_again, reverse=True):
             found = {start}
-            for chunk in LogWalk(self._log, start, stop, confirm=self._confirm).chunks():
+            walk = LogWalk(self._log, start, stop, confirm=self._confirm)
+            for chunk in walk.chunks():
                 key_hashes, offsets = _entries(chunk)
                 found.update(offsets[np.isin(key_hashes, wanted)].tolist())
+            self._unread += [damage for damage in walk.damage if damage.is_unread]
             yield from sorted(found, reverse=True)
 
     def _has_grown(self, open_at: int) -> bool:
-        """Return whether the log may go on where it ended, or be read farther than it was.
+        """Return whether the log may have grown, or can be read farther than before.
 
         Bytes that were no record are compared with what they were at the walk's end; zeros are
         zeros, whenever they were seen. So nothing that came after the walk is missed.
@@ -269,7 +297,7 @@ class Tail:
         return not head or any(head)
 
     def _pieces_behind(self, torn_at: int) -> Pieces:
-        """Return the bytes that change when a torn record goes on, or another follows it.
+        """Return the bytes that change if a torn record is completed, or another follows it.
 
         They are its first ones, those around the last byte that was written, and the first ones
         of each later segment.
@@ -279,15 +307,22 @@ class Tail:
         except (OSError, SegmentLost):
             last = None
         end = torn_at if last is None else last + 1
-        places = [(torn_at, _TORN_BYTES), (end, _TORN_BYTES), (max(end - 8, torn_at), 8)]
-        places += [
+        spans = [(torn_at, _TORN_BYTES), (end, _TORN_BYTES), (max(end - 8, torn_at), 8)]
+        spans += [
             (segment.base_offset, SIZE_AND_MAGIC.size)
             for segment in self._log.segments
             if segment.base_offset > torn_at
         ]
-        return [(place, self._log.bytes_at(*place)) for place in places]
+        return [(span, self._log.bytes_at(*span)) for span in spans]
 
     def _read(self, walk: LogWalk) -> None:
+        if (
+            KERNELS.is_in_background
+            and not Tail.is_compiled
+            and walk.stop - walk.position > self._interpreted_left
+        ):
+            # Before anything of it is read: it may be abandoned.
+            KERNELS.load(load_kernels)
         self.version += 1
         limit = self._interpreted_left
         if Tail.is_compiled:
@@ -325,7 +360,7 @@ class Tail:
         Tail.is_compiled = True
 
     def _pack(self) -> None:
-        """Move what is in the dictionary to where it takes less memory."""
+        """Pack the entries of the dictionary."""
         import numpy as np
 
         pairs = [(offset, key) for key, offsets in self._few.items() for offset in offsets]
@@ -346,7 +381,12 @@ def _entries(chunk: Chunk) -> tuple["npt.NDArray[np.int32]", "npt.NDArray[np.int
 
 
 def load_kernels() -> None:
-    """Load what a tail needs to read much log. Takes a second, in any thread."""
+    """Load the kernels that a tail needs to read much log. Takes a second, in any thread.
+
+    :raises OSError: when files cannot be opened now. A package of which one module could not be
+        imported stays half imported, and cannot be loaded again in this process.
+    """
+    fs.check_can_open(_IMPORT_FILES)
     import numpy as np
 
     from rocketlens.formats import kernels

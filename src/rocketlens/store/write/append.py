@@ -10,8 +10,9 @@ Segments are made sparse, and reserved in steps of 16 MiB.
 """
 
 import errno
+import logging
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from mmap import mmap
 
 RESERVED_BYTES: Final = 16 * 1024 * 1024
-"""Room of a segment is reserved in steps of this."""
+"""Blocks of a segment are reserved in steps of this."""
 
 AHEAD_BYTES: Final = limits.MAX_UNWRITTEN_SEARCH_BYTES
 """Room that is reserved behind what may be written: as far as readers look for lost records.
@@ -66,6 +67,8 @@ none.
 BLANK_BYTES: Final = SIZE_AND_MAGIC.size
 """Every record leaves at least this much of its segment for the filler."""
 
+_log: Final = logging.getLogger(__name__)
+
 _NO_HOST_BITS: Final = ~HOST_BITS
 _NAME_DIGITS: Final = 20
 
@@ -73,19 +76,21 @@ DISK_FULL: Final = (
     "service not available now. It may be caused by one of the following reasons: "
     "the broker's disk is full"
 )
-"""How RocketMQ begins its remark to code 14."""
+"""Begin of RocketMQ's remark to code 14."""
 NOT_NOW: Final = "service not available now: the broker cannot open or map a file of its store"
 
 
 def refused(error: OSError) -> StoreFull | StoreBusy:
-    """Return what tells a client that nothing could be written, and why; it may try again."""
+    """Return the error for a client if nothing could be written now, with the reason; it may try
+    again.
+    """
     words = DISK_FULL if error.errno in fs.DISK_FULL_ERRORS else NOT_NOW
     kind = StoreFull if error.errno in fs.DISK_FULL_ERRORS else StoreBusy
     return kind(f"{words} [{error.strerror}: {error.filename or 'write'}]")
 
 
 class Appended(NamedTuple):
-    """Where a message went, and when."""
+    """Where a message was stored, and when."""
 
     physical_offset: int
     queue_offset: int
@@ -94,7 +99,7 @@ class Appended(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """What a store had at one moment."""
+    """The state of a store at one moment."""
 
     queues: dict[tuple[str, int], tuple[int, int]]
     """By topic and queue id: where its first file begins, and the next queue offset."""
@@ -103,10 +108,10 @@ class Snapshot(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What a message may be; see :class:`rocketlens.store.write.config.StoreConfig`."""
+    """Bounds of a message; see :class:`rocketlens.store.write.config.StoreConfig`."""
 
     message_bytes: int
-    """Largest body. The record may be 64 KiB more."""
+    """Maximum body. The record may be 64 KiB larger."""
     long_topics: bool
     """Whether a topic of more than 127 characters is stored as RocketMQ 5 does."""
 
@@ -161,17 +166,20 @@ class Appender:
         self.last: Appended | None = None
         self.zeros_end_offset = 0
         self._batch_steps = 0
+        self.watched: Collection[tuple[str, int]] = ()
+        self.on_arrival: Callable[[tuple[str, int]], None] = lambda _: None
+        """Called in the appending thread for each append to a queue that is in ``watched``."""
         self._removed: list[QueueWriter] = []
         self._first: list[Callable[[], None]] = []
         self._segment: WritableFile | None = None
         self._content: mmap | bytearray = bytearray()
-        self._base = self._place = self._limit = 0
+        self._base = self._byte_offset = self._limit = 0
         self._lock = Lock()
         self._unsynced: list[WritableFile] = []
         self._has_new_segment = False
 
     def snapshot(self) -> "Snapshot | None":
-        """Return how long each queue is, and the last record: no queue knows more than the log.
+        """Return the length of each queue, and the last record; no queue is ahead of the log.
 
         For a thread that syncs; None when a batch is being written at this moment, or a queue
         removed. An append counts its queue entry last.
@@ -184,16 +192,17 @@ class Appender:
     def start(
         self, base_offset: int, end_offset: int, first: Sequence[Callable[[], None]] = ()
     ) -> OSError | None:
-        """Go on at ``end_offset``, in the segment of ``base_offset``; it is made if need be.
+        """Continue at ``end_offset``, in the segment of ``base_offset``, which is created if it is
+        missing.
 
         ``first`` is done before anything is stored. When the disk is full the error is returned,
         and all this is tried again with each message.
 
         :raises OSError: when something cannot be opened or made for another reason.
         """
-        self._base, self._place = base_offset, end_offset - base_offset
-        self._limit = self._place
-        # Recovery took what was there for whole: from now on that is not asked again.
+        self._base, self._byte_offset = base_offset, end_offset - base_offset
+        self._limit = self._byte_offset
+        # Recovery has decided about the existing bytes; it must not be repeated.
         self.zeros_end_offset = end_offset
         self._first = list(first)
         try:
@@ -205,22 +214,22 @@ class Appender:
         return None
 
     def _begin(self) -> None:
-        """Do what must be done before anything is stored, as far as it is not done yet."""
+        """Do the pending work that must precede the first append."""
         while self._first:
             self._first[0]()
             del self._first[0]
         if self._segment is None:
-            place = self._place
-            self._turn_to(self._new_segment(self._base), self._base)
-            self._place = self._limit = place
+            byte_offset = self._byte_offset
+            self._switch_segment(self._new_segment(self._base), self._base)
+            self._byte_offset = self._limit = byte_offset
 
     def _new_segment(self, base: int) -> WritableFile:
-        """Open a segment, with room at its begin."""
+        """Open a segment, with blocks reserved at its begin."""
         path = self._layout.commit_log / f"{base:0{_NAME_DIGITS}}"
         size = fs.file_size(path)
         is_new = not size
         if is_new:
-            # In the place of an empty one, too, as a real broker that crashed leaves it.
+            # Also replaces an empty file, which a crashed RocketMQ broker leaves.
             self._disk.make_file(path, self.segment_bytes, self._layout.scratch)
         elif size != self.segment_bytes:
             raise OSError(
@@ -236,17 +245,17 @@ class Appender:
             raise
         return segment
 
-    def _turn_to(self, segment: WritableFile, base: int) -> None:
-        """Append to ``segment`` from now on. What is to be written to the last one is written."""
+    def _switch_segment(self, segment: WritableFile, base: int) -> None:
+        """Append to ``segment`` from now on; the previous one still has to be synced."""
         with self._lock:
             self._has_new_segment = True
             self._unsynced.append(segment)
         self._segment, self._content, self._base = segment, segment.content, base
-        self._place = 0
+        self._byte_offset = 0
         self._limit = min(RESERVED_BYTES, self.segment_bytes - BLANK_BYTES)
 
     def queue(self, topic: str, queue_id: int) -> QueueWriter:
-        """Return the writer of a queue, a new one if need be; nothing is made on the disk.
+        """Return the writer of a queue; nothing is created on the disk.
 
         :raises MessageIllegal: when the topic or the number cannot be a queue's.
         """
@@ -280,7 +289,7 @@ class Appender:
         return queue
 
     def remove_queues(self, topic: str, move: Callable[[], None]) -> None:
-        """Forget the queues of a topic, once ``move`` took their files away.
+        """Remove the queues of a topic after ``move`` took their files away.
 
         The next sync of the queues closes their files.
 
@@ -288,7 +297,7 @@ class Appender:
         """
         queues = [queue for (name, _), queue in self.queues.items() if name == topic]
         for queue in queues:
-            # Before: the syncing thread may be about to sync the directory.
+            # Before the move: the syncing thread may be about to sync the directory.
             queue.is_removed = True
         self._batch_steps += 1
         try:
@@ -310,7 +319,7 @@ class Appender:
         queue_id: int,
         body: bytes,
         properties: bytes,
-        born_host: bytes,
+        born_host: bytes,  # 4 or 16 address bytes, port as i32
         *,
         born_timestamp_ms: int,
         flag: int = 0,
@@ -318,26 +327,23 @@ class Appender:
         reconsume_times: int = 0,
         prepared_transaction_offset: int = 0,
     ) -> Appended:
-        """Store one message: there to be read at once, durable after a sync.
+        """Store one message: readable at once, durable after a sync.
 
-        ``born_host``: 4 or 16 address bytes, port as i32. Prepared records get no queue entry.
-
-        :raises MessageIllegal: when it is larger than a message may be, or its topic is none.
-        :raises StoreFull, StoreBusy: when there is no room, or no descriptor or memory, now.
-        :raises StoreFailed: when an earlier write or sync failed.
-        :raises struct.error: when a number does not fit its field; nothing is stored.
+        :raises MessageIllegal: if it is too large, or its topic is not valid.
+        :raises StoreFull, StoreBusy: if there is no room, descriptor or memory now.
+        :raises StoreFailed, struct.error: if a write failed before; if a number does not fit.
         """
         queue = self.queues.get((topic, queue_id)) or self.queue(topic, queue_id)
         body_bytes, property_bytes, born_bytes = len(body), len(properties), len(born_host)
         size = queue.head_bytes + body_bytes + property_bytes + born_bytes
         if body_bytes > self._most or property_bytes > limits.MAX_PROPERTIES_BYTES or self.refusal:
             raise self.refusal or _too_large(self._most)
-        place, is_queued = self._place, has_queue_entry(sys_flag)
-        if place + size > self._limit or queue.place >= queue.limit:
-            place = self._make_room(size, queue, 1)
-        physical_offset, timestamp_ms = self._base + place, self._clock()
+        byte_offset, is_queued = self._byte_offset, has_queue_entry(sys_flag)
+        if byte_offset + size > self._limit or queue.byte_offset >= queue.limit:
+            byte_offset = self._reserve_record(size, queue, 1)
+        physical_offset, timestamp_ms = self._base + byte_offset, self._clock()
         queue_offset = queue.next_offset if is_queued else 0
-        self._content[place : place + size] = b"".join(
+        self._content[byte_offset : byte_offset + size] = b"".join(
             (
                 self._heads[born_bytes].pack(
                     zlib.crc32(body) & CRC_MASK,
@@ -364,15 +370,17 @@ class Appender:
             code = self._tags.of(properties)
             if queue.is_schedule:
                 code = self._schedule_code(properties, timestamp_ms, code)
-            ENTRY.pack_into(queue.content, queue.place, physical_offset, size, code)
-            queue.is_dirty = True  # Before `last`: who sees the record there syncs its entry.
+            ENTRY.pack_into(queue.content, queue.byte_offset, physical_offset, size, code)
+            queue.is_dirty = True  # Before `last`: a thread that reads `last` syncs its entry.
         if 0 in properties:
             self.zeros_end_offset = physical_offset + size
-        SIZE_AND_MAGIC.pack_into(self._content, place, size, queue.magic)
-        self._place = place + size
+        SIZE_AND_MAGIC.pack_into(self._content, byte_offset, size, queue.magic)
+        self._byte_offset = byte_offset + size
         appended = self.last = Appended(physical_offset, queue_offset, timestamp_ms, size)
         if is_queued:
-            queue.place, queue.next_offset = queue.place + ENTRY_BYTES, queue_offset + 1
+            queue.byte_offset, queue.next_offset = queue.byte_offset + ENTRY_BYTES, queue_offset + 1
+            if self.watched:
+                self._notify(topic, queue_id)
         return appended
 
     def append_batch(
@@ -388,11 +396,10 @@ class Appender:
     ) -> list[Appended]:
         """Store the members of a batch, ``(flag, body, properties)`` each, as a record each.
 
-        They get consecutive queue offsets and stand side by side in one segment. When this
-        process is killed in between, the first of them are there.
+        They get consecutive queue offsets, side by side in one segment. If this process is killed
+        meanwhile, the first of them are stored.
 
-        :raises MessageIllegal: as :meth:`append`; when all together are too large, when there
-            is none, or when ``sys_flag`` has a transaction's bits. All others as there.
+        Errors as :meth:`append`; MessageIllegal also without members, or in a transaction.
         """
         if self.refusal is not None:
             raise self.refusal
@@ -401,10 +408,11 @@ class Appender:
             raise MessageIllegal("a batch has members, no transaction and no delay")
         fixed = queue.head_bytes + len(born_host)
         total = self._batch_bytes(members, fixed)
-        place = self._place
-        if place + total > self._limit or queue.place + len(members) * ENTRY_BYTES > queue.limit:
-            place = self._make_room(total, queue, len(members))
-        physical_offset, queue_offset = self._base + place, queue.next_offset
+        byte_offset = self._byte_offset
+        entries_end = queue.byte_offset + len(members) * ENTRY_BYTES
+        if byte_offset + total > self._limit or entries_end > queue.limit:
+            byte_offset = self._reserve_record(total, queue, len(members))
+        physical_offset, queue_offset = self._base + byte_offset, queue.next_offset
         head, timestamp_ms = self._heads[len(born_host)], self._clock()
         sys_flag = sys_flag & _NO_HOST_BITS | self._flag_bits[len(born_host)]
         parts: list[bytes] = []
@@ -441,9 +449,14 @@ class Appender:
         queue.append_entries(b"".join(entries))
         if any(0 in properties for _, _, properties in members):
             self.zeros_end_offset = physical_offset
-        self._commit_batch(place, b"".join(parts), queue.magic, appended)
+        self._commit_batch(byte_offset, b"".join(parts), queue.magic, appended)
         self._batch_steps += 1
+        self._notify(topic, queue_id)
         return appended
+
+    def _notify(self, topic: str, queue_id: int) -> None:
+        if (topic, queue_id) in self.watched:
+            self.on_arrival((topic, queue_id))
 
     def _batch_bytes(self, members: Sequence[tuple[int, bytes, bytes]], fixed: int) -> int:
         """Return the size of all records together; ``fixed`` bytes of each are not its own."""
@@ -455,65 +468,68 @@ class Appender:
         return total
 
     def _commit_batch(
-        self, place: int, records: bytes, magic: int, appended: list[Appended]
+        self, byte_offset: int, records: bytes, magic: int, appended: list[Appended]
     ) -> None:
-        """Write the records, then their sizes and magics in order: nowhere is a hole before one."""
-        self._content[place : place + len(records)] = records
+        """Write the records, then their sizes and magics in order, so that no gap precedes one."""
+        self._content[byte_offset : byte_offset + len(records)] = records
         for one in appended:
             SIZE_AND_MAGIC.pack_into(
                 self._content, one.physical_offset - self._base, one.store_size, magic
             )
-        self._place = place + len(records)
+        self._byte_offset = byte_offset + len(records)
         self.last = appended[-1]
 
     def _schedule_code(self, properties: bytes, timestamp_ms: int, tags_code: int) -> int:
-        """Return the tags code of a delayed message: when it is due, if it has a level."""
+        """Return the tags code of a message: its time of delivery if it is delayed."""
         text = props.parse(decode_utf8(properties)).get(props.DELAY, "")
         level = int(text) if text.isascii() and text.isdigit() else 0
         return self.due_time(level, timestamp_ms) if level > 0 else tags_code
 
     def due_time(self, level: int, store_timestamp_ms: int) -> int:
-        """Return when a message of a delay level, 1 or above, is delivered."""
+        """Return the delivery time of a message with a delay level of 1 or above."""
         return store_timestamp_ms + self._delays_ms[min(level, len(self._delays_ms) - 1)]
 
-    def _make_room(self, size: int, queue: QueueWriter, entry_count: int) -> int:
-        """Reserve room in the log and in the queue; return the place in the segment."""
+    def _reserve_record(self, size: int, queue: QueueWriter, entry_count: int) -> int:
+        """Reserve room in the log and in the queue; return the byte offset in the segment."""
         if size > self.segment_bytes - BLANK_BYTES:
             raise _too_large(self._most)
         try:
             if self._segment is None or self._first:
                 self._begin()
-            if queue.place >= queue.limit:
+            if queue.byte_offset >= queue.limit:
                 queue.make_room()
             if entry_count > 1:
                 queue.reserve_ahead(entry_count)
-            if self._place + size > self.segment_bytes - BLANK_BYTES:
+            if self._byte_offset + size > self.segment_bytes - BLANK_BYTES:
                 self._roll(size)
-            elif self._place + size > self._limit:
-                self._reserve(self._place + size)
+            elif self._byte_offset + size > self._limit:
+                self._reserve(self._byte_offset + size)
         except OSError as error:
             queue.drop_ahead()
-            self._open_queues.could_not(error)
+            self._open_queues.close_half(error)
+            _log.warning("nothing can be stored now: %s", error)
             raise refused(error) from error
-        return self._place
+        return self._byte_offset
 
     def _reserve(self, stop: int) -> None:
         assert self._segment is not None  # noqa: S101 - opened by start
         limit = min(max(stop, self._limit + RESERVED_BYTES), self.segment_bytes - BLANK_BYTES)
         reserved = min(limit + AHEAD_BYTES, self.segment_bytes)
-        self._segment.reserve(self._place, reserved)
+        self._segment.reserve(self._byte_offset, reserved)
         self._limit = limit
 
     def _roll(self, size: int) -> None:
-        """Close the segment with a filler, once the next one is there and has room."""
-        segment, place = self._segment, self._place
+        """Close the segment with a filler, after the next one is created and reserved."""
+        segment, byte_offset = self._segment, self._byte_offset
         assert segment is not None  # noqa: S101 - opened by start
-        segment.reserve(place, place + BLANK_BYTES)
+        segment.reserve(byte_offset, byte_offset + BLANK_BYTES)
         following = self._new_segment(self._base + self.segment_bytes)
-        SIZE_AND_MAGIC.pack_into(segment.content, place, self.segment_bytes - place, MAGIC_BLANK)
+        SIZE_AND_MAGIC.pack_into(
+            segment.content, byte_offset, self.segment_bytes - byte_offset, MAGIC_BLANK
+        )
         with suppress(OSError):
             segment.touch()
-        self._turn_to(following, self._base + self.segment_bytes)
+        self._switch_segment(following, self._base + self.segment_bytes)
         if size > self._limit:
             self._reserve(size)
 
@@ -545,7 +561,7 @@ class Appender:
 
         :raises OSError: when it may not be.
         """
-        # Only this thread syncs queues, and it will not come upon these again.
+        # Only this thread syncs queues, and these queues are no longer in its list.
         removed = self._removed[:]
         for queue in list(self.queues.values()):
             if queue.is_dirty:

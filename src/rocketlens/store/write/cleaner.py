@@ -1,4 +1,4 @@
-"""Decides what is old enough to go, and takes it: log, then queues, then index files.
+"""Deletes expired files of a store: log, then queues, then index files.
 
 RocketMQ's rules. A segment is expired when its file was last written more than
 ``fileReservedTime`` hours ago. Expired segments go, oldest first, at the hours of ``deleteWhen``
@@ -13,6 +13,7 @@ Who has a deleted file open reads on: its bytes go with the last mapping.
 
 import logging
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -35,12 +36,12 @@ from rocketlens.store.write.queue_view import QueueView
 _log: Final = logging.getLogger(__name__)
 
 _QUEUES_AT_ONCE: Final = 50
-"""Queues whose files are looked at in one piece of cleaning: some milliseconds."""
+"""Queues that are cleaned in one piece of work: some milliseconds."""
 _HOUR_MS: Final = 3_600_000
 
 
 class SegmentAge(NamedTuple):
-    """A segment, and when it was last written."""
+    """A segment, and its time of modification."""
 
     path: Path
     base_offset: int
@@ -48,14 +49,16 @@ class SegmentAge(NamedTuple):
 
 
 class CleanPlan(NamedTuple):
-    """What a round of cleaning does."""
+    """The decisions of a round of cleaning."""
 
     segments: tuple[SegmentAge, ...]
-    """Those to delete, oldest first."""
+    """Segments to delete, oldest first."""
     is_full: bool
     """Whether the disk is too full to store anything."""
     forced_count: int = 0
-    """How many of them, from the first that is not expired on, go only because it is so full."""
+    """How many of them, from the first unexpired one on, are deleted only because the disk is
+    full.
+    """
 
 
 def plan(
@@ -85,7 +88,8 @@ def plan(
             age_ms = now_ms - segment.modified_ms
             if age_ms > config.fileReservedTime * _HOUR_MS:
                 expired_count += 1
-            # Of a clock that was set back, files are younger than new; without a floor they go.
+            # After a clock was set back, files have negative ages; without a floor they would be
+            # deleted.
             elif not is_forced or (kept_ms and age_ms < kept_ms):
                 break
             chosen.append(segment)
@@ -106,7 +110,9 @@ def remove(plan: CleanPlan, disk: Disk, directory: Path) -> None:
 
 
 def describe_forced(plan: CleanPlan, now_ms: int, used_ratio: float, topics: list[str]) -> str:
-    """Return a line that tells which messages go because the disk is full, not because of age."""
+    """Return a line about messages that are deleted because the disk is full, not because of
+    age.
+    """
     ages = [max(now_ms - segment.modified_ms, 0) // 60_000 for segment in plan.segments]
     files = ", ".join(
         f"{segment.path.name} (last written {minutes} min ago)"
@@ -119,6 +125,25 @@ def describe_forced(plan: CleanPlan, now_ms: int, used_ratio: float, topics: lis
         f"the disk is {used_ratio:.0%} full: {plan.forced_count} of {len(plan.segments)} commit "
         f"log files are deleted before they are fileReservedTime hours old: {files}; with "
         f"messages of {named or 'no topic'}"
+    )
+
+
+def describe_deleted(plan: CleanPlan, config: StoreConfig, used_ratio: float) -> str:
+    """Return a line about segments that were deleted: which, why, and up to when."""
+    names = [segment.path.name for segment in plan.segments]
+    files = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+    up_to = datetime.fromtimestamp(plan.segments[-1].modified_ms / 1000, UTC)
+    if plan.forced_count:
+        why = f"the disk is {used_ratio:.0%} full, over diskSpaceCleanForciblyRatio"
+    else:
+        is_filling = used_ratio > config.diskMaxUsedSpaceRatio / 100
+        when = (
+            f"the disk is {used_ratio:.0%} full" if is_filling else "it is the hour of deleteWhen"
+        )
+        why = f"older than fileReservedTime ({config.fileReservedTime} hours), and {when}"
+    return (
+        f"deleted {len(names)} commit log files, {files}, with messages up to "
+        f"{up_to.isoformat(timespec='seconds')}: {why}"
     )
 
 
@@ -142,7 +167,7 @@ def topics_below(
 def expired_queue_files(
     files: list[tuple[int, Path]], file_bytes: int, min_physical_offset: int
 ) -> list[Path]:
-    """Choose the files of a queue whose last entry is for a deleted record, never the last file."""
+    """Return the files of a queue whose last entry is for a deleted record, never the last file."""
     expired: list[Path] = []
     for _, path in files[:-1]:
         with fs.MappedFile(path) as mapped:
@@ -156,7 +181,7 @@ def expired_queue_files(
 
 
 class Cleaner:
-    """Deletes what is expired of one store that is appended to. For the thread that appends."""
+    """Deletes expired files of a store. For the thread that appends."""
 
     def __init__(
         self,
@@ -171,7 +196,7 @@ class Cleaner:
         queues: QueueView,
         index: IndexDriver,
     ) -> None:
-        """Begin with nothing known of what was cleaned."""
+        """Create a cleaner that has cleaned nothing."""
         self._layout = layout
         self._config = config
         self._disk = disk
@@ -185,7 +210,7 @@ class Cleaner:
         self._uncleaned: list[QueueWriter] = []
 
     def clean(self, *, may_force: bool = True) -> list[Path]:
-        """Delete what is expired, by age and by how full the disk is; returns the segments deleted.
+        """Delete expired files, by age and by the use of the disk; return the segments deleted.
 
         Sets and lifts the refusal of messages for a disk that is too full. Without ``may_force``
         nothing goes only because the disk is full. Of many queues the files go by and by:
@@ -198,15 +223,11 @@ class Cleaner:
             for one in self._log.listed()
         ]
         planned = plan(self._config, ages, now_ms, used_ratio, may_force=may_force)
-        refusal = self._appender.refusal
-        if planned.is_full and refusal is None:
-            self._appender.refusal = StoreFull(f"{DISK_FULL} [{used_ratio:.2f} used]")
-        elif not planned.is_full and isinstance(refusal, StoreFull):
-            self._appender.refusal = None
+        self._refuse_or_resume(used_ratio, is_full=planned.is_full)
         if planned.segments:
             end_offset = planned.segments[-1].base_offset + self._config.mappedFileSizeCommitLog
             if self._durability.state_offset <= end_offset:
-                # What is durable is known by a record, which must stay.
+                # The durable state is identified by a record, which must stay.
                 self._durability.flush()
                 if self._durability.state_offset <= end_offset:
                     _log.warning("nothing is deleted before the checkpoint could be written")
@@ -220,8 +241,20 @@ class Cleaner:
                 _log.warning("%s", describe_forced(planned, now_ms, used_ratio, topics))
             remove(planned, self._disk, self._layout.commit_log)
             self._log.listed()
+            _log.info("%s", describe_deleted(planned, self._config, used_ratio))
         self.clean_queues()
         return [segment.path for segment in planned.segments]
+
+    def _refuse_or_resume(self, used_ratio: float, *, is_full: bool) -> None:
+        """Refuse messages if the disk is too full, or store them again; log the change."""
+        refusal = self._appender.refusal
+        if is_full and refusal is None:
+            self._appender.refusal = StoreFull(f"{DISK_FULL} [{used_ratio:.2f} used]")
+            words = "the disk is %.0f %% full, above %d %%: messages are refused"
+            _log.error(words, used_ratio * 100, self._config.diskSpaceWarningLevelRatio)
+        elif not is_full and isinstance(refusal, StoreFull):
+            self._appender.refusal = None
+            _log.warning("the disk is %.0f %% full: messages are stored again", used_ratio * 100)
 
     def clean_queues(self) -> bool:
         """Delete files of some queues, and index files, whose messages are gone.
@@ -246,7 +279,7 @@ class Cleaner:
             raise
         if self._uncleaned:
             return True
-        # The builder may be in the middle of a step: the next round will find it between two.
+        # The builder may be within a step: the next round will call it between two.
         if self._index.forget_below(min_offset):
             self._cleaned_below = min_offset
         return False

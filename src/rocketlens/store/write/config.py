@@ -1,4 +1,4 @@
-"""What a broker's configuration file says about its store, in RocketMQ's own keys.
+"""The keys of a broker's configuration file about its store, in RocketMQ's spelling.
 
 Source: ``MessageStoreConfig``.
 """
@@ -30,7 +30,7 @@ _PERCENTS: Final = range(101)
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig(Configuration):
-    """The store's keys, each under RocketMQ's name and with its default."""
+    """The store's keys with RocketMQ's names and defaults."""
 
     mappedFileSizeCommitLog: int = key(
         1024 * _MIB,
@@ -54,6 +54,16 @@ class StoreConfig(Configuration):
     )
     messageDelayLevel: str = key(
         DELAY_LEVELS, "The delay of each level, from 1 on; numbers with s, m, h or d."
+    )
+    timerWheelEnable: bool = key(
+        True, "Accept and deliver messages with a delivery time of their own.", since=SINCE_5
+    )
+    timerMaxDelaySec: int = key(
+        259_200,
+        "How far off such a time may be.",
+        unit="s",
+        allowed=range(1, limits.MAX_INT + 1),
+        since=SINCE_5,
     )
     flushDiskType: str = key(
         ASYNC_FLUSH,
@@ -117,7 +127,7 @@ class StoreConfig(Configuration):
     )
 
     def check_together(self) -> None:
-        """Check how large index files are, and texts that have a form of their own.
+        """Check the size of index files, and texts with a syntax of their own.
 
         :raises BadInput: with the key.
         """
@@ -130,7 +140,7 @@ class StoreConfig(Configuration):
 
     @property
     def geometry(self) -> Geometry:
-        """How large index files are."""
+        """The counts of slots and entries of index files."""
         return Geometry(self.maxHashSlotNum, self.maxIndexNum)
 
     @property

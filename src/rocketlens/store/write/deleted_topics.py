@@ -18,13 +18,13 @@ _REMOVED: Final = "removed."
 
 
 class DeletedTopics:
-    """The marks, by topic, and what deletes a topic's queues.
+    """The marks by topic, and the deletion of a topic's queues.
 
     ``make_durable`` waits until the log is, or raises: a mark is good as long as its record is.
     """
 
     def __init__(self, layout: StoreLayout, disk: Disk, appender: Appender) -> None:
-        """Read the file; what is damaged in it is no mark. Ends removals that were not ended.
+        """Read the file, without damaged marks, and complete unfinished removals.
 
         :raises OSError: when that cannot be.
         """
@@ -43,18 +43,18 @@ class DeletedTopics:
         )
 
     def keep_those_of(self, log: CommitLog) -> None:
-        """Forget marks of another log, and those with nothing left below them."""
+        """Remove marks of another log, and those with no messages left below them."""
         kept = {topic: mark for topic, mark in self.marks.items() if is_of_log(mark, log)}
         self.is_changed |= len(kept) < len(self.marks)
         self.marks = kept
 
     def put(self, topic: str, mark: DeletionMark) -> None:
-        """Note a topic that is being deleted."""
+        """Set the mark of a topic that is being deleted."""
         self.marks[topic] = mark
         self.is_changed = True
 
     def mark(self, topic: str) -> bool:
-        """Note that a topic is being deleted; False when the store has nothing of it.
+        """Mark a topic as being deleted; return False if the store has nothing of it.
 
         The file must be written before :meth:`remove_queues` is called.
         """
@@ -69,7 +69,7 @@ class DeletedTopics:
         return any(name == topic for name, _ in self._appender.queues)
 
     def remove_queues(self, topic: str) -> Path:
-        """Remove the queues of a topic; return where their files are, which are to be deleted.
+        """Move the queues of a topic away; return the directory, which the caller deletes.
 
         The next message gets queue offset 0. The log, and so queries by key or id, still have the
         messages that were there.
@@ -80,11 +80,11 @@ class DeletedTopics:
         aside = self._layout.scratch / f"{_REMOVED}{fs.pid()}.{self._removals}"
 
         def move() -> None:
-            # Queues without a message have no files.
+            # Queues without messages have no files.
             with suppress(FileNotFoundError):
                 self._disk.move(self._layout.consume_queue / topic, aside)
 
-        # Only a topic of a queue is known to be a name, and no path.
+        # Only the name of an existing queue's topic is known to be safe in a path.
         if self._has_queues(topic):
             self._appender.remove_queues(topic, move)
         return aside
@@ -95,7 +95,7 @@ class DeletedTopics:
         return {topic: mark.end_offset for topic, mark in self.marks.items()}
 
     def snapshot(self) -> Callable[[], None]:
-        """Take the marks of now; what is returned writes them, in any thread.
+        """Return a function that writes the current marks, in any thread.
 
         That raises OSError when they cannot be written, and what ``make_durable`` raises.
         """
@@ -108,6 +108,6 @@ class DeletedTopics:
         return write
 
     def save(self) -> None:
-        """Write the file now; raises what writing a snapshot does."""
+        """Write the file now; raises the errors of the function of :meth:`snapshot`."""
         self.snapshot()()
         self.is_changed = False

@@ -1,4 +1,4 @@
-"""Makes what was appended durable, and writes down how far it is.
+"""Makes appended records durable, and records up to which offset.
 
 Two threads do it: one makes the log durable, one the queues and then the checkpoint. Any other
 thread may do the same (``flush_log``, ``flush``); two locks keep them apart: see
@@ -11,6 +11,7 @@ the unfinished index file away and read the log again only from ``min(physic, lo
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -38,6 +39,8 @@ _log: Final = logging.getLogger(__name__)
 _NAME_DIGITS: Final = 20
 _LOG_WAITS: Final = "the log is not durable yet"
 _CHECKPOINT_WAITS: Final = "the checkpoint stays old"
+SLOW_SYNC_S: Final = 0.5
+"""Seconds of a sync of the log that are worth a warning. RocketMQ: 500 ms, as here."""
 
 
 class Durability:
@@ -57,12 +60,15 @@ class Durability:
         end_offset: int,
         state_offset: int,
         on_saved: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin with a log that ends at ``end_offset``, none of which counts as synced yet.
+        """Start with a log that ends at ``end_offset``, none of which counts as synced yet.
 
-        ``state_offset``: how far ``state.json`` is true already; -1 when it is not.
+        ``state_offset``: how far ``state.json`` is true already; -1 when it is not. ``clock`` is in
+        seconds, and measures syncs.
         """
         self._layout = layout
+        self._clock = clock
         self._disk = disk
         self._config = config
         self._appender = appender
@@ -71,19 +77,23 @@ class Durability:
         self._synced: SyncedFile | None = None
         self._noted_offset = -1
         self.state_offset = state_offset
-        """The physical offset up to which ``state.json`` is true, whoever wrote it; else -1."""
+        """The physical offset up to which ``state.json`` is true, whichever process wrote it;
+        otherwise -1.
+        """
         self._saved: tuple[StoreState, Checkpoint] | None = None
         self._boot = disk.boot_id()
         self._checkpoint = read_checkpoint(layout)
         self._flush_lock = threading.Lock()
         self._save_lock = threading.Lock()
         self._warned: set[str] = set()
+        self.slow_syncs = 0
+        """Syncs of the log that took :data:`SLOW_SYNC_S` seconds or longer."""
         self.group_commit = GroupCommit(0)
         self._flusher: FlushThread | None = None
         self._saver: FlushThread | None = None
 
     def start(self) -> None:
-        """Start the two threads: from now on nobody else needs to call the flushes."""
+        """Start the two threads, so that callers need not call the flushes."""
         self._flusher = FlushThread(
             FLUSH_THREAD, self.flush_log, self._config.flushIntervalCommitLog / 1000
         )
@@ -92,13 +102,13 @@ class Durability:
         )
 
     def stop(self) -> None:
-        """End the threads after the rounds that run; a second call does nothing."""
+        """Stop the threads after their current rounds; later calls do nothing."""
         for thread in (self._flusher, self._saver):
             if thread is not None:
                 thread.stop()
 
     def when_durable(self, end_offset: int, waiter: Waiter) -> None:
-        """Have ``waiter`` called, by another thread, when the log is durable below ``end_offset``.
+        """Call ``waiter``, in another thread, when the log is durable below ``end_offset``.
 
         A round of syncing begins at once, or after the one that runs; it serves everyone who
         waits when it begins.
@@ -113,7 +123,7 @@ class Durability:
         return -1 if self._saved is None else self._saved[0].queues_offset
 
     def flush_log(self) -> None:
-        """Make durable what was appended before this call, and tell who waits for it.
+        """Make the records appended before this call durable, and call their waiters.
 
         A sync that fails is final, and not raised here: see
         :class:`rocketlens.errors.StoreFailed`. When a directory cannot be opened now, who waits
@@ -123,6 +133,7 @@ class Durability:
             if self.group_commit.failure is not None:
                 return
             synced = self._end(self._appender.last)
+            began_s = self._clock()
             try:
                 if self._synced is None:
                     self._synced = SyncedFile(self._layout, self._disk)
@@ -138,6 +149,10 @@ class Durability:
                     self._fail(error)
                 return
             self._warned.discard(_LOG_WAITS)
+            took_s = self._clock() - began_s
+            if took_s >= SLOW_SYNC_S:
+                self.slow_syncs += 1
+                _log.warning("slow disk: a sync of the log took %.1f s", took_s)
         self.group_commit.end_round(synced.offset)
 
     def _end(self, last: Appended | None) -> Synced:
@@ -195,7 +210,9 @@ class Durability:
         self._on_saved()
 
     def _mark_of(self, last: Appended) -> LogMark:
-        """Read the last record again: this thread shares no mapping with the one that appends."""
+        """Read the last record again, because this thread shares no mapping with the one that
+        appends.
+        """
         segment_bytes = self._appender.segment_bytes
         base = last.physical_offset - last.physical_offset % segment_bytes
         with fs.MappedFile(self._layout.commit_log / f"{base:0{_NAME_DIGITS}}") as mapped:
@@ -215,13 +232,13 @@ class Durability:
         )
 
     def _warn_once(self, words: str, error: OSError) -> None:
-        """Log a failure that may pass, once until it has passed."""
+        """Log a failure that may pass, once until the next success."""
         if words not in self._warned:
             _log.warning("%s, and is tried again: %s", words, error)
         self._warned.add(words)
 
     def _fail(self, error: OSError) -> None:
-        """Store nothing more, and tell everyone who waits."""
+        """Refuse all further messages, and call all waiters with the failure."""
         failure = StoreFailed(f"the store failed and takes no more messages: {error}")
         _log.error("%s", failure)
         self._appender.refusal = failure
@@ -234,7 +251,7 @@ class Durability:
 
 
 def read_checkpoint(layout: StoreLayout) -> Checkpoint:
-    """Read RocketMQ's checkpoint; one of zeros when it is not there, or too short.
+    """Read RocketMQ's checkpoint; return zeros if it is missing or too short.
 
     :raises OSError: when it cannot be read now.
     """

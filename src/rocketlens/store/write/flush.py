@@ -1,4 +1,4 @@
-"""When the log is made durable, and who is told.
+"""Schedules when the log is made durable, and calls the waiters.
 
 :class:`GroupCommit` is the book of who waits for what, without threads or clock: a round of
 syncing serves everyone who came before it began. :class:`FlushThread` runs the rounds.
@@ -14,20 +14,22 @@ from typing import Final
 from rocketlens.errors import StoreFailed
 
 Waiter = Callable[[StoreFailed | None], None]
-"""Called once: with None when the record is durable, else with why it may never be."""
+"""Called once: with None if the record is durable, otherwise with the reason why it may never
+be.
+"""
 
 FLUSH_THREAD: Final = "rocketlens-flush"
 CHECKPOINT_THREAD: Final = "rocketlens-checkpoint"
 
 
 class GroupCommit:
-    """Who waits until the log is durable up to where. May be used by several threads.
+    """Waiters for the log to become durable below an offset. Any thread may use it.
 
     ``flushed_offset``: the log is durable below it.
     """
 
     def __init__(self, flushed_offset: int) -> None:
-        """Begin with nobody waiting."""
+        """Create an empty list of waiters."""
         self.flushed_offset = flushed_offset
         self.failure: StoreFailed | None = None
         self._lock = Lock()
@@ -35,11 +37,11 @@ class GroupCommit:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether anyone waits."""
+        """Whether there are waiters."""
         return bool(self._waiting)
 
     def wait_for(self, end_offset: int, waiter: Waiter) -> None:
-        """Have ``waiter`` called when the log is durable below ``end_offset``.
+        """Call ``waiter`` when the log is durable below ``end_offset``.
 
         It is called at once when that is so already, or will never be; otherwise by the thread
         that ends the round.
@@ -51,9 +53,10 @@ class GroupCommit:
         waiter(self.failure)
 
     def end_round(self, flushed_offset: int) -> None:
-        """Note that a sync which began after everything below ``flushed_offset`` was written ended.
+        """Record the end of a sync that began after everything below ``flushed_offset`` was
+        written.
 
-        After a failed round this tells nobody anything: durability was lost for good.
+        After a failed round no waiter is called: durability was lost for good.
         """
         with self._lock:
             if self.failure is not None:
@@ -65,7 +68,7 @@ class GroupCommit:
             waiter(None)
 
     def fail(self, failure: StoreFailed) -> None:
-        """Fail those who wait, and those who come: nothing will be durable any more."""
+        """Call all waiters, also later ones, with the failure: nothing will be durable any more."""
         with self._lock:
             self.failure = self.failure or failure
             served, self._waiting = self._waiting, deque()
@@ -74,10 +77,10 @@ class GroupCommit:
 
 
 class FlushThread:
-    """Calls ``flush`` when somebody waits, or an interval has passed."""
+    """Calls ``flush`` when there are waiters, or an interval has passed."""
 
     def __init__(self, name: str, flush: Callable[[], None], interval_seconds: float) -> None:
-        """Begin to run. ``flush`` must not raise."""
+        """Start the thread. ``flush`` must not raise."""
         self._flush = flush
         self._interval_seconds = interval_seconds
         self._condition = Condition()
@@ -86,7 +89,7 @@ class FlushThread:
         self._thread.start()
 
     def ask(self) -> None:
-        """Begin a round now, or after the one that runs."""
+        """Request a round, now or after the current one."""
         if not self._is_asked:
             with self._condition:
                 self._is_asked = True
@@ -103,7 +106,7 @@ class FlushThread:
             self._flush()
 
     def stop(self) -> None:
-        """End after the round that runs, if one does."""
+        """Stop after the current round."""
         with self._condition:
             self._is_stopped = True
             self._condition.notify()

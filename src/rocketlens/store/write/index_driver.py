@@ -1,4 +1,4 @@
-"""Who builds the index files of a store that is written: this process, in a thread, or another.
+"""Runs the builder of index files: in a thread of this process, or in another process.
 
 A builder that cannot go on (no room, no descriptor, no memory, a segment that cannot be opened) is
 asked again; what is not indexed yet is found in the log meanwhile. Only a sync that failed ends it.
@@ -15,15 +15,17 @@ from rocketlens.errors import RocketLensError, StoreLocked
 from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.index_state import safe_offset_of
+from rocketlens.store.read.kernel_loader import KERNELS
+from rocketlens.store.read.scan import interpreted_bytes
 from rocketlens.store.write.index_build import IndexBuilder
 
 _log: Final = logging.getLogger(__name__)
 
 INDEX_THREAD_NAME: Final = "rocketlens-index"
 STEP_BYTES: Final = 64 * 1024 * 1024
-"""Log that is indexed between two syncs of the index files."""
+"""Bytes of log that are indexed between two syncs of the index files."""
 PIECE_BYTES: Final = 8 * 1024 * 1024
-"""Log that is indexed before it is asked again whether to stop: about 0.1 s."""
+"""Bytes of log that are indexed between two checks whether to stop: about 0.1 s."""
 _INTERVAL_SECONDS: Final = 0.2
 
 
@@ -40,7 +42,7 @@ class IndexDriver:
         make: Callable[[], IndexBuilder],
         log_end: Callable[[], int],
     ) -> None:
-        """Begin without a builder: the files may be another's."""
+        """Create a driver without a builder: another process may have the files."""
         self._layout = layout
         self._make = make
         self._log_end = log_end
@@ -52,7 +54,7 @@ class IndexDriver:
         self._last_offset = 0
 
     def open(self) -> None:
-        """Become the builder; where that cannot be now, it is tried again.
+        """Become the builder; if that fails for now, it is tried again.
 
         :raises StoreLocked: when another one builds.
         """
@@ -64,7 +66,7 @@ class IndexDriver:
                 self._failed(error)
 
     def adopt(self) -> None:
-        """Become the builder if that of another process has ended, so that its rest can be built.
+        """Become the builder if that of another process has ended, to build the rest.
 
         One that still runs goes on, and the store then is not closed cleanly.
         """
@@ -93,21 +95,21 @@ class IndexDriver:
         builder = self._builder
         if builder is not None:
             return builder.safe_offset
-        # One that cannot be read now is what it was, or more.
+        # If it cannot be read now, it has not decreased.
         with suppress(OSError):
             self._last_offset = safe_offset_of(self._layout)
         return self._last_offset
 
     @property
     def is_behind(self) -> bool:
-        """Whether another step of building would bring the index on."""
+        """Whether another step would advance the index."""
         builder = self._builder
         return builder is not None and builder.made_progress
 
     def build(
         self, at_most_bytes: int = STEP_BYTES, is_over: Callable[[], bool] | None = None
     ) -> bool:
-        """Index what is durable, up to a number of bytes; True when all of it is, and synced.
+        """Index the durable log, up to a number of bytes; return True if all is indexed and synced.
 
         ``is_over`` is asked between two pieces of work. False when there is more, when something
         cannot be written or opened now, or when another builder does it.
@@ -117,14 +119,16 @@ class IndexDriver:
                 return False
             builder = self._builder
             assert builder is not None  # noqa: S101 - just made
-            up_to, begin = self._log_end(), builder.place.physical_offset
+            up_to, begin = self._log_end(), builder.resume_point.physical_offset
             made_progress = is_done = False
             try:
                 while not is_done:
-                    left = begin + at_most_bytes - builder.place.physical_offset
-                    is_done = builder.build(up_to, at_most_bytes=min(left, PIECE_BYTES))
+                    left = begin + at_most_bytes - builder.resume_point.physical_offset
+                    # Without kernels the rest is indexed more slowly, in smaller pieces.
+                    piece = interpreted_bytes() if KERNELS.is_abandoned else PIECE_BYTES
+                    is_done = builder.build(up_to, at_most_bytes=min(left, piece))
                     made_progress |= builder.made_progress
-                    if left <= PIECE_BYTES or not builder.made_progress or (is_over and is_over()):
+                    if left <= piece or not builder.made_progress or (is_over and is_over()):
                         break
                 builder.sync()
                 builder.made_progress = made_progress
@@ -135,7 +139,7 @@ class IndexDriver:
             return is_done
 
     def _has_builder(self) -> bool:
-        """Make the builder that could not be made before."""
+        """Create the builder that could not be created before."""
         if self._is_builder:
             try:
                 self._builder = self._make()
@@ -144,7 +148,7 @@ class IndexDriver:
         return self._builder is not None
 
     def _failed(self, error: Exception) -> None:
-        """Log once what passes; end after a sync that failed."""
+        """Log a passing failure once; stop after a failed sync."""
         if isinstance(error, fs.SyncFailed):
             _log.error("index files are not built any more: %s", error)
             self._is_builder = False
@@ -152,19 +156,19 @@ class IndexDriver:
                 self._last_offset = self._builder.safe_offset
                 self._builder.close()
                 self._builder = None
-        elif not self._is_warned:
+        elif not self._is_warned and not KERNELS.is_abandoned:
             _log.warning("the log cannot be indexed now, and is later: %s", error)
             self._is_warned = True
 
     def _run(self) -> None:
         while not self._stop.is_set() and self._is_builder:
             is_done = self._log_end() <= self.offset or self.build(is_over=self._stop.is_set)
-            # A builder that cannot go on, as on a full disk, is asked again, but not at once.
+            # A builder that cannot continue, for example on a full disk, is called again later.
             if is_done or not self.is_behind:
                 self._stop.wait(_INTERVAL_SECONDS)
 
     def build_until(self, deadline_s: float) -> None:
-        """Index the rest, until the monotonic clock says ``deadline_s``."""
+        """Index the rest, until ``deadline_s`` of the monotonic clock."""
 
         def is_over() -> bool:
             return time.monotonic() >= deadline_s
@@ -173,7 +177,7 @@ class IndexDriver:
             pass
 
     def forget_below(self, physical_offset: int) -> bool:
-        """Delete index files for log that is gone; False when that cannot be now: ask again."""
+        """Delete index files of deleted log; return False if it must be tried again."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
@@ -184,7 +188,7 @@ class IndexDriver:
             self._lock.release()
 
     def stop(self) -> None:
-        """End the thread, after the piece of work that it does."""
+        """Stop the thread after its current piece of work."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()

@@ -1,13 +1,13 @@
-"""Where a builder of index files goes on: which files are proven right, and what others keep.
+"""Computes where a builder of index files resumes: the proven files, and those of others to keep.
 
 Between two builders anything may have happened to a store: a real broker added to the last file,
 rolled to new ones or deleted some; the power went; the log was replaced. So a file is taken over
 only as far as ``rocketlens/index.json`` proves it, and that note is believed only when it is sound
 and of this log. A full file is never written again: its header proves it. The entries of the last
-file were synced before the note was written, and whoever adds to a file puts entries behind those;
+file were synced before the note was written, and another writer adds entries only behind those;
 but its slots may lead to them. They are as they were when their checksum is the one in the note;
 otherwise the file is made again from its proven entries. The new one replaces the old one in one
-step, so whoever has that open goes on with what he saw.
+step, so a reader that has the old one open continues with that.
 
 Files that are not proven are not deleted before others cover the log as far as they do: a real
 broker that gets the store back makes no new ones. The builder works in ``rocketlens/index/``
@@ -33,7 +33,7 @@ from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.commitlog import CommitLog
-from rocketlens.store.read.index_state import IndexPlace, IndexState, read_index_state
+from rocketlens.store.read.index_state import IndexState, ResumePoint, read_index_state
 
 if TYPE_CHECKING:
     from rocketlens.store.disk import WritableFile
@@ -42,12 +42,12 @@ _NAME_DIGITS: Final = 17
 
 
 class Resumed(NamedTuple):
-    """Where to go on. The files are in ``directory``, oldest first."""
+    """The resume point, and the files in ``directory``, oldest first."""
 
     directory: Path
     names: list[str]
     headers: list[IndexHeader]
-    place: IndexPlace
+    resume_point: ResumePoint
     kept_until: int
     """While ``directory`` is not ``index/``: the physical offset up to which its files reach."""
     kept_full: IndexHeader | None
@@ -55,7 +55,7 @@ class Resumed(NamedTuple):
 
 
 def index_names(directory: Path) -> list[str]:
-    """List the index files in a directory, oldest first.
+    """Return the names of the index files in a directory, oldest first.
 
     :raises OSError: when it is there and cannot be read now.
     """
@@ -84,7 +84,7 @@ def resume(
     with_tags: bool,
     log_end: int,
 ) -> Resumed:
-    """Return where to go on; the log has synced records below ``log_end``.
+    """Return where to resume; the log has synced records below ``log_end``.
 
     :raises OSError: when something cannot be read or written now: nothing is lost then.
     """
@@ -123,16 +123,18 @@ class _Resume:
             self._disk.remove_tree(layout.new_index)
         names = [name for name, _, _ in self._proven]
         headers = [header for _, header, _ in self._proven]
-        place = known.place if known is not None and is_whole else self._place_behind()
-        return Resumed(directory, names, headers, place, kept_until, kept_full)
+        resume_point = (
+            known.resume_point if known is not None and is_whole else self._resume_point_behind()
+        )
+        return Resumed(directory, names, headers, resume_point, kept_until, kept_full)
 
     def _is_believed(self, known: IndexState, *, with_tags: bool) -> bool:
-        """Return whether a note is of this log and of files as they are to be made."""
+        """Return whether a note is of this log, and of files of this geometry."""
         if (known.with_tags, known.geometry) != (with_tags, self._geometry):
             return False
         if known.mark is None:
-            return not known.files and known.place == (self._log.min_offset, 0)
-        safe_offset = known.place.physical_offset
+            return not known.files and known.resume_point == (self._log.min_offset, 0)
+        safe_offset = known.resume_point.physical_offset
         return (
             known.mark.end_offset <= safe_offset
             and known.mark.is_of(self._log)
@@ -150,9 +152,11 @@ class _Resume:
         return True
 
     def _prove(self, known: IndexState) -> None:
-        """Note the files that are what they were when they were synced, up to one that is not."""
-        for place, (name, header) in enumerate(known.files):
-            is_last = place == len(known.files) - 1
+        """Collect the files that are unchanged since they were synced, up to the first changed
+        one.
+        """
+        for resume_point, (name, header) in enumerate(known.files):
+            is_last = resume_point == len(known.files) - 1
             for directory in (self._layout.new_index, self._layout.index):
                 if self._is_good(directory / name, header, is_last=is_last):
                     self._proven.append((name, header, directory))
@@ -167,7 +171,7 @@ class _Resume:
             )
 
     def _is_good(self, path: Path, header: IndexHeader, *, is_last: bool) -> bool:
-        """Return whether a file has at least what it had when it was synced."""
+        """Return whether a file has at least the content that was synced."""
         found = self._header_of(path)
         if found is None or not self._points_to_log(header):
             return False
@@ -181,7 +185,7 @@ class _Resume:
         )
 
     def _header_of(self, path: Path) -> IndexHeader | None:
-        """Return the header of a file of the right size; None when it is not there, or damaged."""
+        """Return the header of a file of the right size; None if it is missing or damaged."""
         content = fs.read_bytes(path, HEADER_BYTES)
         if content is None or path.stat().st_size != self._geometry.file_bytes:
             return None
@@ -204,7 +208,7 @@ class _Resume:
         return record.store_timestamp_ms == header.end_timestamp_ms
 
     def _others(self) -> list[str]:
-        """List the files in ``index/`` that are not proven, without those that have no entry."""
+        """Return the unproven files in ``index/``, without those that have no entry."""
         proven = {name for name, _, _ in self._proven}
         others: list[str] = []
         for name in index_names(self._layout.index):
@@ -218,7 +222,8 @@ class _Resume:
         return others
 
     def _reach_of(self, others: list[str], log_end: int) -> tuple[int, IndexHeader | None]:
-        """Return up to where the files in ``index/`` reach, and the header of the newest full one.
+        """Return the physical offset that the files in ``index/`` reach, and the header of the
+        newest full one.
 
         ``others`` are those that are not proven. What is damaged reaches nowhere.
         """
@@ -233,7 +238,7 @@ class _Resume:
         return min(reach, log_end), newest
 
     def _take_into(self, directory: Path) -> bool:
-        """Bring the proven files into a directory; False when there is no room for the last.
+        """Move the proven files to a directory; return False if there is no room for the last.
 
         Full files are moved out of ``rocketlens/index/``, and linked from ``index/``.
         """
@@ -242,7 +247,7 @@ class _Resume:
         for name, header, source in self._proven:
             target = directory / name
             if header.next_entry <= 1:
-                # Nothing is in it: it is made again when an entry comes.
+                # It is empty: it is created again with the next entry.
                 self._disk.remove_file(source / name)
                 continue
             if not self._is_full(header) and not self._is_last_proven:
@@ -282,7 +287,7 @@ class _Resume:
         return True
 
     def _remake(self, source: Path, header: IndexHeader, target: Path) -> None:
-        """Make a file that has the entries that are proven, and slots made from them.
+        """Create a file with the proven entries, and slots computed from them.
 
         :raises OSError: when the disk is full; there is no new file then.
         """
@@ -303,10 +308,10 @@ class _Resume:
             disk.remove_file(beside)
             raise
 
-    def _place_behind(self) -> IndexPlace:
-        """Find which record the last proven entry is of, and how many entries of it there are."""
+    def _resume_point_behind(self) -> ResumePoint:
+        """Return the resume point behind the last proven entry."""
         if not self._proven:
-            return IndexPlace(self._log.min_offset, 0)
+            return ResumePoint(self._log.min_offset, 0)
         end_offset = self._proven[-1][1].end_offset
         count = 0
         for name, header, directory in reversed(self._proven):
@@ -321,8 +326,8 @@ class _Resume:
             if number > 0:
                 break
         if end_offset < self._log.min_offset:
-            return IndexPlace(self._log.min_offset, 0)
-        return IndexPlace(end_offset, count)
+            return ResumePoint(self._log.min_offset, 0)
+        return ResumePoint(end_offset, count)
 
 
 def _fill(
@@ -335,7 +340,7 @@ def _fill(
     content[start:stop] = found[start:stop]
     hashes = found[start:stop].view(ENTRY_LAYOUT.dtype)["key_hash"][1:].astype(np.int64)
     slots = np.zeros(geometry.slot_count, np.int32)
-    # Of several entries of one slot the last assignment stays: the newest entry.
+    # numpy keeps the last of several assignments to a slot: the newest entry.
     slots[hashes % geometry.slot_count] = np.arange(1, header.next_entry, dtype=np.int32)
     content[HEADER_BYTES:start].view(">i4")[:] = slots
     file.content[:HEADER_BYTES] = header.encode()

@@ -1,10 +1,10 @@
-"""Appends entries to the index files of a store, and keeps how far they are safe.
+"""Appends entries to the index files of a store, and records their safe offset.
 
 An index file's header is its commit point. ``rocketlens/index.json`` is written after the files
 were synced: the physical offset up to which everything is indexed (the *safe offset*), and the
 header that every file had then. The next writer goes on from what that proves
 (:mod:`rocketlens.store.write.index_resume`); so a record's entries are in once, however often
-writers are killed, and whoever added to the files in between.
+writers are killed, and whichever program added to the files in between.
 
 Only entries of records that the log has synced may be put in, so an index never knows more than
 the log does after a power cut. Exactly one writer, of whatever process, holds ``index.lock``.
@@ -28,7 +28,7 @@ from rocketlens.store.disk import Disk, WritableFile
 from rocketlens.store.layout import INDEX_LOCK, StoreLayout, index_file_name
 from rocketlens.store.lock import StoreLock
 from rocketlens.store.read.commitlog import OpenLog
-from rocketlens.store.read.index_state import IndexPlace, IndexState
+from rocketlens.store.read.index_state import IndexState, ResumePoint
 from rocketlens.store.read.note import LogMark
 from rocketlens.store.read.scan import LogWalk, interpreted_bytes
 from rocketlens.store.write.index_resume import index_names, resume, slots_crc
@@ -43,9 +43,9 @@ _NO_HEADER: Final = IndexHeader(0, 0, 0, 0, 0, 1)
 
 
 class IndexWriter:
-    """The end of a store's index files. Not for several threads at once.
+    """Writes the end of a store's index files. For one thread at a time.
 
-    ``safe_offset`` is what ``index.json`` says; ``place`` how far entries are in.
+    ``safe_offset`` is what ``index.json`` says; ``resume_point`` how far entries are in.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class IndexWriter:
         clock: "Callable[[], int]",
         log_end: int,
     ) -> None:
-        """Take the lock, and find out where to go on. The log has records below ``log_end``.
+        """Lock the index, and compute where to resume. The log has records below ``log_end``.
 
         What was indexed beyond ``log_end`` by an earlier writer was synced then; it stays if the
         log still has it, and is made anew otherwise.
@@ -87,9 +87,9 @@ class IndexWriter:
             )
             self._directory, self._names, self._headers = resumed[:3]
             self._kept_until, self._kept_full = resumed.kept_until, resumed.kept_full
-            self.place = resumed.place
+            self.resume_point = resumed.resume_point
             self._mark: LogMark | None = None
-            self.safe_offset = self.place.physical_offset
+            self.safe_offset = self.resume_point.physical_offset
             self._write_state()
             self._replace_others()
         except BaseException:
@@ -97,18 +97,21 @@ class IndexWriter:
             raise
 
     def put(self, entries: "EntryArrays", next_offset: int) -> None:
-        """Put in the entries of all records from ``place`` to ``next_offset``, in log order.
+        """Write the entries of all records from ``resume_point`` to ``next_offset``, in log order.
 
-        What is in already is left out: entries of records before ``place`` may be given, too.
+        Entries before ``resume_point`` are in already, and are skipped.
 
-        :raises OSError: when the disk is full; ``place`` says what is in.
+        :raises OSError: if the disk is full; ``resume_point`` tells which entries were written.
         """
         import numpy as np
 
-        place = self.place
-        if next_offset <= place.physical_offset:
+        resume_point = self.resume_point
+        if next_offset <= resume_point.physical_offset:
             return
-        start = int(np.searchsorted(entries.offsets, place.physical_offset)) + place.entries_in
+        start = (
+            int(np.searchsorted(entries.offsets, resume_point.physical_offset))
+            + resume_point.entries_in
+        )
         count = len(entries.offsets)
         try:
             while start < count:
@@ -120,11 +123,11 @@ class IndexWriter:
         except OSError:
             offset = int(entries.offsets[start])
             first = int(np.searchsorted(entries.offsets, offset))
-            self.place = IndexPlace(offset, start - first)
+            self.resume_point = ResumePoint(offset, start - first)
             raise
         finally:
             self._write_header()
-        self.place = IndexPlace(next_offset, 0)
+        self.resume_point = ResumePoint(next_offset, 0)
 
     def _put(self, key_hash: int, physical_offset: int, timestamp_ms: int) -> None:
         file, header = self._file(), self._headers[-1]
@@ -182,7 +185,7 @@ class IndexWriter:
         self._is_changed = True
 
     def _room(self) -> int:
-        """Return how many entries the current file takes yet."""
+        """Return how many more entries fit into the current file."""
         if not self._headers:
             return 0
         return self._geometry.entry_count - self._headers[-1].next_entry
@@ -195,20 +198,20 @@ class IndexWriter:
         return self._current
 
     def _reserve(self, stop: int) -> None:
-        """Reserve room for the slots, and for the entries as they come."""
+        """Reserve blocks for the slots, and for the entries as they come."""
         if stop > self._reserved:
             limit = min(stop + _RESERVED_BYTES, self._geometry.file_bytes)
             self._file().reserve(self._reserved, limit)
             self._reserved = limit
 
     def _roll(self) -> None:
-        """Make the next file; the current one is full, or there is none."""
+        """Create the next file; the current one is full, or there is none."""
         self._write_header()
         before = self._names[-1] if self._names else ""
         since = self._headers[-1].end_timestamp_ms if self._headers else 0
         name = index_file_name(self._clock(), before)
         while (self._layout.index / name).exists():
-            # A file of another builder that is kept: this one must not replace it too early.
+            # A kept file of another builder, which must not be replaced too early.
             name = index_file_name(self._clock(), name)
         path = self._directory / name
         self._disk.make_file(path, self._geometry.file_bytes, self._layout.scratch)
@@ -221,11 +224,11 @@ class IndexWriter:
             HEADER.pack_into(self._current.content, 0, *self._headers[-1])
 
     def sync(self) -> None:
-        """Wait until what was put in is on the disk, then move the safe offset.
+        """Wait until all written entries are on the disk, then advance the safe offset.
 
         :raises OSError: when it may not be; the safe offset stays.
         """
-        if self._is_changed or self.safe_offset != self.place.physical_offset:
+        if self._is_changed or self.safe_offset != self.resume_point.physical_offset:
             for file in self._unsynced:
                 file.sync()
             if self._names:
@@ -238,13 +241,13 @@ class IndexWriter:
             self._write_state()
             self._is_changed = False
             self._is_closed = False
-            self.safe_offset = self.place.physical_offset
+            self.safe_offset = self.resume_point.physical_offset
         self._replace_others()
 
     def _write_state(self, slots: int | None = None) -> None:
         self._mark = self._last_mark()
         state = IndexState(
-            self.place,
+            self.resume_point,
             self._with_tags,
             self._geometry,
             tuple(zip(self._names, self._headers, strict=True)),
@@ -256,8 +259,8 @@ class IndexWriter:
         self._disk.write_durably(self._layout.index_state, state.encode())
 
     def _last_mark(self) -> LogMark | None:
-        """Return the mark of the last record before ``place``, None when the log has none there."""
-        stop = self.place.physical_offset
+        """Return the mark of the last record before ``resume_point``; None if there is none."""
+        stop = self.resume_point.physical_offset
         if stop > self._log.max_offset:
             self._log.refresh()
         starts = [self._log.min_offset, self._mark.record_offset if self._mark else 0]
@@ -281,15 +284,15 @@ class IndexWriter:
         return self._directory != self._layout.index
 
     def _replace_others(self) -> None:
-        """Put the new files in the place of those of another builder, if they reach as far.
+        """Replace the files of another builder by the new ones, if they reach as far.
 
         :raises OSError: when that cannot be done now; it is gone on with later.
         """
         layout, disk = self._layout, self._disk
-        if self._is_beside and self.place.physical_offset >= self._kept_until:
+        if self._is_beside and self.resume_point.physical_offset >= self._kept_until:
             beside, self._directory = self._directory, layout.index
             try:
-                # From now on the files are those of the store, wherever they are found.
+                # From now on these are the files of the store, in either directory.
                 self._write_state()
                 for name in index_names(beside):
                     disk.move(beside / name, layout.index / name)
@@ -308,14 +311,16 @@ class IndexWriter:
         self._has_others = False
 
     def forget_below(self, physical_offset: int) -> list[str]:
-        """Delete the files whose last entry is below ``physical_offset``, never the last; names."""
+        """Delete the files whose last entry is below ``physical_offset``, except the last; return
+        names.
+        """
         while len(self._names) > 1 and self._headers[0].end_offset < physical_offset:
             self._forgotten.append(self._names.pop(0))
             self._headers.pop(0)
             self._is_changed = True
         deleted: list[str] = []
         if self._forgotten:
-            # The files that stay must be known before the others go.
+            # Record the remaining files before the others are deleted.
             self.sync()
             for name in self._forgotten:
                 self._disk.remove_file(self._directory / name)
@@ -323,10 +328,10 @@ class IndexWriter:
         return deleted
 
     def close(self) -> None:
-        """Unmap everything and give the lock up. What was not synced is put in again later."""
+        """Unmap everything and release the lock. Unsynced entries are written again later."""
         if self._is_closed:
             return
-        if not self._is_changed and self.safe_offset == self.place.physical_offset:
+        if not self._is_changed and self.safe_offset == self.resume_point.physical_offset:
             with suppress(OSError):
                 self._write_state(self._slots_crc())
         self.close_abruptly()
@@ -337,7 +342,7 @@ class IndexWriter:
         return slots_crc(self._directory / self._names[-1], self._geometry)
 
     def close_abruptly(self) -> None:
-        """Unmap everything and give the lock up, as if this process were killed."""
+        """Unmap everything and release the lock, as if this process were killed."""
         self._is_closed = True
         for file in self._unsynced:
             file.close()

@@ -1,9 +1,9 @@
-"""The log of a store that is appended to, as its readers in the same process see it."""
+"""The log of a store that is being written, for readers in the same process."""
 
 from pathlib import Path
 from typing import Final
 
-from rocketlens.errors import NotAStore
+from rocketlens.errors import NotAStore, StoreBusy
 from rocketlens.formats.commitlog_record import TOTAL_SIZE
 from rocketlens.store.read.commitlog import CommitLog, Segment
 from rocketlens.store.write.append import Appender
@@ -26,7 +26,7 @@ class LogView:
 
     @property
     def min_offset(self) -> int:
-        """The physical offset of the first byte that the log still has."""
+        """The physical offset of the first byte that is not deleted."""
         return self._log.min_offset
 
     @property
@@ -37,13 +37,34 @@ class LogView:
 
     @property
     def appended_bytes(self) -> int:
-        """How far the log has grown since it was opened."""
+        """Number of bytes appended since the log was opened."""
         return self.end_offset - self._first_end_offset
 
     def record(self, physical_offset: int, size: int) -> memoryview | None:
-        """Return the bytes of a record; None when the log does not have them all.
+        """Return the bytes of a record; None if the log does not have all of them.
 
         ``size``: as its consume queue says, or 0 for what its first four bytes say.
+
+        :raises StoreBusy: when the segments cannot be listed now, and it may be in a new one.
+        :raises SegmentLost: when its segment cannot be opened now.
+        """
+        found = self.log_from(physical_offset)
+        if found is None:
+            return None
+        view, base_offset = found
+        start = physical_offset - base_offset
+        if not size and start + TOTAL_SIZE.size <= len(view):
+            (size,) = TOTAL_SIZE.unpack_from(view, start)
+        stop = start + size
+        return view[start:stop] if size > 0 and stop <= len(view) else None
+
+    def log_from(self, physical_offset: int) -> tuple[memoryview, int] | None:
+        """Return the segment with an offset, up to the end of the log, and its first offset.
+
+        None if the log does not have the offset.
+
+        :raises StoreBusy: as :meth:`record`.
+        :raises SegmentLost: as :meth:`record`.
         """
         if not self.min_offset <= physical_offset < self.end_offset:
             return None
@@ -52,15 +73,12 @@ class LogView:
             self._log.refresh()
             segment = self._log.segment_of(physical_offset)
         if segment is None:
+            if self._log.unlisted is not None:
+                # For a pull, what the log does not have is a message to pass over.
+                raise StoreBusy(self._log.unlisted)
             return None
-        view = self._log.map(segment).view
-        start = physical_offset - segment.base_offset
-        if not size and start + TOTAL_SIZE.size <= len(view):
-            (size,) = TOTAL_SIZE.unpack_from(view, start)
-        stop = start + size
-        if size <= 0 or stop > len(view) or physical_offset + size > self.end_offset:
-            return None
-        return view[start:stop]
+        view, base_offset = self._log.map(segment).view, segment.base_offset
+        return view[: self.end_offset - base_offset], base_offset
 
     def listed(self) -> list[Segment]:
         """List the directory again, and return its segments, oldest first."""

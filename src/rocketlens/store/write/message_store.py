@@ -1,4 +1,4 @@
-"""A store that is written: what a broker opens, appends to, reads queues of, and closes.
+"""A store that is being written: opened, appended to, read and closed by a broker.
 
 :class:`MessageStore` opens and closes the parts that do the work:
 
@@ -20,7 +20,7 @@ Threads. All calls that are not named below belong to one thread, the broker's l
 thread                    what it does
 ========================  ========================================================================
 the caller's              appends, reads, cleans; opens and closes
-``rocketlens-flush``      ``Durability.flush_log``: syncs the log when somebody waits for it, or
+``rocketlens-flush``      ``Durability.flush_log``: syncs the log if there are waiters, or
                           every ``flushIntervalCommitLog``; calls those who wait
 ``rocketlens-checkpoint`` ``Durability.flush``: every ``flushIntervalConsumeQueue`` syncs the log,
                           then the queues, then writes ``state.json`` and the checkpoint
@@ -41,7 +41,7 @@ another of that line:
 3. ``Durability._flush_lock``: one sync of the log at a time; protects ``synced``.
 4. ``Appender._lock``: for moments, the list of segments that are not synced yet.
    ``GroupCommit._lock``: for moments, who waits and ``flushed_offset``. It is released before
-   anybody is called, but after a sync that failed the two above are still held: a waiter must
+   a waiter is called, but after a sync that failed the two above are still held: a waiter must
    neither block nor call the store, and a broker's only wakes its loop.
    ``FlushThread._condition``: for moments, whether a round is asked for.
 
@@ -50,14 +50,15 @@ others (``index.lock`` apart, which excludes builders of other processes and is 
 The appending thread only tries it, so that cleaning never waits for a step.
 """
 
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from rocketlens.errors import StoreFailed
+from rocketlens.errors import StoreError, StoreFailed
 from rocketlens.formats.commitlog_record import pack_host
 from rocketlens.model.message import Host
 from rocketlens.model.rocketmq import parse_delay_levels
@@ -75,8 +76,10 @@ from rocketlens.store.write.log_view import LogView
 from rocketlens.store.write.opening import Opening
 from rocketlens.store.write.queue_view import QueueView
 
+_log: Final = logging.getLogger(__name__)
+
 _CLOSE_SECONDS: Final = 2.0
-"""How long closing a store goes on with its index: who stops a broker waits for 5 s in all."""
+"""Seconds for which closing a store continues its index: supervisors kill a broker after 5 s."""
 
 
 def system_clock() -> int:
@@ -86,7 +89,7 @@ def system_clock() -> int:
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """What a store is opened with, besides RocketMQ's configuration.
+    """Options of a store that are not in RocketMQ's configuration.
 
     ``store_host``: the broker's address, written into each record. ``with_tag_index``: index
     tags, as RocketMQ 5.5 does. ``build_index`` False leaves index files to another builder.
@@ -104,7 +107,7 @@ class MessageStore:
 
     ``append`` and ``append_batch`` are those of :class:`rocketlens.store.write.append.Appender`;
     ``flush_log``, ``flush`` and ``when_durable`` those of
-    :class:`rocketlens.store.write.durability.Durability`; ``record`` that of
+    :class:`rocketlens.store.write.durability.Durability`; ``record`` and ``log_from`` those of
     :class:`rocketlens.store.write.log_view.LogView`; ``clean`` and ``clean_queues`` those of
     :class:`rocketlens.store.write.cleaner.Cleaner`. ``queues`` is a
     :class:`rocketlens.store.write.queue_view.QueueView`. ``recovered`` says what opening found.
@@ -119,7 +122,7 @@ class MessageStore:
         disk: Disk | None = None,
         clock: Callable[[], int] = system_clock,
     ) -> None:
-        """Open the store, or make one.
+        """Open the store, or create one.
 
         :raises StoreLocked: at once, when another process or this one has it.
         :raises BadInput: when its files have sizes that are not the configuration's.
@@ -134,7 +137,7 @@ class MessageStore:
         self._disk.make_directory_durably(path)
         self._lock = StoreLock(path)
         self._parts = ExitStack()
-        """Closes the parts, the last first, and releases the lock."""
+        """Closes the parts, in reverse order, and releases the lock."""
         self._parts.callback(self._lock.release)
         try:
             self._open()
@@ -178,7 +181,7 @@ class MessageStore:
         self.append, self.append_batch = appender.append, appender.append_batch
         self.flush_log, self.flush = durability.flush_log, durability.flush
         self.when_durable = durability.when_durable
-        self.record = log.record
+        self.record, self.log_from = log.record, log.log_from
         self.clean, self.clean_queues = cleaner.clean, cleaner.clean_queues
         self._begin()
 
@@ -209,7 +212,7 @@ class MessageStore:
     def _begin(self) -> None:
         """Sync what opening found or wrote, and start the threads."""
         if self._options.threads and self.recovered.is_ours:
-            # The state that is there goes on being true; the checkpoint thread writes the next.
+            # The existing state stays true; the checkpoint thread writes the next.
             self.flush_log()
         else:
             self.flush()
@@ -220,6 +223,17 @@ class MessageStore:
         if self._options.threads:
             self._durability.start()
             self._index.start()
+
+    def watch_queues(
+        self,
+        queues: Collection[tuple[str, int]],
+        on_arrival: Callable[[tuple[str, int]], None],
+    ) -> None:
+        """Call ``on_arrival``, in the thread that appends, after an append to one of ``queues``.
+
+        ``queues`` may change; one that is empty costs nothing.
+        """
+        self._appender.watched, self._appender.on_arrival = queues, on_arrival
 
     @property
     def store_host(self) -> Host:
@@ -238,7 +252,7 @@ class MessageStore:
 
     @property
     def min_offset(self) -> int:
-        """The physical offset of the first byte that the log still has."""
+        """The physical offset of the first byte that is not deleted."""
         return self._log.min_offset
 
     @property
@@ -248,7 +262,7 @@ class MessageStore:
 
     @property
     def appended_bytes(self) -> int:
-        """How far the log has grown since it was opened."""
+        """Number of bytes appended since the store was opened."""
         return self._log.appended_bytes
 
     @property
@@ -257,8 +271,18 @@ class MessageStore:
         return self._durability.group_commit.flushed_offset
 
     @property
+    def refusal(self) -> StoreError | None:
+        """Why messages are refused now, a full disk for example; None if they are stored."""
+        return self._appender.refusal
+
+    @property
+    def slow_syncs(self) -> int:
+        """Number of syncs of the log that took half a second or longer."""
+        return self._durability.slow_syncs
+
+    @property
     def failure(self) -> StoreFailed | None:
-        """Why nothing will be durable any more; None as long as that is not so."""
+        """The reason why nothing will be durable any more; None if there is none."""
         return self._durability.group_commit.failure
 
     @property
@@ -267,7 +291,7 @@ class MessageStore:
         return self._index.offset
 
     def build_index(self, *, at_most_bytes: int = STEP_BYTES) -> bool:
-        """Index what is durable, up to a number of bytes; True when all of it is, and synced.
+        """Index the durable log, up to a number of bytes; return True if all is indexed and synced.
 
         False when there is more, when the disk is full or a file cannot be opened now, or when
         another builder does it.
@@ -275,7 +299,8 @@ class MessageStore:
         return self._index.build(at_most_bytes)
 
     def adopt_index_builder(self) -> None:
-        """Have :meth:`close` index what the builder of another process left, if that has ended.
+        """Let :meth:`close` index the rest that a builder of another process left, if that has
+        ended.
 
         A builder that still runs goes on without this store, which then is not closed cleanly.
         """
@@ -285,8 +310,8 @@ class MessageStore:
     def close(self, *, at_most_seconds: float = _CLOSE_SECONDS) -> None:
         """Make everything durable, index the rest, and release the store.
 
-        ``abort`` is removed only when queues and index files are complete; otherwise whoever opens
-        the store next does what a killed broker's store needs. Indexing ends after
+        ``abort`` is removed only when queues and index files are complete; otherwise the next
+        broker that opens the store does what a killed broker's store needs. Indexing ends after
         ``at_most_seconds``, and is gone on with by the next start.
         """
         if self._is_closed:
@@ -302,6 +327,11 @@ class MessageStore:
         if is_complete:
             self._disk.remove_file(self.layout.abort)
             self._disk.sync_directory(self.layout.root)
+            _log.info("%s: closed cleanly; the log ends at %d", self.layout.root, self.end_offset)
+        else:
+            # Nothing is wrong: there was no time for the rest.
+            words = "%s: closed; the next start completes queues and index files"
+            _log.info(words, self.layout.root)
         self._parts.close()
 
     def close_abruptly(self) -> None:
@@ -316,7 +346,7 @@ class MessageStore:
         self._index.stop()
 
     def _is_complete(self) -> bool:
-        """Return whether a real broker may take the store for one that was stopped cleanly."""
+        """Return whether a RocketMQ broker may treat the store as closed cleanly."""
         return (
             self.failure is None
             and self._durability.saved_offset == self.end_offset

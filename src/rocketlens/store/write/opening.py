@@ -1,4 +1,4 @@
-"""What opening a store for writing does before anything is appended: look, recover, begin.
+"""Opens a store for writing: checks, recovery and the appender's start.
 
 1. Directories that a killed exchange left aside are put back.
 2. The sizes of the files that are there are compared with the configuration, so that a wrong one
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from rocketlens.errors import BadInput, NotAStore
+from rocketlens.model.counted import counted
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
@@ -32,7 +33,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Opened(NamedTuple):
-    """What opening found, and the marks of deleted topics."""
+    """The result of opening, and the marks of deleted topics."""
 
     recovered: Recovered
     deleted: DeletedTopics
@@ -80,7 +81,7 @@ class Opening:
         else:
             self._delete_stale_queues(queue_files)
         recovered = self._recovered
-        self._log_recovery()
+        self._log_recovery(has_log=log is not None, was_closed=was_closed)
         appender.last = recovered.last
         first += recovered.later
         full = appender.start(recovered.base_offset, recovered.end_offset, first)
@@ -92,7 +93,7 @@ class Opening:
         return Opened(recovered, deleted, state_offset)
 
     def _mark_open(self, *, was_closed: bool) -> list[Callable[[], None]]:
-        """Make ``abort``; returns what is left to do when the disk is full."""
+        """Create ``abort``; return the work that a full disk leaves for later."""
         content = str(fs.pid()).encode()
 
         def mark() -> None:
@@ -107,7 +108,7 @@ class Opening:
         return []
 
     def _existing_log(self) -> OpenLog | None:
-        """Open the log for recovery; None when there is none yet.
+        """Open the log for recovery; return None if there is none yet.
 
         :raises BadInput: when its segments have another size than the configuration says.
         :raises OSError: when it cannot be read now.
@@ -153,7 +154,7 @@ class Opening:
         *,
         was_closed: bool,
     ) -> None:
-        """Bring log and queues into a state that can be appended to."""
+        """Recover log and queues, so that the store can be appended to."""
         deleted.keep_those_of(log)
         recovery = Recovery(
             self._layout, self._disk, log, self._appender, files=files, deleted=deleted.ends
@@ -177,7 +178,7 @@ class Opening:
             )
 
     def _delete_stale_queues(self, files: QueueFiles) -> None:
-        """Delete the queues of a log that is gone, as RocketMQ does: a new one begins at 0.
+        """Delete the queues of a missing log, as RocketMQ does: a new log begins at 0.
 
         The index builder finds out by itself that its files are of another log.
         """
@@ -193,20 +194,34 @@ class Opening:
                 "the log is not the one that was here before: it is gone, and its queues with it"
             )
 
-    def _log_recovery(self) -> None:
-        """Log what a person should know of what opening found."""
+    def _log_recovery(self, *, has_log: bool, was_closed: bool) -> None:
+        """Log the findings that operators need to know."""
         found, root = self._recovered, self._layout.root
+        if not has_log:
+            _log.info("%s: a new store", root)
+        elif was_closed:
+            _log.info("%s: it was closed cleanly; the log ends at %d", root, found.end_offset)
+        else:
+            _log.warning(
+                "%s: it was not closed cleanly; %s read again from physical offset %d on, "
+                "%s written, the log ends at %d",
+                root,
+                counted(found.record_count, "message"),
+                found.read_from,
+                counted(found.entries_written, "queue entry", "queue entries"),
+                found.end_offset,
+            )
         for note in found.notes:
             _log.warning("%s: %s", root, note)
         if found.damage:
             count, first = len(found.damage), found.damage[0]
-            _log.warning("%s: %d damaged places in the log stay, first %s", root, count, first)
+            _log.warning("%s: %d damaged ranges in the log stay, first %s", root, count, first)
         if found.cut is not None:
             _log.warning("%s: cut off the log's end: %s", root, found.cut)
 
 
 def _save(deleted: DeletedTopics) -> None:
-    """Write what was found to be deleted; on a full disk that is done later."""
+    """Write the marks of deleted topics; on a full disk that is done later."""
     deleted.is_changed = False
     try:
         deleted.snapshot()()

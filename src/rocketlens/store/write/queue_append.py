@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 RESERVED_ENTRIES: Final = 3_276
 RESERVED_BYTES: Final = RESERVED_ENTRIES * ENTRY_BYTES
-"""Room is reserved in steps of this, just under 64 KiB: a whole number of entries."""
+"""Blocks are reserved in steps of this, just under 64 KiB: a whole number of entries."""
 
 _NAME_DIGITS: Final = 20
 _LOOKED_AT: Final = 8
@@ -34,18 +34,20 @@ _LOOKED_AT: Final = 8
 class OpenQueues:
     """Bounds how many queues have a file open. An open one costs two descriptors."""
 
-    def __init__(self, disk: Disk, file_bytes: int, most: int) -> None:
-        """Begin with none; at most ``most`` will be open."""
+    def __init__(self, disk: Disk, file_bytes: int, max_open: int) -> None:
+        """Create an empty set; at most ``max_open`` will be open."""
         self.disk = disk
         self.file_bytes = file_bytes
-        self._most = most
+        self._max_open = max_open
         self._last_seen: dict[QueueWriter, int] = {}
 
     def opened(self, queue: "QueueWriter") -> None:
-        """Note that a queue has a file open; has one that was not written lately give its up."""
+        """Add a queue with an open file; over the bound, close the file of one not written
+        lately.
+        """
         self._last_seen[queue] = queue.next_offset
         for _ in range(_LOOKED_AT):
-            if len(self._last_seen) <= self._most:
+            if len(self._last_seen) <= self._max_open:
                 return
             oldest = next(iter(self._last_seen))
             seen_at = self._last_seen.pop(oldest)
@@ -58,15 +60,15 @@ class OpenQueues:
             del self._last_seen[oldest]
             oldest.release_file()
 
-    def could_not(self, error: OSError) -> None:
-        """Note that a file could not be opened: half of the queues close theirs."""
+    def close_half(self, error: OSError) -> None:
+        """Close the files of half of the queues, because a file could not be opened."""
         if error.errno in fs.CANNOT_NOW_ERRORS:
             for queue in list(self._last_seen)[: len(self._last_seen) // 2]:
                 del self._last_seen[queue]
                 queue.release_file()
 
     def forget(self, queue: "QueueWriter") -> None:
-        """Note that a queue is gone; who removed it closes it."""
+        """Remove a queue; the caller closes it."""
         self._last_seen.pop(queue, None)
 
 
@@ -74,10 +76,10 @@ class QueueWriter:
     """Writes one queue. ``next_offset`` is the queue offset that the next message gets,
     ``first_offset`` where its first file begins, or will.
 
-    The append path of :mod:`rocketlens.store.write.append` writes entries itself: at byte ``place``
-    of ``content`` while that is below ``limit``, after :meth:`make_room` otherwise. ``is_removed``
-    says that its directory is not there any more, or another's of the same name.
-    ``min_offset_cache`` is the log's first physical offset when somebody looked, and the queue's
+    :mod:`rocketlens.store.write.append` writes entries itself: at ``byte_offset`` of ``content``
+    while that is below ``limit``, otherwise after :meth:`make_room`. ``is_removed``: its directory
+    does not exist any more, or is that of another queue with the same name.
+    ``min_offset_cache`` is the log's first physical offset at the last read, and the queue's
     first offset then.
     """
 
@@ -91,6 +93,7 @@ class QueueWriter:
         "_layout",
         "_open_queues",
         "_retired",
+        "byte_offset",
         "content",
         "directory",
         "file_bytes",
@@ -105,7 +108,6 @@ class QueueWriter:
         "magic",
         "min_offset_cache",
         "next_offset",
-        "place",
         "queue_id",
         "topic",
         "topic_part",
@@ -114,14 +116,14 @@ class QueueWriter:
     def __init__(
         self, open_queues: "OpenQueues", layout: StoreLayout, topic: str, queue_id: int
     ) -> None:
-        """Begin with an empty queue; nothing is made on the disk, and nothing read."""
+        """Create an empty queue; nothing is created on the disk, and nothing read."""
         self._open_queues = open_queues
         self._disk = open_queues.disk
         self._layout = layout
         self._file: WritableFile | None = None
         self._retired: list[WritableFile] = []
         self._ahead: dict[int, tuple[WritableFile, int]] = {}
-        """Files that a batch goes on into, and up to where room is reserved in them."""
+        """Files into which a batch continues, and up to where blocks are reserved in them."""
         self._found: set[Path] = set()
         self._base = -1
         self.directory = Path(f"{layout.consume_queue}/{topic}/{queue_id}")
@@ -129,7 +131,7 @@ class QueueWriter:
         self.queue_id = queue_id
         self.file_bytes = open_queues.file_bytes
         self.content: mmap | bytearray = bytearray()
-        self.place = self.limit = self.next_offset = self.first_offset = 0
+        self.byte_offset = self.limit = self.next_offset = self.first_offset = 0
         self.is_dirty = self.has_new_names = self.is_schedule = self.is_removed = False
         self.min_offset_cache = (-1, 0)
         self.has_made_files = False
@@ -138,22 +140,22 @@ class QueueWriter:
         self.magic = self.head_bytes = 0
 
     def make_room(self) -> None:
-        """Make ``place`` the place of entry ``next_offset``, with reserved room behind it.
+        """Set ``byte_offset`` to that of entry ``next_offset``, and reserve room behind it.
 
         :raises OSError: when the disk is full, with nothing changed.
         """
         position = self.next_offset * ENTRY_BYTES
         self._open_file_at(position - position % self.file_bytes)
         assert self._file is not None  # noqa: S101 - just opened
-        place = position - self._base
-        limit = min(place + RESERVED_BYTES, self.file_bytes)
+        byte_offset = position - self._base
+        limit = min(byte_offset + RESERVED_BYTES, self.file_bytes)
         _, reserved = self._ahead.get(self._base, (None, 0))
         if limit > reserved:
-            self._file.reserve(place, limit)
-        self.place, self.limit = place, limit
+            self._file.reserve(byte_offset, limit)
+        self.byte_offset, self.limit = byte_offset, limit
 
     def reserve_ahead(self, entry_count: int) -> None:
-        """Open the files of more entries than :meth:`make_room` does, with room for them.
+        """Open the files of many entries, and reserve blocks for them.
 
         So nothing can fail when :meth:`append_entries` writes them. :meth:`drop_ahead` gives up
         what was opened and is not needed.
@@ -169,7 +171,7 @@ class QueueWriter:
                 if file is None:
                     file = self._opened(base)
                     self._ahead[base] = file, 0
-                # As far as make_room will ask for on the way.
+                # As far as make_room will reserve later.
                 end = min(stop - base + RESERVED_BYTES, self.file_bytes)
                 file.reserve(position - base, end)
                 self._ahead[base] = file, end
@@ -179,21 +181,23 @@ class QueueWriter:
             raise
 
     def drop_ahead(self) -> None:
-        """Close the files that :meth:`reserve_ahead` opened, but for the one that is written."""
+        """Close the files that :meth:`reserve_ahead` opened, except the current one."""
         for file, _ in self._ahead.values():
             if file is not self._file and file not in self._retired:
                 file.close()
         self._ahead.clear()
 
     def append_entries(self, entries: bytes) -> None:
-        """Append whole entries, for which there is room."""
+        """Append whole entries; their room must be reserved."""
         written = 0
         while written < len(entries):
-            if self.place >= self.limit:
+            if self.byte_offset >= self.limit:
                 self.make_room()
-            count = min(self.limit - self.place, len(entries) - written)
-            self.content[self.place : self.place + count] = entries[written : written + count]
-            self.place += count
+            count = min(self.limit - self.byte_offset, len(entries) - written)
+            self.content[self.byte_offset : self.byte_offset + count] = entries[
+                written : written + count
+            ]
+            self.byte_offset += count
             self.next_offset += count // ENTRY_BYTES
             written += count
         self.is_dirty = True
@@ -201,33 +205,38 @@ class QueueWriter:
 
     def read(self, queue_offset: int, count: int) -> list[QueueEntry]:
         """Return up to ``count`` entries from ``queue_offset`` on, of one file only."""
+        content = self.read_bytes(queue_offset, count)
+        return [QueueEntry(*fields) for fields in ENTRY.iter_unpack(content)]
+
+    def read_bytes(self, queue_offset: int, count: int) -> bytes:
+        """Return the bytes of the entries that :meth:`read` returns."""
         stop = min(queue_offset + count, self.next_offset)
         position = queue_offset * ENTRY_BYTES
         base = position - position % self.file_bytes
         end = min(stop * ENTRY_BYTES - base, self.file_bytes)
         if queue_offset < 0 or end <= position - base:
-            return []
+            return b""
         if base == self._base:
             content = bytes(self.content[position - base : end])
         else:
             path = self.directory / f"{base:0{_NAME_DIGITS}}"
             content = fs.read_part(path, position - base, end - (position - base))
-        whole = len(content) // ENTRY_BYTES * ENTRY_BYTES
-        return [QueueEntry(*fields) for fields in ENTRY.iter_unpack(content[:whole])]
+        return content[: len(content) // ENTRY_BYTES * ENTRY_BYTES]
 
     def begin_at(self, queue_offset: int) -> None:
-        """Begin the queue with an entry, or with the file of it when that is there."""
+        """Start the queue at an entry, or at the begin of its file if that exists."""
         position = queue_offset * ENTRY_BYTES
         base = position - position % self.file_bytes
         is_there = any(base == begin for begin, _ in self.files())
         self.next_offset = base // ENTRY_BYTES if is_there else queue_offset
 
     def seal(self) -> None:
-        """End the use of :meth:`put`: the next entry is appended, and asks for room first."""
-        self.place = self.limit = 0
+        """Switch from :meth:`put` to appending: the next entry reserves room first."""
+        self.byte_offset = self.limit = 0
 
     def put(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> bool:
-        """Write one entry where it belongs, and fill what is skipped; False when it is there.
+        """Write one entry at its queue offset, and fill skipped ones; return False if it is there
+        already.
 
         Entries behind it stay. An entry for the same record stays as it is: its tags code may
         be a delivery time that the configuration no longer gives.
@@ -241,7 +250,7 @@ class QueueWriter:
             if skipped is None or skipped[0] > physical_offset:
                 self._write(self.next_offset, FILLER.physical_offset, FILLER_SIZE, 0)
             else:
-                # Its record is damaged now, or gone.
+                # Its record is damaged or deleted now.
                 self.next_offset += 1
         current = self.entry(queue_offset)
         if current is not None and current[:2] == (physical_offset, size):
@@ -261,7 +270,7 @@ class QueueWriter:
 
     @property
     def span(self) -> tuple[int, int]:
-        """Where its first file begins, and the next queue offset: that twice without any file."""
+        """The queue offset of its first file, and the next one: twice the same without files."""
         return (
             self.next_offset if self._has_files is False else self.first_offset
         ), self.next_offset
@@ -275,7 +284,7 @@ class QueueWriter:
 
     @has_files.setter
     def has_files(self, has_files: bool) -> None:
-        """Set what is known from a listing."""
+        """Set it from a listing."""
         self._has_files = has_files
 
     def has_bytes_behind(self, starts: list[tuple[int, str]]) -> bool:
@@ -288,7 +297,7 @@ class QueueWriter:
         )
 
     def _note_found(self, queue_offset: int) -> None:
-        """Have the next sync wait for an entry that another process wrote."""
+        """Let the next sync wait for an entry that another process wrote."""
         position = queue_offset * ENTRY_BYTES
         base = position - position % self.file_bytes
         if base == self._base:
@@ -304,13 +313,13 @@ class QueueWriter:
         self._open_file_at(position - position % self.file_bytes)
         file = self._file
         assert file is not None  # noqa: S101 - just opened
-        place = position - self._base
-        if not self.place <= place < self.limit:
-            limit = min(place + RESERVED_BYTES, self.file_bytes)
-            file.reserve(place, limit)
+        byte_offset = position - self._base
+        if not self.byte_offset <= byte_offset < self.limit:
+            limit = min(byte_offset + RESERVED_BYTES, self.file_bytes)
+            file.reserve(byte_offset, limit)
             self.limit = limit
-        self.place = place
-        ENTRY.pack_into(file.content, place, physical_offset, size, tags_code)
+        self.byte_offset = byte_offset
+        ENTRY.pack_into(file.content, byte_offset, physical_offset, size, tags_code)
         self.next_offset = max(self.next_offset, queue_offset + 1)
         self.is_dirty = True
 
@@ -322,12 +331,12 @@ class QueueWriter:
         if self._file is not None:
             self._retired.append(self._file)
         self._file, self._base, self.content = file, base, file.content
-        self.place = self.limit = 0
+        self.byte_offset = self.limit = 0
         self.is_dirty = True
         self._open_queues.opened(self)
 
     def _opened(self, base: int) -> WritableFile:
-        """Open the file that begins at byte ``base``, making it if need be, whole or not at all."""
+        """Open the file that begins at byte ``base``, or create it, whole or not at all."""
         path = self.directory / f"{base:0{_NAME_DIGITS}}"
         is_new = not fs.file_size(path)
         if is_new:
@@ -337,7 +346,7 @@ class QueueWriter:
         try:
             file = self._disk.open_file(path)
             if is_new and self.next_offset * ENTRY_BYTES > base:
-                # A queue that begins inside a file: RocketMQ fills what is before.
+                # If a queue begins inside a file, RocketMQ fills the part before.
                 count = self.next_offset - base // ENTRY_BYTES
                 file.reserve(0, count * ENTRY_BYTES)
                 file.content[: count * ENTRY_BYTES] = FILLER.encode() * count
@@ -345,7 +354,7 @@ class QueueWriter:
             if file is not None:
                 file.close()
             if is_new:
-                # Found there the next time, it would be taken for one that has its fillers.
+                # If it stayed, it would be mistaken for a file with its fillers.
                 self._disk.remove_file(path)
                 self._has_files = None
             raise
@@ -358,11 +367,11 @@ class QueueWriter:
         """
         file = self._file
         if file is not None:
-            # Before it is closed: the syncing thread may be about to sync it.
+            # Before it is closed, because the syncing thread may be about to sync it.
             self._found.add(file.path)
             self.is_dirty = True
         self._file, self._base, self.content = None, -1, bytearray()
-        self.place = self.limit = 0
+        self.byte_offset = self.limit = 0
         if file is not None:
             file.close()
 
@@ -374,7 +383,7 @@ class QueueWriter:
         :raises OSError: when it may not be.
         """
         self.is_dirty = False
-        # In this order: an appender retires a file before it turns to the next.
+        # In this order: an appender retires a file before it switches to the next.
         current = self._file
         retired = self._retired[:]
         has_new_names, self.has_new_names = self.has_new_names, False
@@ -396,7 +405,7 @@ class QueueWriter:
 
     def _sync_found(self) -> None:
         for path in list(self._found):
-            # Before it is synced: what is written meanwhile is put there again.
+            # Before the sync: later writes add it again.
             self._found.discard(path)
             try:
                 self._disk.sync_file(path)
@@ -414,11 +423,11 @@ class QueueWriter:
                 raise
 
     def files(self) -> list[tuple[int, Path]]:
-        """List the files: the byte of the queue at which each begins, and its path."""
+        """Return for each file its first byte offset in the queue, and its path."""
         return [(base, Path(name)) for base, name in self.starts()]
 
     def starts(self) -> list[tuple[int, str]]:
-        """List the files as :meth:`files` does, with their paths as strings."""
+        """Return the same as :meth:`files`, with paths as strings."""
         return [
             (int(entry.name), entry.path)
             for entry in fs.entries(self.directory)
@@ -426,7 +435,7 @@ class QueueWriter:
         ]
 
     def entry(self, queue_offset: int) -> QueueEntry | None:
-        """Read one entry: physical offset, size, tags code; None where nothing was written."""
+        """Return one entry; None if it was never written."""
         if queue_offset < 0:
             return None
         position = queue_offset * ENTRY_BYTES
@@ -442,7 +451,7 @@ class QueueWriter:
         return None if entry.is_end else entry
 
     def cut(self, queue_offset: int) -> None:
-        """Make the queue end before ``queue_offset``; later files are deleted.
+        """End the queue before ``queue_offset``; delete later files.
 
         The queue is closed by this; it is opened again where it is written next.
         """
@@ -472,4 +481,4 @@ class QueueWriter:
             file.close()
         self._retired.clear()
         self._file, self._base, self.content = None, -1, bytearray()
-        self.place = self.limit = 0
+        self.byte_offset = self.limit = 0

@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 _NAME_DIGITS: Final = 20
 _FIRST_ENTRIES: Final = 200
-"""Entries of a queue that are looked at without numpy: most queues have no more."""
+"""Entries of a queue that are checked without numpy: most queues have no more."""
 _MORE_BYTES: Final = 50_000 * ENTRY_BYTES
 
 
 class StoredQueueFile(NamedTuple):
-    """A queue file as it was listed: the byte of the queue at which it begins, and its size."""
+    """A listed queue file: its first byte offset in the queue, and its size."""
 
     base: int
     size: int
     name: str
-    """Its path, which most of thousands of files are not asked for as one."""
+    """Its path as a string; a Path for each of thousands of files would be slow."""
 
     @property
     def path(self) -> Path:
@@ -41,7 +41,7 @@ class StoredQueueFile(NamedTuple):
 
 
 QueueFiles = Mapping[tuple[str, int], list[StoredQueueFile]]
-"""All queue files of a store by topic and queue id; of each queue in order."""
+"""All queue files of a store by topic and queue id, in the order of the queue."""
 
 
 def list_queue_files(directory: Path) -> QueueFiles:
@@ -87,7 +87,7 @@ def check_file_sizes(files: QueueFiles, file_bytes: int, known_bytes: int | None
 
 
 def _likely_size(files: QueueFiles, sizes: Counter[int]) -> int | None:
-    """Return the size that the files seem to have been made with; None when nothing tells.
+    """Return the likely configured size of the files; None if they do not show it.
 
     That is the least distance between two files of a queue, or else the size that most have.
     """
@@ -107,7 +107,7 @@ def _other_size(path: Path, found: int, expected: int) -> BadInput:
 
 
 def first_physical_offset(files: list[StoredQueueFile]) -> int | None:
-    """Return the physical offset of the first entry, fillers left out; None without one.
+    """Return the physical offset of the first entry that is not a filler; None if there is none.
 
     :raises OSError: when a file cannot be read now.
     """
@@ -126,7 +126,7 @@ def first_physical_offset(files: list[StoredQueueFile]) -> int | None:
 
 
 def good_end(files: list[StoredQueueFile], from_offset: int, below: int) -> int:
-    """Return the queue offset up to which entries follow each other as they must.
+    """Return the queue offset up to which entries are in ascending log order.
 
     Entries before queue offset ``from_offset`` are not looked at, where one of the files holds it.
     The first entry that is not written, that is not behind the one before it in the log, or that
@@ -178,7 +178,7 @@ def _good_entries(
 
 
 def _good_rows(content: bytes, log_end: int, below: int) -> tuple[int, int, bool]:
-    """Do the same for many entries at once."""
+    """Count the good entries of many at once."""
     import numpy as np
 
     whole = len(content) // ENTRY_BYTES * ENTRY_BYTES

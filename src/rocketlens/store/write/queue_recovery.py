@@ -1,9 +1,9 @@
-"""Finds how far the consume queues of a store are surely right, and which topics are deleted.
+"""Determines the proven part of each consume queue, and which topics are deleted.
 
 What is known of a queue comes from ``state.json``: it begins and ends at least where that says,
 unless its topic was deleted since. A queue that ends before lost entries, which the log has.
 
-Where a real broker ran since ``state.json`` was written, or where there is none, nobody noted
+Where a real broker ran since ``state.json`` was written, or where there is none, it is unknown
 which topics were deleted. RocketMQ takes a topic for deleted when it has no consume queue, so:
 
 * a topic that had messages then and has no queue file now was deleted;
@@ -39,32 +39,34 @@ from rocketlens.store.write.queue_files import (
 )
 
 _CHECKED_BYTES: Final = 128 * 1024 * 1024
-"""So many bytes of entries are looked through: some 0.2 s. Of queues beyond, only the ends are."""
+"""Maximum bytes of entries that are checked: some 0.2 s. Of further queues only the ends are
+checked.
+"""
 _LAST_ENTRIES: Final = 1_000
-"""So many of those."""
+"""Maximum number of those."""
 _DURABLE_FOR_MS: Final = 3_000
 _ALL: Final = 1 << 62
 
 
 class QueueEnding(NamedTuple):
-    """How the last run on a store ended, as far as that can be known."""
+    """How the last run on a store ended, if known."""
 
     is_ours: bool
     """Whether no real broker has run since ``state.json`` was written."""
     was_closed: bool
-    """Whether whoever ran last stopped cleanly."""
+    """Whether the last broker stopped cleanly."""
 
 
 @dataclass(slots=True)
 class PreparedQueues:
-    """What recovery knows of the queues before it reads the log."""
+    """The known state of the queues before the log is read."""
 
     start: int
     """The physical offset from which the log must be read."""
     at_least: dict[tuple[str, int], int] = field(default_factory=dict)
     """For queues that lack entries the queue offset that the next message gets, at least."""
     unseen: set[tuple[str, int]] = field(default_factory=set)
-    """Queues of which nothing is known, and which begin with the first record that is found."""
+    """Unknown queues, which begin with the first record found."""
     topics: set[str] = field(default_factory=set)
     """Topics with queue files."""
     deleted_before_ms: int = -1
@@ -75,7 +77,7 @@ class PreparedQueues:
 
 
 class QueueRecovery:
-    """Opens all queues of a store, each ended where it is surely right."""
+    """Opens all queues of a store, and ends each at its proven part."""
 
     def __init__(
         self,
@@ -101,7 +103,7 @@ class QueueRecovery:
         self._unchecked_bytes = _CHECKED_BYTES
 
     def prepare(self, state: StoreState | None, ending: QueueEnding) -> PreparedQueues:
-        """Do it. ``state`` is of this log, or None.
+        """Open the queues. ``state`` is of this log, or None.
 
         :raises OSError: when something cannot be read or written now.
         """
@@ -120,7 +122,7 @@ class QueueRecovery:
         return found
 
     def _expected(self, state: StoreState) -> dict[str, dict[int, tuple[int, int]]]:
-        """Return how long queues were, without those that have been deleted since."""
+        """Return the lengths of queues at the last save, without deleted ones."""
         return {
             topic: queues
             for topic, queues in state.queue_offsets.items()
@@ -134,7 +136,7 @@ class QueueRecovery:
         found: PreparedQueues,
         ending: QueueEnding,
     ) -> None:
-        """Find what a real broker deleted, and expect nothing of that any more."""
+        """Find the topics that a RocketMQ broker deleted, and drop their expected queues."""
         first_offsets = self._first_offsets()
         is_there = fs.file_size(self._layout.consume_queue) is not None
         if not (first_offsets or (state is not None and is_there)):
@@ -194,12 +196,16 @@ class QueueRecovery:
             if state is not None:
                 queue.next_offset = self._proven_end(queue, expected)
             if first == expected and not files:
-                # It had none, for nothing of it was in the log.
+                # It had no file, because the log has none of its records.
                 queue.next_offset = expected
             if state is None and queue.entry(queue.next_offset - 1) is None:
                 found.unseen.add(name)
         else:
             queue.next_offset = first
+            if _begins_behind(files, first):
+                # It begins with the first record that the log has of it: what is before may have
+                # been deleted with its messages since the state was saved.
+                found.unseen.add(name)
         if queue.next_offset < expected:
             found.at_least[name] = expected
             found.start = min(found.start, self._offset_of_last(queue))
@@ -220,13 +226,18 @@ class QueueRecovery:
                 record = self._log.record_at(entry[0] if entry else -1, check_crc=False)
             except RecordError:
                 return queue_offset
-            place = (record.topic, record.queue_id, record.queue_offset, record.total_size)
-            if entry is None or place != (queue.topic, queue.queue_id, queue_offset, entry[1]):
+            expected_entry = (record.topic, record.queue_id, record.queue_offset, record.total_size)
+            if entry is None or expected_entry != (
+                queue.topic,
+                queue.queue_id,
+                queue_offset,
+                entry[1],
+            ):
                 return queue_offset
         return queue.next_offset
 
     def _is_of_deleted(self, topic: str, files: list[StoredQueueFile]) -> bool:
-        """Return whether a queue is from before its topic was deleted."""
+        """Return whether the files of a queue are from before its topic was deleted."""
         first = first_physical_offset(files)
         return first is not None and first < self._deleted[topic]
 
@@ -239,19 +250,22 @@ class QueueRecovery:
                 self._disk.set_size(file.path, queue.file_bytes)
         return [file._replace(size=queue.file_bytes) for file in files]
 
-    @staticmethod
     def _seems_whole(
-        queue: QueueWriter, files: list[StoredQueueFile], first: int, from_offset: int
+        self, queue: QueueWriter, files: list[StoredQueueFile], first: int, from_offset: int
     ) -> bool:
-        """Return whether all files of a queue seem to be there.
+        """Return whether all queue files seem to exist that the log has messages for.
 
+        The cleaner deletes the first ones with their messages, and a state that is saved before
+        names them still: none is missing if the first entry that is there has no message any more.
         Of files below queue offset ``from_offset``, whose entries are not looked at, the first and
         the last entry are.
         """
         if not files:
             return True
-        if files[0].base // ENTRY_BYTES > first:
-            return False
+        if _begins_behind(files, first):
+            first_left = first_physical_offset(files)
+            if first_left is None or first_left >= self._log.min_offset:
+                return False
         for file in files:
             ends = [file.base // ENTRY_BYTES, (file.base + file.size) // ENTRY_BYTES - 1]
             if any(end < from_offset and queue.entry(end) is None for end in ends):
@@ -259,7 +273,7 @@ class QueueRecovery:
         return True
 
     def _offset_of_last(self, queue: QueueWriter) -> int:
-        """Return where the record of a queue's last entry begins, or else where the log begins."""
+        """Return the offset of the record of a queue's last entry, or the begin of the log."""
         last = queue.entry(queue.next_offset - 1) if queue.next_offset else None
         try:
             if (
@@ -270,3 +284,8 @@ class QueueRecovery:
         except RecordError:
             pass
         return self._log.min_offset
+
+
+def _begins_behind(files: list[StoredQueueFile], first: int) -> bool:
+    """Return whether a queue's files begin behind its queue offset ``first``."""
+    return bool(files) and files[0].base // ENTRY_BYTES > first

@@ -1,4 +1,6 @@
-"""The consume queues of a store that is appended to: where they begin and end, and find by time."""
+"""The consume queues of a store that is being written: their ends, and offsets by time."""
+
+from collections.abc import Iterator
 
 from rocketlens.formats.commitlog_record import store_timestamp_at
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
@@ -11,7 +13,7 @@ class QueueView:
     """Reads the queues while they are appended to. For the thread that appends."""
 
     def __init__(self, appender: Appender, log: LogView) -> None:
-        """Look at the queues of an appender, whose records are in ``log``."""
+        """Read the queues of an appender, whose records are in ``log``."""
         self._queues = appender.queues
         self._log = log
 
@@ -26,19 +28,28 @@ class QueueView:
         """
         return [queue for (name, _), queue in list(self._queues.items()) if name == topic]
 
+    def lengths(self) -> Iterator[tuple[str, int]]:
+        """Yield the topic and the next queue offset of each queue; queues may change between
+        two.
+        """
+        for (topic, _), queue in list(self._queues.items()):
+            yield topic, queue.next_offset
+
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return the queue offset that the next message gets."""
+        """Return the queue offset of the next message."""
         queue = self._queues.get((topic, queue_id))
         return queue.next_offset if queue else 0
 
     def min_offset(self, topic: str, queue_id: int) -> int:
-        """Return the queue offset of the first message that the log still has.
+        """Return the queue offset of the first message that is not deleted.
 
         O(log entries) after the cleaner ran, else O(1).
         """
         queue = self._queues.get((topic, queue_id))
-        if queue is None:
-            return 0
+        return 0 if queue is None else self.min_offset_of(queue)
+
+    def min_offset_of(self, queue: QueueWriter) -> int:
+        """Return what :meth:`min_offset` does, of a queue of this store."""
         log_min_offset = self._log.min_offset
         if queue.min_offset_cache[0] == log_min_offset:
             return queue.min_offset_cache[1]
@@ -47,7 +58,7 @@ class QueueView:
         high = queue.next_offset
         first = queue.entry(low)
         if first is not None and not first.is_filler and first[0] >= log_min_offset:
-            # A damaged entry behind it must not be taken for one whose message is gone.
+            # A later damaged entry must not be mistaken for one whose message is deleted.
             high = low
         while low < high:
             middle = (low + high) // 2
@@ -62,7 +73,7 @@ class QueueView:
     def offset_by_time(
         self, topic: str, queue_id: int, timestamp_ms: int, *, upper: bool = False
     ) -> int:
-        """Return the first queue offset stored at or after a time; the max offset without one.
+        """Return the first queue offset stored at or after a time; the max offset if there is none.
 
         ``upper``: the last one stored at or before it, instead. As RocketMQ 5; O(log entries).
         """

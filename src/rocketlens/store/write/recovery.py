@@ -1,4 +1,4 @@
-"""Brings a store into a state that can be appended to, whatever ended the last run.
+"""Recovers a store after any end of the last run, so that it can be appended to.
 
 What is done, in this order, and why it may be ended anywhere and begun again:
 
@@ -7,8 +7,9 @@ What is done, in this order, and why it may be ended anywhere and begun again:
    end of the last record whose entry is surely there; from its begin when there is no state, or it
    is of another log.
 2. *read*: each record from there on gets its queue entry, where that is not there already.
-   Records of deleted topics get none, and where the queue offsets of a topic begin again at 0 the
-   topic was deleted and made again: its queue then begins there.
+   Records of deleted topics get none, nor do those before the record that a queue begins with;
+   and where queue offsets begin again at 0 the topic was deleted and made again: its queue then
+   begins there.
 3. *cut*: bytes that are no record, behind the last synced position, are the torn tail. They are
    kept aside, all of them, and then zeroed, and the queues end where the log ends.
 
@@ -16,7 +17,7 @@ A process that is killed leaves whole records, for its pages outlive it and a re
 are written last. A machine that loses power may leave any sector of a record that was not synced;
 how such a record is told from one that only looks odd is in :mod:`rocketlens.store.write.torn`. The
 synced position may be a second old then: sound records behind it may have been acknowledged, and
-stay. So may a record that nobody acknowledged, if it is whole.
+stay. So may a record that was not acknowledged, if it is whole.
 
 Torn is not corrupt. Bad bytes before the last synced position cost the records in them and no
 other: they stay, are reported, and a copy is kept aside. Where nothing is known about syncing (a
@@ -57,11 +58,11 @@ if TYPE_CHECKING:
     import numpy as np
 
 _INTERPRETED_BYTES: Final = 4 * 1024 * 1024
-"""Log up to this long is read without the kernels: it takes 0.3 s, and loading them up to 1 s."""
+"""Bytes of log up to which the kernels are not used: 0.3 s, and loading them takes up to 1 s."""
 
 
 class Row(NamedTuple):
-    """As much of a record as recovery needs."""
+    """The fields of a record that recovery needs."""
 
     physical_offset: int
     size: int
@@ -78,10 +79,10 @@ class Row(NamedTuple):
 
 @dataclass(slots=True)
 class Recovered:
-    """What recovery found and did."""
+    """The result of recovery."""
 
     base_offset: int = 0
-    """Where the segment begins in which the log ends."""
+    """The base offset of the segment in which the log ends."""
     end_offset: int = 0
     read_from: int = 0
     record_count: int = 0
@@ -89,21 +90,21 @@ class Recovered:
     damage: list[Damage] = field(default_factory=list)
     """Ranges of the log without readable records that stay: at most `limits.MAX_DAMAGE_REPORTS`."""
     cut: Damage | None = None
-    """What was taken off the log's end."""
+    """Ranges that were cut off the log's end."""
     notes: list[str] = field(default_factory=list)
-    """What else a person should know, a sentence each."""
+    """Further findings for operators, a sentence each."""
     last: Appended | None = None
-    """The last record of the log, None when there is none."""
+    """The last record of the log; None if there is none."""
     is_ours: bool = False
     """Whether a broker of this project ran last, and its state goes on being true."""
     later: list[Callable[[], None]] = field(default_factory=list)
-    """What a full disk has no room for, and what must be done before anything is stored."""
+    """Work for which the disk was too full, to be done before anything is appended."""
     deleted: dict[str, Appended] = field(default_factory=dict)
-    """Topics that another broker deleted, and a record up to which the log is theirs."""
+    """Topics that another broker deleted, and the record up to which the log has their messages."""
 
 
 class Recovery:
-    """One recovery of one store, whose lock the caller holds."""
+    """One recovery of a store whose lock the caller holds."""
 
     def __init__(
         self,
@@ -130,14 +131,15 @@ class Recovery:
         self._synced: int | None = None
         self._has_lost_power = False
         self._queues = PreparedQueues(log.min_offset)
+        self._first: Final[dict[tuple[str, int], tuple[int, int]]] = {}
 
     def run(
         self, state: StoreState | None, synced: Synced | None, *, is_marked: bool, was_closed: bool
     ) -> Recovered:
-        """Do all of it.
+        """Recover the store.
 
         ``is_marked``: whether no real broker has started on the store since ours noted that it
-        is its own. ``was_closed``: whether whoever ran last stopped cleanly.
+        is its own. ``was_closed``: whether the last broker stopped cleanly.
 
         :raises OSError: when the disk is full, or broken, or something cannot be read now;
             everything can be done again.
@@ -175,7 +177,7 @@ class Recovery:
         result.end_offset = self._replay(walk)
         self._cut_log(result.end_offset)
         for segment in self._log.segments:
-            # A killed process may have left pages unsynced that are taken for synced from now on.
+            # A killed process may have left unsynced pages that count as synced from now on.
             if segment.end_offset > start:
                 self._disk.sync_file(segment.path)
         for queue in self._appender.queues.values():
@@ -215,13 +217,13 @@ class Recovery:
         if torn_at is not None:
             return torn_at
         if unsound is not None and synced is None:
-            # Nothing follows it, and nothing says that it was ever whole.
+            # Nothing follows it, and nothing shows that it was ever whole.
             result.damage = [damage for damage in result.damage if damage != unsound]
             return unsound.start
         return walk.position
 
     def _torn_among(self, passed: list[Damage]) -> int | None:
-        """Report what the walk passed over; return the start of what was never synced."""
+        """Report the damage that the walk skipped; return the start of the unsynced part."""
         for damage in passed:
             if self._synced is not None and damage.start >= self._synced:
                 return damage.start
@@ -233,7 +235,7 @@ class Recovery:
             self._result.damage.append(damage)
 
     def _rows(self, walk: LogWalk, check_from: int | None) -> Iterator[Row]:
-        """Return the records of a walk, by the way that is cheaper for what is left of it.
+        """Return the records of a walk, in the cheaper way for the rest of it.
 
         Bodies are checked from ``check_from`` on, all of them when that is None, and topics and
         properties for sectors that are lacking when the power may have gone.
@@ -254,7 +256,9 @@ class Recovery:
             yield from _rows_of(chunk, check_from, sectors_from)
 
     def _has_its_checksums(self, record: Record) -> bool:
-        """Return whether the body's checksum is right, and that of the record if it has one."""
+        """Return whether the checksum of the body is right, and that of the record if it has
+        one.
+        """
         try:
             self._log.record_at(record.physical_offset)
         except SegmentLost:
@@ -272,7 +276,7 @@ class Recovery:
         return "\0" in record.topic or lacks_a_sector(self._log.map(segment).view, start, stop)
 
     def _put(self, row: Row) -> None:
-        """Write the queue entry of a record, unless it has none or it is there."""
+        """Write the queue entry of a record, unless it has none or exists already."""
         if not has_queue_entry(row.sys_flag):
             return
         if not is_topic_name(row.topic) or not 0 <= row.queue_id < 1 << 31 or row.queue_offset < 0:
@@ -283,15 +287,17 @@ class Recovery:
         if self._was_deleted(row):
             return
         queue = self._appender.queue(row.topic, row.queue_id)
+        if not self._result.is_ours and self._is_of_former(row, queue):
+            return
         if (row.topic, row.queue_id) in self._queues.unseen:
             self._queues.unseen.discard((row.topic, row.queue_id))
             queue.begin_at(row.queue_offset)
-        # The queue's end is looked at only where that can matter: this runs for every record.
+        # The queue's end is read only where that can matter: this runs for every record.
         if row.queue_offset == 0 and begins_again(0, row.physical_offset, _last_offset(queue)):
             self._queues.at_least.pop((row.topic, row.queue_id), None)
             queue.cut(0)
         if row.queue_offset < queue.next_offset:
-            # There already; or another record has the place, as in an old broker's store.
+            # It exists; or another record has the queue offset, as in an old broker's store.
             return
         if (row.queue_offset - queue.next_offset) * MIN_RECORD_BYTES > row.physical_offset and (
             queue.has_files
@@ -304,8 +310,34 @@ class Recovery:
         if queue.put(row.queue_offset, row.physical_offset, row.size, tags_code):
             self._result.entries_written += 1
 
+    def _is_of_former(self, row: Row, queue: QueueWriter) -> bool:
+        """Return whether a record is of a topic that was deleted before the queue was begun.
+
+        Readers would find it in the queue, in another's place, until the log is read farther.
+        """
+        name = (queue.topic, queue.queue_id)
+        if name not in self._first:
+            self._first[name] = self._proven_first(queue)
+        physical_offset, queue_offset = self._first[name]
+        return row.physical_offset < physical_offset and row.queue_offset >= queue_offset
+
+    def _proven_first(self, queue: QueueWriter) -> tuple[int, int]:
+        """Return the physical offset (-1 if none) and queue offset that a queue begins with."""
+        files = self._files.get((queue.topic, queue.queue_id))
+        queue_offset = files[0].base // ENTRY_BYTES if files else 0
+        entry = queue.entry(queue_offset) if files else None
+        try:
+            record = self._log.record_at(entry[0] if entry else -1, check_crc=False)
+        except SegmentLost:
+            raise
+        except RecordError:
+            return -1, 0
+        found = (record.topic, record.queue_id, record.queue_offset)
+        is_its_own = found == (queue.topic, queue.queue_id, queue_offset)
+        return (record.physical_offset if is_its_own else -1), queue_offset
+
     def _was_deleted(self, row: Row) -> bool:
-        """Return whether another broker deleted the record's topic; and note that it is its."""
+        """Return whether another broker deleted the record's topic; if so, add its mark."""
         mark = self._queues.deleted.get(row.topic)
         is_known = mark is not None and row.physical_offset <= mark.physical_offset
         if not is_known and (
@@ -320,7 +352,7 @@ class Recovery:
         return True
 
     def _queue_knows(self, record: Record) -> bool | None:
-        """Return whether the record's queue points to it; None when it has no such entry."""
+        """Return whether the record's queue points to it; None if it has no entry."""
         if record.queue_id < 0 or record.queue_offset < 0 or not is_topic_name(record.topic):
             return False
         queue = self._appender.queues.get((record.topic, record.queue_id))
@@ -330,7 +362,7 @@ class Recovery:
         return entry[:2] == (record.physical_offset, record.total_size)
 
     def _cut_log(self, end_offset: int) -> None:
-        """Keep aside and zero whatever is behind the log's end."""
+        """Keep a copy of what is behind the log's end, and zero it."""
         stop = 0
         for segment in self._log.segments:
             start = max(end_offset - segment.base_offset, 0)
@@ -346,7 +378,7 @@ class Recovery:
             self._result.cut = Damage(end_offset, stop, "an unfinished write")
 
     def _when_there_is_room(self, step: Callable[[], None]) -> None:
-        """Do something now, or before anything is stored if the disk is full."""
+        """Run work now, or before the first append if the disk is full."""
         try:
             step()
         except OSError as error:
@@ -355,7 +387,7 @@ class Recovery:
             self._result.later.append(step)
 
     def _cut_segment(self, segment: Segment, start: int, stop: int) -> None:
-        """Keep aside what is written in a segment from byte ``start`` to ``stop``; then zero it."""
+        """Keep a copy of bytes ``start`` to ``stop`` of a segment, then zero them."""
         with fs.MappedFile(segment.path, stop) as mapped:
             for begin in range(start, stop, limits.MAX_KEPT_PIECE_BYTES):
                 piece = bytes(mapped.view[begin : begin + limits.MAX_KEPT_PIECE_BYTES])
@@ -388,7 +420,7 @@ class Recovery:
                 queue.cut(queue.next_offset)
                 starts = queue.starts()
         queue.seal()
-        # Messages that the cleaner took with their log: their offsets are not given again.
+        # Messages deleted with their log: their offsets are not used again.
         if end_offset > self._log.min_offset or self._log.min_offset:
             expected = self._queues.at_least.get((queue.topic, queue.queue_id), 0)
             if expected > queue.next_offset:
@@ -400,7 +432,7 @@ class Recovery:
     def _end_at(
         self, queue: QueueWriter, expected: int, starts: list[tuple[int, str]]
     ) -> list[tuple[int, str]]:
-        """Let a queue end at a queue offset though it lacks entries before; returns its files.
+        """End a queue at a queue offset although earlier entries are missing; return its files.
 
         The log was read for them, so their records are gone. Fillers are put in their place, or
         each start would read the log for them again. Without files there is no place to fill:
@@ -411,7 +443,7 @@ class Recovery:
             base = (expected - 1) * ENTRY_BYTES // queue.file_bytes * queue.file_bytes
             last = queue.entry(queue.next_offset - 1)
             if last is None or (not last.is_filler and last[0] < self._log.min_offset):
-                # Nothing of it is in the log any more: only the file that it ends in is needed.
+                # The log has none of its records any more: only the file with its end is needed.
                 first = max(first, base // ENTRY_BYTES)
                 for begin, name in starts:
                     if begin < base:
@@ -430,19 +462,19 @@ class Recovery:
     def _keep_entries(
         self, queue: QueueWriter, starts: list[tuple[int, str]], log_end: int, queue_end: int
     ) -> None:
-        """Keep aside entries behind a queue's end that point into the log.
+        """Keep a copy of entries behind a queue's end that point into the log.
 
         Those that a kill left point behind it, and are worth nothing. Others may be of a queue
         that is not made from records of its own, as RocketMQ 5 has some.
         """
         end = queue_end * ENTRY_BYTES
         for base, name in starts:
-            place = max(end - base, 0)
-            if place >= queue.file_bytes:
+            byte_offset = max(end - base, 0)
+            if byte_offset >= queue.file_bytes:
                 continue
             with fs.MappedFile(Path(name)) as mapped:
-                last = fs.last_written(mapped.path, mapped.view, place)
-                content = b"" if last is None else bytes(mapped.view[place : last + 1])
+                last = fs.last_written(mapped.path, mapped.view, byte_offset)
+                content = b"" if last is None else bytes(mapped.view[byte_offset : last + 1])
             content += bytes(-len(content) % ENTRY_BYTES)
             if any(
                 size > 0
@@ -451,11 +483,11 @@ class Recovery:
                 and offset + size <= log_end
                 for offset, size, _ in ENTRY.iter_unpack(content)
             ):
-                kept = f"{queue.topic}.{queue.queue_id}.{base + place:020}"
+                kept = f"{queue.topic}.{queue.queue_id}.{base + byte_offset:020}"
                 self._keep(kept, "queue", content)
 
     def _keep_damage(self) -> None:
-        """Keep a copy of damaged bytes, which the log keeps too, for whoever mends them."""
+        """Keep a copy of damaged bytes for repair; the log keeps them, too."""
         try:
             self._copy_damage()
         except OSError as error:
@@ -479,7 +511,7 @@ class Recovery:
                 self._keep(f"{damage.start:020}", "damaged", content)
 
     def _keep(self, name: str, ending: str, content: bytes) -> None:
-        """Write bytes to a file of their own, unless there is one with just these."""
+        """Write bytes to a new file, unless one with the same content exists."""
         number, path = 1, self._layout.aside / f"{name}.{ending}"
         while (size := fs.file_size(path)) is not None:
             if size == len(content) and fs.read_bytes(path, size) == content:
@@ -490,14 +522,14 @@ class Recovery:
 
 
 def _cut_later(queue: QueueWriter, end: int) -> None:
-    """Take off what is behind a queue's end; which offset comes next is known already."""
+    """Cut off entries behind a queue's end; the next offset is known already."""
     next_offset = queue.next_offset
     queue.cut(end)
     queue.next_offset = next_offset
 
 
 def _last_offset(queue: QueueWriter) -> int | None:
-    """Return the physical offset of the record that a queue ends with, None for none."""
+    """Return the physical offset in a queue's last entry; None if there is none."""
     last = queue.entry(queue.next_offset - 1)
     return None if last is None or last.is_filler else last[0]
 
@@ -540,22 +572,22 @@ def _rows_of(chunk: Chunk, check_from: int, sectors_from: int) -> Iterator[Row]:
     sound = [True] * len(rows)
     if columns[0][-1] >= check_from:
         sound = kernels.crc_ok(chunk.content, chunk.base_offset, rows).tolist()
-    for place in range(len(rows)):
-        if columns[0][place] >= sectors_from:
-            sound[place] = sound[place] and not _row_lacks_a_sector(chunk, rows[place])
-    for place, values in enumerate(zip(*columns, strict=True)):
+    for row in range(len(rows)):
+        if columns[0][row] >= sectors_from:
+            sound[row] = sound[row] and not _row_lacks_a_sector(chunk, rows[row])
+    for row, values in enumerate(zip(*columns, strict=True)):
         offset, size, queue_id, queue_offset, flags, tags, level, stored_ms = values
         yield Row(
             offset,
             size,
-            topics.names[number_of_row[place]],
+            topics.names[number_of_row[row]],
             queue_id,
             queue_offset,
             flags,
             tags,
             level,
             stored_ms,
-            sound[place] or offset < check_from,
+            sound[row] or offset < check_from,
         )
 
 

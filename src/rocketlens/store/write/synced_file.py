@@ -10,7 +10,7 @@ class SyncedFile:
     """``synced``, open for writing."""
 
     def __init__(self, layout: StoreLayout, disk: Disk) -> None:
-        """Open it, or make it.
+        """Open the file, or create it.
 
         :raises OSError: when the disk is full.
         """
@@ -27,7 +27,7 @@ class SyncedFile:
             raise
 
     def write(self, synced: Synced) -> None:
-        """Write how far the log is synced. Costs no system call."""
+        """Write the offset below which the log is synced. No system call."""
         self._number += 1
         start, slot = synced.encode(self._number)
         self._file.content[start : start + len(slot)] = slot

@@ -10,10 +10,10 @@ _TAGS_KEPT: Final = 10_000
 
 
 class TagsCodes:
-    """Computes tags codes from raw properties, and keeps those of the tags it has seen."""
+    """Computes tags codes from raw properties, and caches those of tags."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Create an empty cache."""
         self._known: dict[bytes, int] = {}
 
     def of(self, properties: bytes) -> int:

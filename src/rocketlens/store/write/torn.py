@@ -1,4 +1,4 @@
-"""Tells a record that a power cut tore from one that only looks odd.
+"""Distinguishes a record torn by a power failure from one that only looks odd.
 
 A machine that loses power may leave any of the sectors of a record that were not synced, and the
 others as they were before: zeros, for a log is written into zeros. A record whose size and magic
@@ -20,7 +20,7 @@ never behind the synced position, where this question is asked.
 from typing import Final
 
 SECTOR_BYTES: Final = 512
-"""A disk writes so many bytes whole or not at all, or a multiple of it."""
+"""Bytes that a disk writes whole or not at all; it may be a multiple."""
 
 
 def lacks_a_sector(segment: memoryview, start: int, stop: int) -> bool:

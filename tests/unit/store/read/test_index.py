@@ -27,9 +27,9 @@ def test_an_index_file_gives_the_entries_of_a_hash_newest_first(made, log):
             assert found == sorted(found, reverse=True)
         assert file.known_start_before(record.physical_offset) == record.physical_offset
         assert file.known_start_before(record.physical_offset + 1) == record.physical_offset
-        assert files.knows(record)
+        assert files.has_entry_of(record)
         stranger = made_stores.replace(record, physical_offset=record.physical_offset + 1)
-        assert not files.knows(stranger)
+        assert not files.has_entry_of(stranger)
     files.close()
 
 

@@ -79,7 +79,7 @@ def test_a_damaged_file_is_not_used_and_named_with_its_reason(many, log):
     files = IndexFiles(many.path / "index", log)
     errors = {state.path.name: state.error for state in files.states if state.error}
     assert set(errors) == {hurt.name, "99990101000000000"}
-    assert "is no file" in errors["99990101000000000"]
+    assert errors["99990101000000000"] == "is not a file"
     assert hurt not in [file.path for file in files.sound]
     files.close()
 

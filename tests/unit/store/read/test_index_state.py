@@ -8,8 +8,8 @@ from rocketlens.formats.checkpoint import Checkpoint
 from rocketlens.formats.index_file import Geometry, IndexHeader
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.index_state import (
-    IndexPlace,
     IndexState,
+    ResumePoint,
     full_index_end,
     read_index_state,
     safe_offset_of,
@@ -20,7 +20,7 @@ GEOMETRY = Geometry(50, 100)
 FULL = IndexHeader(1, 2000, 10, 5000, 40, 100)
 PART = IndexHeader(2001, 3000, 5100, 9000, 20, 30)
 STATE = IndexState(
-    IndexPlace(9100, 0),
+    ResumePoint(9100, 0),
     with_tags=True,
     geometry=GEOMETRY,
     files=(("20231114221320000", FULL), ("20231114221320001", PART)),
@@ -40,14 +40,14 @@ def layout(tmp_path):
     "state",
     [
         STATE,
-        replace(STATE, place=IndexPlace(9000, 3), with_tags=False, slots_crc=None),
+        replace(STATE, resume_point=ResumePoint(9000, 3), with_tags=False, slots_crc=None),
         replace(STATE, files=(), is_beside=True, kept_full=FULL),
     ],
 )
 def test_a_state_is_read_back_as_it_was_written(layout, state):
     layout.index_state.write_bytes(state.encode())
     assert read_index_state(layout) == state
-    assert safe_offset_of(layout) == state.place.physical_offset
+    assert safe_offset_of(layout) == state.resume_point.physical_offset
 
 
 def test_without_a_file_nothing_is_safe(layout):

@@ -13,7 +13,7 @@ from rocketlens.model.java import index_hash
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.lock import StoreLock
 from rocketlens.store.read import index_files
-from rocketlens.store.read.index_state import IndexPlace, IndexState
+from rocketlens.store.read.index_state import IndexState, ResumePoint
 from rocketlens.store.read.index_synced import SyncedFiles
 from tests.crash.made_stores import Sent, make_store, overwrite, write_index
 
@@ -109,7 +109,7 @@ def noted(name, header):
     """What the builder notes of one file."""
     geometry = Geometry(SLOTS, ENTRIES)
     return IndexState(
-        IndexPlace(9, 0), with_tags=False, geometry=geometry, files=((name, header),), mark=None
+        ResumePoint(9, 0), with_tags=False, geometry=geometry, files=((name, header),), mark=None
     )
 
 

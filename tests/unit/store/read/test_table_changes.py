@@ -1,5 +1,6 @@
 """A file of changes is read as far as it is whole, and only for the table it belongs to."""
 
+import itertools
 import zlib
 
 import pytest
@@ -7,14 +8,16 @@ import pytest
 from rocketlens.store.read.table_changes import (
     NO_CHANGES,
     Change,
+    Compaction,
     TableMark,
-    changed_names,
     changes_path,
     decode,
     encode_change,
+    encode_compaction,
     encode_first,
     mark_of,
     read_changes,
+    without_first,
 )
 
 MARK = mark_of(b"{}")
@@ -50,11 +53,57 @@ def test_a_last_line_cut_anywhere_was_never_acknowledged_and_is_left_out():
 def test_a_changed_byte_costs_its_own_line_alone_and_is_reported():
     content = content_of()
     first, second = len(encode_first(MARK)), len(content_of(CHANGES[:1]))
-    separator = first + 8
-    for at in {*range(first, second - 1)} - {separator}:
-        hurt = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+    for at, bit in itertools.product(range(first, second - 1), (1, 32)):
+        hurt = content[:at] + bytes([content[at] ^ bit]) + content[at + 1 :]
         read = decode(hurt)
         assert (read.changes, read.problem) == (CHANGES[1:], "1 of its 2 lines are damaged")
+
+
+LATER = mark_of(b"later")
+
+
+def compacted(lines=1):
+    """A file of two changes, of which another file of the table has the first."""
+    announced = encode_compaction(Compaction(LATER, lines))
+    return content_of(CHANGES[:1]) + announced + encode_change(CHANGES[1])
+
+
+def test_a_file_announced_lacks_the_changes_behind_those_it_has():
+    read = decode(compacted())
+    assert read.problem == ""
+    assert read.since(MARK) == CHANGES
+    assert read.since(LATER) == CHANGES[1:]
+    assert read.since(mark_of(b"other")) is None
+    # A damaged table begins with its backup, which may be any of them.
+    assert read.since(None) == CHANGES
+    assert decode(compacted(lines=0)).since(LATER) == CHANGES
+    assert decode(compacted(lines=99)).since(LATER) == CHANGES[1:]
+
+
+def test_an_announcement_counts_lines_that_are_damaged():
+    content = compacted().replace(b"perm", b"wrong")
+    read = decode(content)
+    assert (read.problem, read.since(LATER)) == ("1 of its 3 lines are damaged", CHANGES[1:])
+    assert without_first(content, 1) == encode_change(CHANGES[1])
+
+
+def test_a_changed_byte_of_an_announcement_is_damage():
+    content = compacted()
+    first = len(content_of(CHANGES[:1]))
+    end = content.index(b"\n", first)
+    for at, bit in itertools.product(range(first, end), (1, 32)):
+        hurt = content[:at] + bytes([content[at] ^ bit]) + content[at + 1 :]
+        read = decode(hurt)
+        assert (read.since(MARK), read.since(LATER)) == (CHANGES, None)
+        assert read.problem == "1 of its 3 lines are damaged"
+
+
+def test_lines_behind_the_first_ones_are_kept_as_they_are_and_no_announcement():
+    assert without_first(compacted(), 0) == b"".join(map(encode_change, CHANGES))
+    assert without_first(compacted(), 1) == encode_change(CHANGES[1])
+    assert without_first(compacted(), 3) == b""
+    # A line that is cut was never acknowledged.
+    assert without_first(compacted()[:-1], 1) == b""
 
 
 @pytest.mark.parametrize(
@@ -75,8 +124,6 @@ def test_without_its_first_line_no_change_is_believed(first):
 def test_changes_stand_beside_their_table_and_are_none_without_a_file(tmp_path):
     table = tmp_path / "topics.json"
     assert read_changes(table) == NO_CHANGES
-    assert changed_names(table) == set()
     assert changes_path(table) == tmp_path / "topics.json.changes"
     changes_path(table).write_bytes(content_of())
     assert read_changes(table).changes == CHANGES
-    assert changed_names(table) == {"T", "\u6807"}

@@ -1,5 +1,10 @@
 """What the index does not have yet is found in memory, or read again."""
 
+import os
+import threading
+
+import pytest
+
 import rocketlens
 from rocketlens import limits
 from rocketlens.model.java import index_hash
@@ -9,6 +14,7 @@ from rocketlens.store.read.commitlog import CommitLog
 from tests.crash import made_stores
 from tests.crash.failing_calls import FailingCalls
 from tests.crash.made_stores import make_store, some_messages
+from tests.support.patched import change_for
 from tests.unit.store import written_stores
 
 
@@ -58,7 +64,15 @@ def test_log_that_could_not_be_listed_is_read_once_it_can_be(tmp_path, monkeypat
             written_stores.send(store, 60, body=b"x" * 3000)
         with monkeypatch.context() as patched:
             failing = FailingCalls(tmp_path, range(10_000))
-            patched.setattr(fs.os, "scandir", lambda path: failing.count("scandir", path))
+            list_directory, here = os.scandir, threading.get_ident()
+
+            def fail_here(path):
+                # The threads of the store list directories, too.
+                if threading.get_ident() != here:
+                    return list_directory(path)
+                return failing.count("scandir", path)
+
+            change_for(patched, fs, "os", scandir=fail_here)
             log.refresh()
             assert memory.read(read_to, store.end_offset) == store.end_offset
             assert list(memory.damage)
@@ -69,4 +83,40 @@ def test_log_that_could_not_be_listed_is_read_once_it_can_be(tmp_path, monkeypat
             hits
         )
         assert not memory.damage
+        log.close()
+
+
+@pytest.mark.parametrize("step_bytes", [1 << 30, 700])
+def test_records_that_come_after_a_segment_could_not_be_opened_are_found(tmp_path, step_bytes):
+    """What could not be opened is read again from where it began, however the log has grown."""
+
+    def read_on(read_to):
+        while read_to < store.end_offset:
+            come_to = memory.read_end(read_to, min(store.end_offset, read_to + step_bytes))
+            if come_to == read_to:
+                break
+            read_to = come_to
+        return read_to
+
+    with written_stores.open_small(tmp_path) as store:
+        written_stores.send_many(store, 20)
+        log = CommitLog(tmp_path / "commitlog")
+        memory = tail.Tail(log, knows_nothing)
+        read_to = read_on(0)
+        assert read_to == store.end_offset
+        for number in range(20, 30):
+            written_stores.send(store, number)
+        log._mapped.close()
+        with FailingCalls(tmp_path, range(10_000)).counted():
+            read_to = read_on(read_to)
+            (damage,) = memory.damage
+            assert damage.is_unread
+            assert damage.start == read_to < store.end_offset
+        for number in range(30, 40):
+            written_stores.send(store, number)
+        assert read_on(read_to) == store.end_offset
+        assert not memory.damage
+        for number in range(40):
+            found = list(memory.find({index_hash(f"Orders#k{number}")}))
+            assert found == [written_stores.records_of(tmp_path)[number].physical_offset]
         log.close()

@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -74,7 +74,8 @@ class FullDisk(Disk):
         return self.ratio
 
 
-def test_expired_log_takes_its_queue_and_index_files_with_it_and_readers_read_on(tmp_path):
+def test_expired_log_takes_its_queue_and_index_files_with_it_and_readers_read_on(tmp_path, caplog):
+    caplog.set_level("INFO")
     disk = FullDisk()
     clock = Clock(NOON)
     config = replace(SMALL, diskMaxUsedSpaceRatio=75)
@@ -93,6 +94,11 @@ def test_expired_log_takes_its_queue_and_index_files_with_it_and_readers_read_on
             assert store.clean() == []
             disk.ratio = 0.8
             assert store.clean() == before[:3]
+            assert caplog.messages[-1] == (
+                f"deleted 3 commit log files, {before[0].name} to {before[2].name}, with messages "
+                f"up to {datetime.fromtimestamp(NOON / 1000 - 73 * 3600, UTC).isoformat()}: older "
+                "than fileReservedTime (72 hours), and the disk is 80% full"
+            )
             min_offset = store.min_offset
             assert min_offset == 3 * config.mappedFileSizeCommitLog
             assert reader.query_by_queue_offset("Orders", 2, 99).queue_offset == 99
@@ -113,7 +119,7 @@ def test_expired_log_takes_its_queue_and_index_files_with_it_and_readers_read_on
         assert len(answer.messages) == len(kept) + 1
 
 
-def test_a_disk_over_its_limit_refuses_messages_until_it_is_below(tmp_path):
+def test_a_disk_over_its_limit_refuses_messages_until_it_is_below(tmp_path, caplog):
     disk = FullDisk()
     config = replace(SMALL, diskSpaceWarningLevelRatio=90)
     with open_small(tmp_path, config=config, disk=disk) as store:
@@ -122,9 +128,15 @@ def test_a_disk_over_its_limit_refuses_messages_until_it_is_below(tmp_path):
         store.clean()
         with pytest.raises(StoreFull, match="disk is full"):
             send(store, 1)
+        store.clean()
         disk.ratio = 0.85
         store.clean()
         assert send(store, 1).queue_offset == 1
+    told = [each for each in caplog.messages if each.startswith("the disk is")]
+    assert told == [
+        "the disk is 95 % full, above 90 %: messages are refused",
+        "the disk is 85 % full: messages are stored again",
+    ]
 
 
 def test_what_is_deleted_for_want_of_room_is_told_and_what_is_young_is_kept(tmp_path, caplog):

@@ -5,10 +5,12 @@ import struct
 
 import pytest
 
+from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.store.disk import Disk
 from rocketlens.store.read.deleted import DeletionMark
 from rocketlens.store.read.note import encode_note
 from rocketlens.store.write.deleted_topics import DeletedTopics
+from rocketlens.store.write.queue_append import QueueWriter
 from tests.unit.store.written_stores import (
     Clock,
     be_a_real_broker,
@@ -129,6 +131,36 @@ def test_without_our_files_the_place_where_offsets_begin_again_tells_it(tmp_path
         shutil.rmtree(store.layout.consume_queue)
     with open_small(tmp_path) as store:
         assert numbers_of(store) == AGAIN
+
+
+@pytest.mark.parametrize("lacking", [0, 2])
+def test_while_a_queue_is_recovered_no_message_of_its_deleted_topic_is_in_it(
+    tmp_path, lacking, monkeypatch
+):
+    store = open_small(tmp_path)
+    send_many(store, OLD, queues=1)
+    delete(store)
+    made_again = store.end_offset
+    send_again(store)
+    store.close_abruptly()
+    shutil.rmtree(store.layout.own)
+    # A broker that is killed may not have written the entries of its last messages.
+    with (store.layout.consume_queue / "Orders/0" / f"{0:020}").open("r+b") as file:
+        file.seek((NEW - lacking) * ENTRY_BYTES)
+        file.write(bytes(lacking * ENTRY_BYTES))
+    written = []
+
+    put = QueueWriter.put
+
+    def noted_put(queue, queue_offset, physical_offset, *arguments):
+        written.append((queue_offset, physical_offset >= made_again))
+        return put(queue, queue_offset, physical_offset, *arguments)
+
+    monkeypatch.setattr(QueueWriter, "put", noted_put)
+    with open_small(tmp_path) as store:
+        assert numbers_of(store) == AGAIN
+        assert store.recovered.entries_written == lacking
+    assert written == [(number, True) for number in range(NEW)]
 
 
 def test_files_of_removed_queues_are_closed_and_leftovers_go_at_the_next_start(tmp_path):

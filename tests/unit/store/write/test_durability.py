@@ -150,3 +150,16 @@ def test_a_killed_process_leaves_whole_records_whatever_their_properties(tmp_pat
     with open_small(tmp_path) as store:
         assert store.recovered.cut is None
     assert records_of(tmp_path) == sent
+
+
+def test_a_sync_that_takes_half_a_second_is_told_and_counted(tmp_path, caplog):
+    seconds = iter((0.0, 0.49, 1.0, 1.5))
+    with open_small(tmp_path) as store:
+        durability = store._durability
+        durability._clock = lambda: next(seconds)
+        for number in range(2):
+            send(store, number)
+            store.flush_log()
+        durability._clock = lambda: 0.0
+        assert store.slow_syncs == 1
+        assert caplog.messages == ["slow disk: a sync of the log took 0.5 s"]

@@ -5,6 +5,7 @@ import threading
 from rocketlens.errors import StoreFailed
 from rocketlens.store.write.flush import FlushThread, GroupCommit
 from rocketlens.store.write.message_store import StoreOptions
+from tests.support.patience import PATIENCE_S
 from tests.unit.store.written_stores import STORE_HOST, open_small, send
 
 
@@ -40,7 +41,7 @@ def test_a_thread_flushes_when_asked_and_stops_when_told():
     thread = FlushThread("test", flushed.release, 1000)
     for _ in range(3):
         thread.ask()
-        assert flushed.acquire(timeout=30)
+        assert flushed.acquire(timeout=PATIENCE_S)
     thread.stop()
     assert not flushed.acquire(blocking=False)
 
@@ -49,7 +50,7 @@ def test_a_thread_flushes_now_and_then_without_being_asked():
     flushed = threading.Semaphore(0)
     thread = FlushThread("test", flushed.release, 0.001)
     for _ in range(3):
-        assert flushed.acquire(timeout=30)
+        assert flushed.acquire(timeout=PATIENCE_S)
     thread.stop()
 
 
@@ -68,6 +69,6 @@ def test_many_appends_that_wait_share_syncs_and_all_are_told(tmp_path):
         for number in range(300):
             appended = send(store, number)
             store.when_durable(appended.physical_offset + appended.store_size, waiter)
-        assert all_told.wait(timeout=60)
+        assert all_told.wait(timeout=PATIENCE_S)
         assert set(told) == {None}
         assert len(rounds) < 300

@@ -49,7 +49,7 @@ def test_a_builder_killed_anywhere_leaves_neither_gap_nor_duplicate(log_only, sy
             whole = entries_of(path)
             break
         builder.close_abruptly()
-        assert builder.safe_offset <= builder.place.physical_offset
+        assert builder.safe_offset <= builder.resume_point.physical_offset
     assert whole == expected_entries(path)
 
 

@@ -3,7 +3,9 @@
 import errno
 import threading
 from dataclasses import replace
+from types import SimpleNamespace
 
+from tests.support.patience import PATIENCE_S
 from tests.unit.store.written_stores import (
     QUIET,
     builder_of,
@@ -31,13 +33,15 @@ def test_a_builder_of_index_files_waits_after_a_step_that_brought_nothing(tmp_pa
         attempts.append(1)
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("rocketlens.store.write.index_driver.threading.Event", Stop)
+    # The driver's events alone: those that threads themselves start and stop with stay whole.
+    of_driver = SimpleNamespace(Event=Stop, Lock=threading.Lock, Thread=threading.Thread)
+    monkeypatch.setattr("rocketlens.store.write.index_driver.threading", of_driver)
     monkeypatch.setattr("rocketlens.store.write.index_build.IndexBuilder.build", fail)
     store = open_small(tmp_path, options=replace(QUIET, threads=True))
     try:
         send_many(store, 10)
         store.flush_log()
-        assert enough.wait(30)
+        assert enough.wait(PATIENCE_S)
         assert len(attempts) <= len(waits) + 1
     finally:
         store.close(at_most_seconds=0)
@@ -99,7 +103,7 @@ def test_a_builder_that_cannot_go_on_is_not_asked_in_a_busy_loop(tmp_path, monke
         index._stop = Stop()
         index.build = lambda **_: tries.append(1) and False
         index.start()
-        assert waited.wait(60)
+        assert waited.wait(PATIENCE_S)
         index.stop()
         del index.build
     # Each failure but the last was followed by a wait.

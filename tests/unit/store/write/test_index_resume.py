@@ -398,7 +398,7 @@ def test_chains_of_large_files_are_whole_after_another_broker_added_to_them(log_
     for key_hash in (4711, *expected):
         index.put(key_hash, offsets[200], 1_700_000_000_000)
     writer = builder_of(path, log_end, geometry, kind=IndexWriter)
-    assert writer.place.physical_offset == offsets[200]
+    assert writer.resume_point.physical_offset == offsets[200]
     last = np.full(1000, offsets[299], np.int64)
     new = np.where(np.arange(1000) % 2, 4711, hashes[0]).astype(np.int32)
     times = np.full(1000, records[299].store_timestamp_ms, np.int64)

@@ -35,7 +35,7 @@ def test_a_queue_that_begins_inside_a_file_is_filled_before_it(tmp_path):
 
 def test_more_queues_than_may_be_open_are_all_written(tmp_path):
     with open_small(tmp_path) as store:
-        store._appender._open_queues._most = 3
+        store._appender._open_queues._max_open = 3
         for number in range(200):
             send(store, number, queue_id=number % 17)
             if number % 50 == 0:
@@ -56,7 +56,7 @@ def test_queues_written_in_turn_have_no_more_files_open_than_they_may_and_are_sy
             super().sync_file(path)
 
     with open_small(tmp_path, disk=Watched()) as store:
-        store._appender._open_queues._most = 3
+        store._appender._open_queues._max_open = 3
         send_many(store, 10, queues=1)
         before = len(list(Path("/proc/self/fd").iterdir()))
         for number in range(200):

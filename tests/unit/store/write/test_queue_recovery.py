@@ -3,7 +3,9 @@
 import os
 import shutil
 import struct
+from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +46,40 @@ def test_a_start_reads_no_more_of_a_queue_than_its_entries(tmp_path, monkeypatch
         assert store.queues.max_offset("Orders", 19) in {2, 4}
         assert sum(read) < 20 * 10_000
         store.close_abruptly()
+
+
+@pytest.mark.parametrize("end", ["close", "close_abruptly"])
+def test_a_start_maps_no_queue_and_opens_its_file_a_few_times_for_reading(
+    tmp_path, monkeypatch, end
+):
+    store = open_small(tmp_path)
+    send_many(store, 300, queues=100)
+    store.flush()
+    getattr(store, end)()
+    opened, written, mapped = Counter(), [], []
+    open_file, map_file = os.open, fs.MappedFile.__init__
+
+    def count(path, flags, *arguments, **named):
+        if "consumequeue" in Path(path).parts and not flags & os.O_DIRECTORY:
+            if flags & (os.O_RDWR | os.O_WRONLY):
+                written.append(path)
+            elif Path(path).is_file():
+                opened[Path(path)] += 1
+        return open_file(path, flags, *arguments, **named)
+
+    def note(self, path, *arguments, **named):
+        mapped.append(path)
+        map_file(self, path, *arguments, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", count)
+        patched.setattr(fs.MappedFile, "__init__", note)
+        store = open_small(tmp_path)
+    assert len(opened) == 100
+    assert max(opened.values()) <= 3
+    assert written == []
+    assert [path for path in mapped if "consumequeue" in path.parts] == []
+    store.close_abruptly()
 
 
 @pytest.mark.parametrize("end", ["closed", "killed"])
@@ -205,3 +241,49 @@ def test_a_queue_that_lost_entries_of_messages_that_are_gone_is_looked_for_once(
     with open_small(tmp_path, config, clock=clock) as store:
         assert store.recovered.record_count == 0
         assert store.queues.max_offset("Old", 0) == 41
+
+
+class HalfFullDisk(QuickDisk):
+    """Full enough that what is old goes."""
+
+    def used_ratio(self, _):
+        return 0.7
+
+
+@pytest.mark.parametrize("ending", ["closed", "killed"])
+@pytest.mark.parametrize("is_at_the_cut", [False, True])
+def test_queue_files_that_were_deleted_with_their_messages_are_not_made_again(
+    tmp_path, monkeypatch, ending, is_at_the_cut
+):
+    """Nothing was written down since; ``is_at_the_cut``: a queue file begins where the log does."""
+    config = replace(SMALL, diskMaxUsedSpaceRatio=60, fileReservedTime=1)
+    clock = Clock()
+    store = open_small(tmp_path, config, disk=HalfFullDisk(), clock=clock)
+    old = 90 if is_at_the_cut else 80  # a queue file has 30 entries
+    send_many(store, old, queues=1)
+    while len(list((tmp_path / "commitlog").iterdir())) < 3:
+        send(store, 500, queue_id=5, body=b"x" * 1000)
+    send_many(store, 40, first=old, queues=1)
+    store.flush()
+    while not store.build_index():
+        pass
+    for path in sorted((tmp_path / "commitlog").iterdir())[:-1]:
+        os.utime(path, (0, clock.now_ms / 1000 - 2 * 3600))
+    with monkeypatch.context() as patched:
+        patched.setattr(store._durability, "_save", lambda _: None)
+        assert store.clean()
+        queue, low = store.queues.get("Orders", 0), store.queues.min_offset("Orders", 0)
+        starts = queue.starts()
+        assert starts[0][0] > 0
+        assert (low * 20 == starts[0][0]) == is_at_the_cut
+        store.close() if ending == "closed" else store.close_abruptly()
+    before = content_of(tmp_path, "consumequeue")
+    for has_state in (False, True):
+        store = open_small(tmp_path, config, disk=HalfFullDisk(), clock=clock)
+        # Where no entry shows that all before it are gone, the log does.
+        assert (store.recovered.record_count == 0) == (has_state or not is_at_the_cut)
+        assert store.queues.min_offset("Orders", 0) == low
+        assert store.queues.max_offset("Orders", 0) == queue.next_offset
+        assert store.queues.get("Orders", 0).starts() == starts
+        store.close()
+        assert content_of(tmp_path, "consumequeue") == before

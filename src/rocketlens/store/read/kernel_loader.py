@@ -1,0 +1,105 @@
+"""Loads compiled kernels where a server can stop without waiting for it.
+
+Loading takes up to a second of computing, and minutes on a busy machine where they have to be
+compiled first; nothing can interrupt it. In a server it is done in a daemon thread, and threads
+that need kernels wait for that one until the server stops. Other programs load them where they need
+them.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from rocketlens.errors import StoreBusy
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+LOADER_THREAD: Final = "rocketlens-kernels"
+
+
+class KernelLoader:
+    """Calls functions that load kernels; any thread may use it."""
+
+    def __init__(self) -> None:
+        """Create a loader that calls them in the thread of the caller."""
+        self._lock: Final = threading.Lock()
+        self._loads: Final[dict[Callable[[], None], Future[None]]] = {}
+        self._abandoned: Future[None] | None = None
+        """None if the caller's thread loads; else it ends when nothing is loaded any more."""
+
+    @property
+    def is_in_background(self) -> bool:
+        """Whether kernels are loaded in a thread of their own."""
+        return self._abandoned is not None
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether no kernel is loaded any more."""
+        return self._abandoned is not None and self._abandoned.done()
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a thread of its own is loading, even if no one waits for it any more."""
+        return any(thread.name == LOADER_THREAD for thread in threading.enumerate())
+
+    @contextmanager
+    def in_background(self) -> Iterator[None]:
+        """Load in a thread of its own from now on, until the end of the block."""
+        # Late, here and below: a search that needs no kernel must not pay for it.
+        from concurrent.futures import Future
+
+        with self._lock:
+            self._abandoned = Future()
+            self._loads.clear()
+        try:
+            yield
+        finally:
+            self.abandon()
+            self._abandoned = None
+
+    def load(self, load: Callable[[], None]) -> None:
+        """Call a function that loads kernels, or wait until another thread has called it.
+
+        :raises StoreBusy: if nothing is loaded any more.
+        :raises OSError: as ``load`` does; it is called again the next time.
+        """
+        abandoned = self._abandoned
+        if abandoned is None:
+            load()
+            return
+        from concurrent.futures import FIRST_COMPLETED, Future, wait
+
+        with self._lock:
+            future = self._loads.get(load)
+            failed = future is not None and future.done() and future.exception() is not None
+            if (future is None or failed) and not abandoned.done():
+                future = self._loads[load] = Future()
+                threading.Thread(
+                    target=_run, args=(load, future), name=LOADER_THREAD, daemon=True
+                ).start()
+        if future is not None:
+            wait((future, abandoned), return_when=FIRST_COMPLETED)
+        if future is None or not future.done():
+            raise StoreBusy("the broker stops: kernels are not loaded any more")
+        future.result()
+
+    def abandon(self) -> None:
+        """Load nothing any more, and let those who wait go on without; only in the background."""
+        with self._lock:
+            if self._abandoned is not None and not self._abandoned.done():
+                self._abandoned.set_result(None)
+
+
+def _run(load: Callable[[], None], future: "Future[None]") -> None:
+    try:
+        load()
+    except BaseException as error:  # noqa: BLE001 - raised in those who wait
+        future.set_exception(error)
+    else:
+        future.set_result(None)
+
+
+KERNELS: Final = KernelLoader()
+"""The one of this process."""

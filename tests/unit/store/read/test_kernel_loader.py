@@ -1,0 +1,86 @@
+"""Kernels are loaded once, by a thread that no one has to wait for."""
+
+import threading
+
+import pytest
+
+from rocketlens.errors import StoreBusy
+from rocketlens.store.read.kernel_loader import KernelLoader
+
+GUARD_S = 60
+
+
+def test_a_program_loads_kernels_where_it_needs_them():
+    threads = []
+    loader = KernelLoader()
+    loader.load(lambda: threads.append(threading.current_thread()))
+    assert threads == [threading.current_thread()]
+    assert not loader.is_in_background
+
+
+def test_a_server_loads_kernels_once_for_all_threads_that_wait():
+    calls, may_go_on = [], threading.Event()
+    loader = KernelLoader()
+
+    def load():
+        calls.append(threading.current_thread().daemon)
+        may_go_on.wait(GUARD_S)
+
+    with loader.in_background():
+        waiting = [threading.Thread(target=loader.load, args=(load,)) for _ in range(5)]
+        for each in waiting:
+            each.start()
+        may_go_on.set()
+        for each in waiting:
+            each.join(GUARD_S)
+        loader.load(load)
+    assert calls == [True]
+
+
+def test_what_cannot_be_loaded_is_tried_again():
+    loader = KernelLoader()
+    failures = [OSError("too many open files")]
+
+    def load():
+        if failures:
+            raise failures.pop()
+
+    with loader.in_background():
+        with pytest.raises(OSError, match="too many open files"):
+            loader.load(load)
+        loader.load(load)
+
+
+def test_who_waits_goes_on_when_the_server_stops():
+    loader = KernelLoader()
+    hangs, outcomes, has_begun = threading.Event(), [], threading.Event()
+
+    def load():
+        has_begun.set()
+        hangs.wait(GUARD_S)
+
+    def wait():
+        try:
+            loader.load(load)
+        except StoreBusy as error:
+            outcomes.append(str(error))
+
+    try:
+        with loader.in_background():
+            waiting = threading.Thread(target=wait)
+            waiting.start()
+            assert has_begun.wait(GUARD_S)
+            loader.abandon()
+            waiting.join(GUARD_S)
+            assert outcomes == ["the broker stops: kernels are not loaded any more"]
+            assert loader.is_loading
+            with pytest.raises(StoreBusy):
+                loader.load(load)
+            with pytest.raises(StoreBusy):
+                loader.load(lambda: outcomes.append("loaded"))
+    finally:
+        hangs.set()
+    # The next server of this process loads what it needs.
+    with loader.in_background():
+        loader.load(lambda: outcomes.append("loaded"))
+    assert outcomes[1:] == ["loaded"]
