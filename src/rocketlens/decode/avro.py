@@ -1,0 +1,295 @@
+"""Avro: records of a known schema, and files that hold their own.
+
+=======================  =======================================================================
+begins with              then
+=======================  =======================================================================
+``Obj`` and 01           an object container file: schema and codec, blocks of records
+c3 01                    the schema's fingerprint in 8 bytes (little endian), one record
+00                       the schema's number in a registry in 4 bytes, one record
+                         (:mod:`rocketlens.decode.rules` knows where that is)
+anything else            one record
+=======================  =======================================================================
+
+A value is stored without its type: what a wrong schema reads is nonsense, or an error. Times,
+dates and decimals are read by their logical types. A library was not taken: fastavro 1.13 ends the
+process where values are nested deeply. Source: the Avro 1.12 specification.
+"""
+
+import json
+import struct
+import uuid
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
+
+from rocketlens import limits
+from rocketlens.decode.byte_reader import ByteReader
+from rocketlens.decode.tree import Tree, scaled
+from rocketlens.errors import BodyError
+from rocketlens.formats import body_compression
+
+CONTAINER: Final = b"Obj\x01"
+SINGLE_OBJECT: Final = b"\xc3\x01"
+SINGLE_OBJECT_BYTES: Final = 10
+REGISTERED_BYTES: Final = 5
+
+_FLOAT: Final = struct.Struct("<f")
+_DOUBLE: Final = struct.Struct("<d")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SYNC_BYTES: Final = 16
+_PRIMITIVES: Final = frozenset(
+    {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
+)
+_NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
+
+
+@dataclass(slots=True)
+class AvroSchema:
+    """A type with those that it is made of; a record can hold itself."""
+
+    kind: str
+    logical: str | None = None
+    fields: list[tuple[str, "AvroSchema"]] = field(default_factory=list)
+    """Of a record: names and types. Of a union: its branches. Of an array or map: its elements."""
+    symbols: list[str] = field(default_factory=list)
+    size: int = 0
+    scale: int = 0
+
+
+def parse_schema(text: str | bytes) -> AvroSchema:
+    """Return the schema of a JSON text.
+
+    :raises BodyError: when it is none.
+    """
+    try:
+        return _Parser().schema(json.loads(text), "", limits.MAX_DECODED_LEVELS)
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        raise BodyError(f"its Avro schema cannot be read: {error!r:.200}") from error
+
+
+class _Parser:
+    def __init__(self) -> None:
+        self._named: dict[str, AvroSchema] = {}
+
+    def schema(self, declared: Any, namespace: str, levels: int) -> AvroSchema:
+        if not levels:
+            raise ValueError("it is nested too deep")
+        if isinstance(declared, str):
+            if declared in _PRIMITIVES:
+                return AvroSchema(declared)
+            return self._named[_full_name(declared, namespace)]
+        if isinstance(declared, list):
+            branches = [("", self.schema(each, namespace, levels - 1)) for each in declared]
+            return AvroSchema("union", fields=branches)
+        kind = declared["type"]
+        if not isinstance(kind, str) or (kind not in _NAMED and kind not in ("array", "map")):
+            made = self.schema(kind, namespace, levels - 1)
+            if made.kind not in _PRIMITIVES:
+                return made
+            return AvroSchema(
+                made.kind, logical=declared.get("logicalType"), scale=int(declared.get("scale", 0))
+            )
+        if kind in ("array", "map"):
+            of = self.schema(
+                declared["items" if kind == "array" else "values"], namespace, levels - 1
+            )
+            return AvroSchema(kind, fields=[("", of)])
+        return self._named_type(kind, declared, namespace, levels)
+
+    def _named_type(
+        self, kind: str, declared: Mapping[str, Any], namespace: str, levels: int
+    ) -> AvroSchema:
+        name = _full_name(declared["name"], declared.get("namespace", namespace))
+        made = self._named[name] = AvroSchema(
+            "record" if kind == "error" else kind,
+            logical=declared.get("logicalType"),
+            symbols=list(declared.get("symbols", ())),
+            size=int(declared.get("size", 0)),
+            scale=int(declared.get("scale", 0)),
+        )
+        inner, _, _ = name.rpartition(".")
+        for each in declared.get("fields", ()):
+            made.fields.append((each["name"], self.schema(each["type"], inner, levels - 1)))
+        return made
+
+
+def _full_name(name: str, namespace: str | None) -> str:
+    return name if "." in name or not namespace else f"{namespace}.{name}"
+
+
+def read_avro(body: bytes, schema: AvroSchema) -> Tree:
+    """Return the one value of a body.
+
+    :raises BodyError: when the schema does not read it to its last byte, or it is larger than the
+        bounds.
+    """
+    reader = _Avro(body)
+    value = reader.value(schema)
+    reader.end()
+    return value
+
+
+def reader_of(schema: AvroSchema) -> Callable[[bytes], Tree]:
+    """Return what reads bodies of a schema: bare, or behind its fingerprint, which is not compared.
+
+    A container file is read by the schema that it holds.
+    """
+
+    def read(body: bytes) -> Tree:
+        if body.startswith(CONTAINER):
+            return read_container(body)
+        if body.startswith(SINGLE_OBJECT):
+            body = body[SINGLE_OBJECT_BYTES:]
+        return read_avro(body, schema)
+
+    return read
+
+
+def read_container(body: bytes) -> list[Tree]:
+    """Return the records of an object container file.
+
+    :raises BodyError: when it is none, has a codec other than null, deflate or zstandard, or is
+        larger than the bounds.
+    """
+    reader = _Avro(body)
+    if reader.take(len(CONTAINER)) != CONTAINER:
+        raise BodyError("it does not begin as an Avro container file")
+    held = reader.value(AvroSchema("map", fields=[("", AvroSchema("bytes"))]))
+    schema = parse_schema(held.get("avro.schema", b""))
+    codec = held.get("avro.codec", b"null").decode("utf-8", "replace")
+    unpack = _CODECS.get(codec)
+    if unpack is None:
+        raise BodyError(f"its blocks are compressed by {codec}, which is not read")
+    sync = reader.take(_SYNC_BYTES)
+    records: list[Tree] = []
+    left = limits.MAX_BODY_BYTES
+    while reader.left:
+        count, length = reader.long(), reader.long()
+        data = unpack(reader.take(length), left)
+        left -= len(data)
+        block = _Avro(data, counted_by=reader)
+        records += [block.value(schema) for _ in range(count)]
+        block.end()
+        if reader.take(_SYNC_BYTES) != sync:
+            raise reader.error("a block does not end with the file's mark")
+    return records
+
+
+def _inflated(packed: bytes, limit: int) -> bytes:
+    try:
+        inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+        made = inflater.decompress(packed, limit)
+    except zlib.error as error:
+        raise BodyError(f"a block that is not deflated: {error}") from error
+    if not inflater.eof:
+        raise BodyError(f"a block that ends early, or grows beyond {limit} bytes")
+    return made
+
+
+def _unpacked_zstd(packed: bytes, limit: int) -> bytes:
+    flags = body_compression.COMPRESSED | body_compression.ZSTD
+    return body_compression.decompress(packed, flags, limit)
+
+
+_CODECS: Final[Mapping[str, Callable[[bytes, int], bytes]]] = {
+    "null": lambda packed, _: packed,
+    "deflate": _inflated,
+    "zstandard": _unpacked_zstd,
+}
+
+
+class _Avro(ByteReader):
+    def long(self) -> int:
+        """Return an int or long: zigzag in a varint."""
+        number = self.varint()
+        return (number >> 1) ^ -(number & 1)
+
+    def value(self, schema: AvroSchema) -> Tree:
+        self.count()
+        kind = schema.kind
+        if kind in ("record", "union", "array", "map"):
+            with self.level():
+                return getattr(self, f"_{kind}")(schema)
+        if kind == "null":
+            return None
+        if kind == "boolean":
+            return self.byte() != 0
+        if kind in ("int", "long"):
+            return _time(self.long(), schema.logical)
+        if kind == "float":
+            return self.unpack(_FLOAT)[0]
+        if kind == "double":
+            return self.unpack(_DOUBLE)[0]
+        if kind == "enum":
+            return self._one_of(schema.symbols)
+        data = self.take(schema.size if kind == "fixed" else self.long())
+        if kind == "string":
+            text = self._text(data)
+            return str(uuid.UUID(text)) if schema.logical == "uuid" and len(text) == 36 else text
+        if schema.logical == "decimal":
+            return _decimal(data, schema.scale)
+        return data
+
+    def _text(self, stored: bytes) -> str:
+        try:
+            return stored.decode()
+        except UnicodeDecodeError as error:
+            raise self.error(f"text that is not UTF-8: {error}") from error
+
+    def _one_of(self, choices: list[Any]) -> Any:
+        number = self.long()
+        if not 0 <= number < len(choices):
+            raise self.error(f"choice {number} of {len(choices)}")
+        return choices[number]
+
+    def _record(self, schema: AvroSchema) -> Tree:
+        return {name: self.value(of) for name, of in schema.fields}
+
+    def _union(self, schema: AvroSchema) -> Tree:
+        _, branch = self._one_of(schema.fields)
+        return self.value(branch)
+
+    def _array(self, schema: AvroSchema) -> Tree:
+        ((_, of),) = schema.fields
+        values: list[Tree] = []
+        while count := self._block():
+            values.extend(self.value(of) for _ in range(count))
+        return values
+
+    def _map(self, schema: AvroSchema) -> Tree:
+        ((_, of),) = schema.fields
+        values: dict[str, Tree] = {}
+        while count := self._block():
+            for _ in range(count):
+                name = self._text(self.take(self.long()))
+                values[name] = self.value(of)
+        return values
+
+    def _block(self) -> int:
+        """Return the number of elements in the next block; a negative one has its size behind."""
+        count = self.long()
+        if count < 0:
+            self.long()
+        return abs(count)
+
+
+def _time(number: int, logical: str | None) -> Tree:
+    try:
+        if logical == "date":
+            return date(1970, 1, 1) + timedelta(days=number)
+        if logical == "timestamp-millis":
+            return _EPOCH + timedelta(milliseconds=number)
+        if logical == "timestamp-micros":
+            return _EPOCH + timedelta(microseconds=number)
+    except OverflowError:
+        pass
+    return number
+
+
+def _decimal(stored: bytes, scale: int) -> Tree:
+    unscaled = int.from_bytes(stored, "big", signed=True)
+    if unscaled.bit_length() > limits.MAX_DECIMAL_BITS:
+        return stored
+    return scaled(unscaled, scale)

@@ -1,0 +1,238 @@
+"""What a message body is: by a rule for its topic, or by looking at its bytes.
+
+Layers of compression come off first. Then, of these, the body is the first that it can be:
+
+=====================  =======================================================================
+format                 taken when
+=====================  =======================================================================
+``java``, ``avro``     it begins with their marks (``ac ed 00 05``, ``Obj`` 01), or with that
+and ``cbor``           of CBOR, ``d9 d9 f7``
+``json``, ``xml``,     it is text (:mod:`rocketlens.decode.plain_text`): an object, array or
+``text``               string of JSON, an XML document, or neither
+``canal``              it is a packet of messages
+``hessian``            it is a map, list or object of Hessian 2, to its last byte
+``thrift``             it is a struct of the binary protocol, or a message, likewise
+``messagepack``        it is a map or an array, likewise
+``cbor``               likewise
+``protobuf``           it is a message whose fields have likely numbers, likewise
+``binary``             it is nothing of that
+=====================  =======================================================================
+
+Formats below text have no mark, so a guess can be wrong, and says that it is one: a rule
+(:mod:`rocketlens.decode.rules`) decides. The bytes are never changed.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from rocketlens import limits
+from rocketlens.decode import (
+    avro,
+    canal,
+    cbor,
+    hessian,
+    java_object,
+    json_text,
+    messagepack,
+    protobuf_wire,
+    thrift,
+    xml_text,
+)
+from rocketlens.decode.layers import unwrap
+from rocketlens.decode.plain_text import find_text
+from rocketlens.decode.tree import Tree, json_ready
+from rocketlens.errors import BodyError, BodyTooLarge
+
+JSON: Final = "json"
+XML: Final = "xml"
+TEXT: Final = "text"
+BINARY: Final = "binary"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodedBody:
+    """A body as its readers see it."""
+
+    format: str
+    """Its name in the table above."""
+    value: Tree = None
+    """What it holds, as the types of :mod:`rocketlens.decode.tree`; of text the text."""
+    text: str | None = None
+    """The text of a body that is text, as it was stored."""
+    charset: str | None = None
+    """By which it became text."""
+    layers: tuple[str, ...] = ()
+    """The compression that came off, the outermost first."""
+    why: str = ""
+    """What the format rests on, in one line."""
+    is_guess: bool = False
+    """Whether another format could have had the same bytes."""
+    error: str | None = None
+    """Why a rule, or the format that it begins as, could not read it."""
+    rule: str | None = None
+    """The pattern of topics whose rule decided."""
+
+    @property
+    def is_tree(self) -> bool:
+        """Return whether it has members or elements."""
+        return isinstance(self.value, dict | list)
+
+    def as_json(self) -> str | None:
+        """Return what it holds as JSON; None if it is text alone, or binary.
+
+        A body that is JSON is returned as it was stored, with its digits, escapes and spaces.
+        """
+        if self.format == JSON:
+            return self.text
+        if self.format in (TEXT, BINARY):
+            return None
+        return json.dumps(json_ready(self.value), ensure_ascii=False)
+
+    def described(self) -> str:
+        """Return its format and what that rests on, in one line."""
+        layers = "".join(f"{each}, " for each in self.layers)
+        guess = " (a guess)" if self.is_guess else ""
+        failed = f"; {self.error}" if self.error else ""
+        return f"{layers}{self.format}: {self.why}{guess}{failed}"
+
+
+class _Guess(NamedTuple):
+    name: str
+    may_be: Callable[[bytes], bool]
+    read: Callable[[bytes], Tree]
+    why: str
+
+
+def _begins(mark: bytes) -> Callable[[bytes], bool]:
+    return lambda body: body.startswith(mark)
+
+
+_MARKED: Final = (
+    _Guess("java", _begins(java_object.MAGIC), java_object.read_java_object, "ac ed 00 05"),
+    _Guess("avro", _begins(avro.CONTAINER), avro.read_container, "Obj 01"),
+    _Guess("cbor", _begins(cbor.MAGIC), cbor.read_cbor, "d9 d9 f7"),
+)
+_UNMARKED: Final = (
+    _Guess("canal", protobuf_wire.may_be_protobuf, canal.read_canal, "a packet of messages"),
+    _Guess("hessian", hessian.may_be_hessian, hessian.read_hessian, "a value of Hessian 2"),
+    _Guess("thrift", thrift.may_be_thrift, thrift.read_thrift, "a struct of Thrift"),
+    _Guess(
+        "messagepack",
+        messagepack.may_be_messagepack,
+        messagepack.read_messagepack,
+        "a map or array of MessagePack",
+    ),
+    _Guess("cbor", cbor.may_be_cbor, cbor.read_cbor, "a map or array of CBOR"),
+    _Guess(
+        "protobuf",
+        protobuf_wire.may_be_protobuf,
+        protobuf_wire.read_protobuf,
+        "fields of Protocol Buffers with likely numbers",
+    ),
+)
+
+
+class _Markup(NamedTuple):
+    name: str
+    may_be: Callable[[str], bool]
+    read: Callable[[str], Tree]
+    why: str
+
+
+_MARKUP: Final = (
+    _Markup(JSON, json_text.may_be_json, json_text.read_json, "JSON"),
+    _Markup(XML, xml_text.may_be_xml, xml_text.read_xml, "well-formed XML"),
+)
+
+
+def decode_body(body: bytes) -> DecodedBody:
+    """Return what a body most likely is; never fails, as at worst it is binary."""
+    try:
+        inner, layers = unwrap(body)
+    except BodyTooLarge as error:
+        return DecodedBody(format=BINARY, why="it is compressed", error=str(error))
+    if len(inner) > limits.MAX_SHOWN_JSON_BYTES:
+        return _large(inner, layers)
+    failed: str | None = None
+    for each in _MARKED:
+        if each.may_be(inner):
+            try:
+                value = each.read(inner)
+            except BodyError as error:
+                failed = f"{each.name}: {error}"
+            else:
+                why = f"it begins with {each.why}"
+                return DecodedBody(format=each.name, value=value, layers=layers, why=why)
+    found = find_text(inner)
+    if found is not None:
+        return read_text(*found, layers)
+    for each in _UNMARKED:
+        if each.may_be(inner):
+            try:
+                value = each.read(inner)
+            except BodyError:
+                continue
+            if value:
+                why = f"its {len(inner)} bytes are {each.why}"
+                return DecodedBody(
+                    format=each.name, value=value, layers=layers, why=why, is_guess=True
+                )
+    why = "no format that is known reads it to its last byte"
+    return DecodedBody(format=BINARY, layers=layers, why=why, error=failed)
+
+
+def text_of_body(body: bytes) -> str | None:
+    """Return the text of a body that `decode_body` finds to be text, without taking that apart."""
+    try:
+        inner, _ = unwrap(body)
+    except BodyTooLarge:
+        return None
+    found = None if any(each.may_be(inner) for each in _MARKED) else find_text(inner)
+    return None if found is None else found[0]
+
+
+def read_text(text: str, charset: str, layers: tuple[str, ...] = ()) -> DecodedBody:
+    """Return what a text is: JSON, XML, or neither."""
+    too_large: str | None = None
+    for name, may_be, read, why in _MARKUP:
+        if not may_be(text):
+            continue
+        try:
+            value = read(text)
+        except BodyTooLarge as error:
+            too_large = f"{name}: {error}"
+        except BodyError:
+            pass
+        else:
+            return DecodedBody(
+                format=name,
+                value=value,
+                text=text,
+                charset=charset,
+                layers=layers,
+                why=f"it is {charset}, and {why}",
+            )
+    return DecodedBody(
+        format=TEXT,
+        value=text,
+        text=text,
+        charset=charset,
+        layers=layers,
+        why=f"it is {charset}",
+        error=too_large,
+    )
+
+
+def _large(inner: bytes, layers: tuple[str, ...]) -> DecodedBody:
+    """Return a body that is too large to take apart: as text, or binary."""
+    error = f"it has over {limits.MAX_SHOWN_JSON_BYTES >> 20} MiB, and is not taken apart"
+    found = find_text(inner)
+    if found is None:
+        return DecodedBody(format=BINARY, layers=layers, why="it is not text", error=error)
+    text, charset = found
+    why = f"it is {charset}"
+    return DecodedBody(
+        format=TEXT, value=text, text=text, charset=charset, layers=layers, why=why, error=error
+    )

@@ -1,0 +1,158 @@
+"""Canal's packets: changes of MySQL tables, as its server sends them to message queues.
+
+::
+
+    Packet ─ body ─▶ Messages ─ messages ─▶ Entry ─ storeValue ─▶ RowChange ─▶ rows, columns
+
+A message of a queue holds a packet. All are Protocol Buffers; a packet's ``body`` is a message of
+another kind by its type, and an entry's ``storeValue`` by the entry's. Source:
+``CanalPacket.proto``, ``CanalEntry.proto``.
+"""
+
+from typing import Final
+
+from rocketlens.decode.protobuf_wire import ProtobufField, Schema, read_protobuf
+from rocketlens.decode.tree import Tree
+from rocketlens.errors import BodyError
+
+_PAIR: Final[Schema] = {1: ProtobufField("key", "text"), 2: ProtobufField("value", "text")}
+_PACKET_TYPES: Final = {
+    1: "HANDSHAKE",
+    2: "CLIENTAUTHENTICATION",
+    3: "ACK",
+    4: "SUBSCRIPTION",
+    5: "UNSUBSCRIPTION",
+    6: "GET",
+    7: "MESSAGES",
+    8: "CLIENTACK",
+    9: "SHUTDOWN",
+    10: "DUMP",
+    11: "HEARTBEAT",
+    12: "CLIENTROLLBACK",
+}
+_MESSAGES: Final = "MESSAGES"
+_PACKET: Final[Schema] = {
+    1: ProtobufField("magic_number"),
+    2: ProtobufField("version"),
+    3: ProtobufField("type", values=_PACKET_TYPES),
+    4: ProtobufField("compression", values={1: "NONE", 2: "ZLIB", 3: "GZIP", 4: "LZF"}),
+    5: ProtobufField("body", "bytes"),
+}
+_EVENT_TYPES: Final = {
+    1: "INSERT",
+    2: "UPDATE",
+    3: "DELETE",
+    4: "CREATE",
+    5: "ALTER",
+    6: "ERASE",
+    7: "QUERY",
+    8: "TRUNCATE",
+    9: "RENAME",
+    10: "CINDEX",
+    11: "DINDEX",
+    12: "GTID",
+    13: "XACOMMIT",
+    14: "XAROLLBACK",
+    15: "MHEARTBEAT",
+}
+_HEADER: Final[Schema] = {
+    1: ProtobufField("version"),
+    2: ProtobufField("logfileName", "text"),
+    3: ProtobufField("logfileOffset"),
+    4: ProtobufField("serverId"),
+    5: ProtobufField("serverenCode", "text"),
+    6: ProtobufField("executeTime"),
+    7: ProtobufField("sourceType", values={1: "ORACLE", 2: "MYSQL", 3: "PGSQL"}),
+    8: ProtobufField("schemaName", "text"),
+    9: ProtobufField("tableName", "text"),
+    10: ProtobufField("eventLength"),
+    11: ProtobufField("eventType", values=_EVENT_TYPES),
+    12: ProtobufField("props", _PAIR, is_list=True),
+    13: ProtobufField("gtid", "text"),
+}
+_ROW_DATA: Final = "ROWDATA"
+_ENTRY_TYPES: Final = {
+    1: "TRANSACTIONBEGIN",
+    2: _ROW_DATA,
+    3: "TRANSACTIONEND",
+    4: "HEARTBEAT",
+    5: "GTIDLOG",
+}
+_ENTRY: Final[Schema] = {
+    1: ProtobufField("header", _HEADER),
+    2: ProtobufField("entryType", values=_ENTRY_TYPES),
+    3: ProtobufField("storeValue", "bytes"),
+}
+_COLUMN: Final[Schema] = {
+    1: ProtobufField("index"),
+    2: ProtobufField("sqlType"),
+    3: ProtobufField("name", "text"),
+    4: ProtobufField("isKey", "bool"),
+    5: ProtobufField("updated", "bool"),
+    6: ProtobufField("isNull", "bool"),
+    7: ProtobufField("props", _PAIR, is_list=True),
+    8: ProtobufField("value", "text"),
+    9: ProtobufField("length"),
+    10: ProtobufField("mysqlType", "text"),
+}
+_ROW: Final[Schema] = {
+    1: ProtobufField("beforeColumns", _COLUMN, is_list=True),
+    2: ProtobufField("afterColumns", _COLUMN, is_list=True),
+    3: ProtobufField("props", _PAIR, is_list=True),
+}
+_ROW_CHANGE: Final[Schema] = {
+    1: ProtobufField("tableId"),
+    2: ProtobufField("eventType", values=_EVENT_TYPES),
+    10: ProtobufField("isDdl", "bool"),
+    11: ProtobufField("sql", "text"),
+    12: ProtobufField("rowDatas", _ROW, is_list=True),
+    13: ProtobufField("props", _PAIR, is_list=True),
+    14: ProtobufField("ddlSchemaName", "text"),
+}
+_TRANSACTION: Final[Schema] = {
+    1: ProtobufField("executeTime"),
+    2: ProtobufField("transactionId", "text"),
+    3: ProtobufField("props", _PAIR, is_list=True),
+    4: ProtobufField("threadId"),
+}
+_TRANSACTION_END: Final[Schema] = {
+    1: ProtobufField("executeTime"),
+    2: ProtobufField("transactionId", "text"),
+    3: ProtobufField("props", _PAIR, is_list=True),
+}
+_STORED: Final[dict[str, Schema]] = {
+    "TRANSACTIONBEGIN": _TRANSACTION,
+    _ROW_DATA: _ROW_CHANGE,
+    "TRANSACTIONEND": _TRANSACTION_END,
+}
+_OF_MESSAGES: Final[Schema] = {
+    1: ProtobufField("batch_id"),
+    2: ProtobufField("messages", "bytes", is_list=True),
+}
+
+
+def read_canal(body: bytes) -> Tree:
+    """Return a packet with its entries and their rows.
+
+    :raises BodyError: when it is no packet of messages.
+    """
+    packet = read_protobuf(body, _PACKET)
+    inner = packet.get("body")
+    if packet.get("compression", "NONE") not in ("NONE", 0):
+        raise BodyError(f"its messages are compressed: {packet['compression']}")
+    if packet.get("type") != _MESSAGES or not isinstance(inner, bytes):
+        raise BodyError(f"it is no packet of messages: type {packet.get('type')!r:.40}")
+    messages = read_protobuf(inner, _OF_MESSAGES)
+    entries = [_entry(each) for each in messages.pop("messages", [])]
+    return {**packet, "body": {**messages, "messages": entries}}
+
+
+def _entry(stored: Tree) -> Tree:
+    if not isinstance(stored, bytes):
+        raise BodyError("an entry that is a number")
+    entry = read_protobuf(stored, _ENTRY)
+    schema = _STORED.get(entry.get("entryType", _ROW_DATA))
+    value = entry.get("storeValue")
+    if schema is not None and isinstance(value, bytes):
+        entry["storeValue"] = read_protobuf(value, schema)
+    return entry

@@ -1,0 +1,98 @@
+"""Compression inside a body, by what it begins with.
+
+===============  =================  =============================
+begins with      layer              what follows
+===============  =================  =============================
+1f 8b 08         gzip (RFC 1952)    one member, or several
+28 b5 2f fd      zstd               a frame
+04 22 4d 18      lz4                a frame
+78, and a sum    zlib (RFC 1950)    data that ends with the body
+===============  =================  =============================
+
+A producer's own layers stand inside of what RocketMQ's clients compress and unpack themselves.
+"""
+
+import zlib
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.errors import BodyError, BodyTooLarge
+from rocketlens.formats import body_compression
+
+_MAX_LAYERS: Final = 3
+_GZIP: Final = 16 + zlib.MAX_WBITS
+_STEP: Final = 1 << 16
+
+
+def unwrap(body: bytes, limit: int = limits.MAX_BODY_BYTES) -> tuple[bytes, tuple[str, ...]]:
+    """Return what is inside of all layers, and their names, the outermost first.
+
+    What only begins as a layer does, and is none, stays.
+
+    :raises BodyTooLarge: when what is inside grows beyond ``limit`` bytes.
+    """
+    names: list[str] = []
+    while len(names) < _MAX_LAYERS and (name := _layer_of(body)) is not None:
+        try:
+            body = _unpack(body, name, limit)
+        except _NotOne:
+            break
+        names.append(name)
+    return body, tuple(names)
+
+
+class _NotOne(Exception):
+    """It begins as a layer does, and is none."""
+
+
+def _layer_of(body: bytes) -> str | None:
+    for magic, name in _MAGICS:
+        if body.startswith(magic):
+            return name
+    is_zlib = len(body) > 6 and body[0] == 0x78 and int.from_bytes(body[:2], "big") % 31 == 0
+    return "zlib" if is_zlib and not body[1] & 0x20 else None
+
+
+_MAGICS: Final = (
+    (b"\x1f\x8b\x08", "gzip"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"\x04\x22\x4d\x18", "lz4"),
+)
+_FLAGS: Final = {
+    "zstd": body_compression.COMPRESSED | body_compression.ZSTD,
+    "lz4": body_compression.COMPRESSED | body_compression.LZ4,
+}
+
+
+def _unpack(body: bytes, name: str, limit: int) -> bytes:
+    if name in ("gzip", "zlib"):
+        return _inflate(body, _GZIP if name == "gzip" else zlib.MAX_WBITS, limit)
+    try:
+        return body_compression.decompress(body, _FLAGS[name], limit)
+    except BodyTooLarge:
+        raise
+    except BodyError as error:
+        raise _NotOne from error
+
+
+def _inflate(body: bytes, window: int, limit: int) -> bytes:
+    """Return all members; what is left behind the last one means that it is no such layer."""
+    parts: list[bytes] = []
+    size = 0
+    rest = body
+    while rest:
+        member = zlib.decompressobj(window)
+        while not member.eof:
+            try:
+                part = member.decompress(rest, _STEP)
+            except zlib.error as error:
+                raise _NotOne from error
+            rest = member.unconsumed_tail or member.unused_data
+            size += len(part)
+            if size > limit:
+                raise BodyTooLarge(f"body grows beyond {limit} bytes when decompressed")
+            parts.append(part)
+            if not part and not rest and not member.eof:
+                raise _NotOne
+        rest = member.unused_data
+    return b"".join(parts)

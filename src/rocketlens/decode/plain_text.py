@@ -1,0 +1,63 @@
+"""Text in a body: its charset, and whether it is text at all.
+
+=====================================  =======================================================
+charset                                taken
+=====================================  =======================================================
+UTF-8, UTF-16 and UTF-32 with a mark   where the mark is, if all of it can be read
+UTF-8                                  if all of it can be read, and few characters are control
+                                       characters
+GB18030                                if all of it can be read, it has no control characters,
+                                       and of what is not ASCII nine in ten are characters that
+                                       Chinese text is made of (those of GB 2312)
+=====================================  =======================================================
+
+Any other charset is read where a rule names it.
+"""
+
+import codecs
+import re
+from typing import Final
+
+_MARKS: Final = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    # Before UTF-16, whose mark is the first half of this one.
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+"""Not those that text is laid out with, nor the escape that colours begin with."""
+_MAX_CONTROL_SHARE: Final = 0.02
+_GB2312: Final = re.compile(rb"[\xa1-\xa3\xb0-\xf7][\xa1-\xfe]")
+_MIN_GB2312_SHARE: Final = 0.9
+
+
+def find_text(body: bytes) -> tuple[str, str] | None:
+    """Return the text of a body and its charset; None if it is more likely no text."""
+    for mark, charset in _MARKS:
+        if body.startswith(mark):
+            try:
+                return body.decode(charset), charset.removesuffix("-sig")
+            except UnicodeDecodeError:
+                break
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return _chinese(body)
+    if _CONTROLS.search(text) is None:
+        return text, "utf-8"
+    controls = sum(1 for _ in _CONTROLS.finditer(text))
+    return (text, "utf-8") if controls <= _MAX_CONTROL_SHARE * len(text) else None
+
+
+def _chinese(body: bytes) -> tuple[str, str] | None:
+    try:
+        text = body.decode("gb18030")
+    except UnicodeDecodeError:
+        return None
+    if _CONTROLS.search(text):
+        return None
+    others = sum(not character.isascii() for character in text)
+    common = sum(1 for _ in _GB2312.finditer(body))
+    return (text, "gb18030") if common >= _MIN_GB2312_SHARE * others else None

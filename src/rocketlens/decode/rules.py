@@ -1,0 +1,209 @@
+"""Rules that name the format of bodies by topic, read from a TOML file.
+
+::
+
+    registry = "http://registry:8081"      # for rules with format "avro" and no schema
+
+    [[body]]
+    topic = "order-*"                      # a pattern with * and ?; the first that fits counts
+    format = "protobuf"
+    descriptor_set = "orders.desc"         # beside this file; made by protoc --include_imports
+    message = "shop.v2.Order"
+
+    [[body]]
+    topic = "clicks"
+    format = "avro"
+    schema = "click.avsc"                  # without it, bodies name a schema of the registry
+
+    [[body]]
+    topic = "legacy-*"
+    charset = "gbk"                        # text in it; JSON and XML are found as always
+
+A message that is there again (a retry, a dead letter, one delayed) is read by the rule for the
+topic that it was first sent to. What a rule cannot read is shown as without it, with the reason.
+"""
+
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketlens import limits
+from rocketlens.decode import avro, bodies, canal, cbor, hessian, java_object, messagepack, thrift
+from rocketlens.decode.bodies import DecodedBody, decode_body, read_text
+from rocketlens.decode.layers import unwrap
+from rocketlens.decode.protobuf import message_schema
+from rocketlens.decode.protobuf_wire import read_protobuf
+from rocketlens.decode.tree import Tree
+from rocketlens.errors import BadInput, BodyError, BodyTooLarge
+from rocketlens.model.message import MessageExt
+from rocketlens.model.properties import ORIGIN_TOPICS
+
+if TYPE_CHECKING:
+    from rocketlens.decode.registry import SchemaRegistry
+
+_Reader = Callable[[bytes], Tree]
+
+_READERS: Final[Mapping[str, _Reader]] = {
+    "canal": canal.read_canal,
+    "cbor": cbor.read_cbor,
+    "hessian": hessian.read_hessian,
+    "java": java_object.read_java_object,
+    "messagepack": messagepack.read_messagepack,
+    "thrift": thrift.read_thrift,
+}
+FORMATS: Final = ("avro", "binary", "protobuf", "text", *_READERS)
+"""What a rule can name as a format."""
+_KEYS: Final = frozenset({"topic", "format", "charset", "schema", "descriptor_set", "message"})
+
+
+@dataclass(frozen=True)
+class BodyRule:
+    """The format of the bodies of topics that fit a pattern; ``read`` reads it."""
+
+    topic: str
+    format: str | None = None
+    charset: str = "utf-8"
+    read: _Reader | None = None
+
+    def decode(self, body: bytes) -> DecodedBody:
+        """Return a body by this rule; as without it, with the reason, if it does not fit."""
+        try:
+            inner, layers = unwrap(body)
+            decoded = self._decoded(inner)
+        except (BodyError, UnicodeDecodeError) as error:
+            return replace(decode_body(body), error=f"rule for {self.topic}: {error}")
+        why = f"the rule for topics {self.topic} says so"
+        return replace(decoded, layers=layers, why=why, rule=self.topic)
+
+    def _decoded(self, inner: bytes) -> DecodedBody:
+        if self.format == bodies.BINARY:
+            return DecodedBody(format=bodies.BINARY)
+        if self.read is None:
+            return read_text(inner.decode(self.charset), self.charset)
+        if len(inner) > limits.MAX_SHOWN_JSON_BYTES:
+            raise BodyTooLarge(f"it has over {limits.MAX_SHOWN_JSON_BYTES} bytes")
+        return DecodedBody(format=str(self.format), value=self.read(inner))
+
+
+class BodyRules:
+    """Rules in their order."""
+
+    def __init__(self, rules: Sequence[BodyRule] = ()) -> None:
+        self._rules: Final = tuple(rules)
+
+    def __bool__(self) -> bool:
+        """Return whether there is a rule."""
+        return bool(self._rules)
+
+    @classmethod
+    def from_file(cls, path: Path) -> "BodyRules":
+        """Return the rules of a file.
+
+        :raises BadInput: when it or a file that it names cannot be read, or a rule is wrong; the
+            text says which.
+        """
+        try:
+            declared = tomllib.loads(path.read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise BadInput(f"rules for bodies, {path}: {error}") from error
+        unknown = declared.keys() - {"registry", "body"}
+        if unknown:
+            raise BadInput(f"{path}: unknown {', '.join(sorted(unknown))}: give registry or body")
+        registry = None
+        if "registry" in declared:
+            # Late: most rules need no client of HTTP.
+            from rocketlens.decode.registry import SchemaRegistry
+
+            registry = SchemaRegistry(str(declared["registry"]))
+        reader = _RuleReader(path, registry)
+        return cls([reader.rule(each) for each in declared.get("body", [])])
+
+    def decode(self, message: MessageExt) -> DecodedBody:
+        """Return the body of a message, by the first rule that fits one of its topics."""
+        if message.body_error is not None:
+            return DecodedBody(
+                format=bodies.BINARY, why="it is as it was stored", error=message.body_error
+            )
+        return self.decode_body(message.topic, message.properties, message.body)
+
+    def decode_body(self, topic: str, properties: Mapping[str, str], body: bytes) -> DecodedBody:
+        """Return a body, decompressed as its producer had it, of a message of a topic."""
+        topics = [topic, *map(properties.get, ORIGIN_TOPICS)] if self._rules else ()
+        for rule in self._rules:
+            if any(each is not None and fnmatchcase(each, rule.topic) for each in topics):
+                return rule.decode(body)
+        return decode_body(body)
+
+
+class _RuleReader:
+    def __init__(self, path: Path, registry: "SchemaRegistry | None") -> None:
+        self._path: Final = path
+        self._registry: Final = registry
+
+    def rule(self, declared: Any) -> BodyRule:
+        """Return a rule as it stands in the file."""
+        if not isinstance(declared, dict) or not isinstance(declared.get("topic"), str):
+            raise self._error("a rule without topic")
+        topic = declared["topic"]
+        for name, value in declared.items():
+            if name not in _KEYS:
+                raise self._error(f"{topic}: unknown {name}: give {', '.join(sorted(_KEYS))}")
+            if not isinstance(value, str):
+                raise self._error(f"{topic}: {name} must be text")
+        name = declared.get("format")
+        if name is not None and name not in FORMATS:
+            raise self._error(f"{topic}: format {name!r}: give one of {', '.join(FORMATS)}")
+        charset = declared.get("charset", "utf-8")
+        try:
+            "".encode(charset)
+        except LookupError:
+            raise self._error(f"{topic}: charset {charset!r} is not known") from None
+        try:
+            return BodyRule(topic, name, charset, self._reader(name, declared))
+        except BodyError as error:
+            raise self._error(f"{topic}: {error}") from error
+
+    def _reader(self, name: str | None, declared: Mapping[str, str]) -> _Reader | None:
+        if name == "protobuf":
+            if "descriptor_set" not in declared:
+                return read_protobuf
+            if "message" not in declared:
+                raise self._error(f"{declared['topic']}: a descriptor set needs message, a name")
+            schema = message_schema(self._file(declared["descriptor_set"]), declared["message"])
+            return lambda body: read_protobuf(body, schema)
+        if name == "avro":
+            if "schema" in declared:
+                return avro.reader_of(avro.parse_schema(self._file(declared["schema"])))
+            if self._registry is not None:
+                return _Registered(self._registry).read
+            return avro.read_container
+        return _READERS.get(name or "")
+
+    def _file(self, name: str) -> bytes:
+        path = self._path.parent / name
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise self._error(f"{path}: {error}") from error
+
+    def _error(self, what: str) -> BadInput:
+        return BadInput(f"rules for bodies, {self._path}: {what}")
+
+
+class _Registered:
+    """Reads bodies that name a schema of a registry."""
+
+    def __init__(self, registry: "SchemaRegistry") -> None:
+        self._registry: Final = registry
+
+    def read(self, body: bytes) -> Tree:
+        if body.startswith(avro.CONTAINER):
+            return avro.read_container(body)
+        if len(body) < avro.REGISTERED_BYTES or body[0] != 0:
+            raise BodyError("it names no schema: a byte 0 and its number in 4 bytes")
+        number = int.from_bytes(body[1 : avro.REGISTERED_BYTES], "big")
+        schema = avro.parse_schema(self._registry.schema(number))
+        return avro.read_avro(body[avro.REGISTERED_BYTES :], schema)

@@ -1,0 +1,113 @@
+"""What a body is, found by looking at its bytes."""
+
+import gzip
+import json
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from rocketlens import limits
+from rocketlens.decode.bodies import decode_body, text_of_body
+from tests.unit.decode.written_bodies import NAMES, body
+
+FORMATS = {
+    "classes.java-object": "java",
+    "container-deflate.avro": "avro",
+    "container-null.avro": "avro",
+    "file.descriptor-set": "protobuf",
+    "json.gbk": "json",
+    "json.gzip": "json",
+    "map.hessian": "hessian",
+    "message.thrift-binary": "thrift",
+    "message.thrift-compact": "thrift",
+    "order.avsc": "json",
+    "order.cbor": "cbor",
+    "order.hessian": "hessian",
+    "order.java-object": "java",
+    "order.messagepack": "messagepack",
+    "order.thrift-binary": "thrift",
+    # Without a rule these could be anything.
+    "order.thrift-compact": "binary",
+    "record.avro": "binary",
+    "single-object.avro": "binary",
+    "text.gbk": "text",
+    "update.canal": "canal",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_other_libraries_wrote_is_found(name):
+    decoded = decode_body(body(name))
+    assert decoded.format == FORMATS[name]
+    assert decoded.why
+    assert decoded.error is None
+    assert (decoded.as_json() is None) == (decoded.format in {"binary", "text"})
+
+
+def test_a_guess_says_that_it_is_one():
+    guess = decode_body(gzip.compress(body("order.hessian")))
+    assert guess.is_guess
+    assert guess.described() == "gzip, hessian: its 495 bytes are a value of Hessian 2 (a guess)"
+    assert not decode_body(body("order.java-object")).is_guess
+    assert not decode_body(b'{"a":1}').is_guess
+
+
+def test_json_keeps_its_own_digits_and_spaces():
+    decoded = decode_body(b'{"amount": 19.90,"n":9007199254740993}')
+    assert decoded.as_json() == '{"amount": 19.90,"n":9007199254740993}'
+    assert decoded.value["n"] == 9_007_199_254_740_993
+    assert decoded.is_tree
+    assert decode_body(b"[1] and so on").format == "text"
+    assert decode_body(b"42").text == "42"
+    assert decode_body(b"").format == "text"
+
+
+def test_xml_is_found_and_what_only_looks_like_it_is_text():
+    assert decode_body(b"<a><b>1</b></a>").value == {"a": {"b": "1"}}
+    assert decode_body(b"<a> and more").format == "text"
+
+
+def test_what_a_mark_promises_and_the_rest_does_not_keep_is_binary_with_the_reason():
+    decoded = decode_body(b"\xac\xed\x00\x05\x73\xff")
+    assert decoded.format == "binary"
+    assert decoded.error.startswith("java: at byte")
+
+
+def test_layers_come_off_first_and_a_bomb_is_not_unpacked():
+    assert decode_body(gzip.compress(b'{"a":1}')).layers == ("gzip",)
+    bomb = gzip.compress(bytes(limits.MAX_BODY_BYTES + 1))
+    assert "grows beyond" in decode_body(bomb).error
+
+
+def test_a_large_body_is_text_or_binary_and_not_taken_apart():
+    size = limits.MAX_SHOWN_JSON_BYTES
+    assert decode_body(b"[" + b"1," * size + b"1]").format == "text"
+    assert decode_body(b"\xff\x00" * size).format == "binary"
+
+
+@given(st.binary(max_size=200) | st.sampled_from(NAMES).map(body).map(lambda data: data[:400]))
+@example(b"\x82\x81\x00")
+def test_any_bytes_are_decoded_and_can_be_written_as_json(data):
+    decoded = decode_body(data)
+    if decoded.format not in ("text", "binary"):
+        json.loads(decoded.as_json(), strict=False)
+
+
+@given(st.sampled_from(NAMES), st.data())
+def test_damaged_bodies_are_decoded_to_something(name, data):
+    whole = bytearray(body(name)[:3_000])
+    for _ in range(data.draw(st.integers(1, 4))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    decode_body(bytes(whole)).as_json()
+
+
+@given(
+    st.binary(max_size=60)
+    | st.text(max_size=40).map(str.encode)
+    | st.text(max_size=40, alphabet="订单已支付ab1").map(lambda text: text.encode("gbk"))
+    | st.sampled_from(NAMES).map(body)
+)
+def test_the_text_of_a_body_alone_is_that_of_the_decoded_one(some):
+    for each in (some, gzip.compress(some)):
+        assert text_of_body(each) == decode_body(each).text
