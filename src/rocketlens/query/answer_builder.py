@@ -1,4 +1,4 @@
-"""Puts one answer together: its messages in order, each once, cut to what it may hold.
+"""Builds one answer: its messages in order, each once, within the bounds of number and bytes.
 
 `AnswerMessages` keeps the newest messages, or the oldest: as many as were asked for, and as fit
 into `rocketlens.limits.MAX_ANSWER_BYTES`. Each source adds to its own `Findings`: messages, and
@@ -9,6 +9,8 @@ message would be kept is decided before its body is looked at.
 """
 
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from rocketlens.errors import TopicNotFound
 
 _Rank = tuple[Any, ...]
-"""By what messages are ordered and told apart: the lowest is left out first."""
+"""Order and identity of messages: the lowest is dropped first."""
 
 
 class AnswerMessages:
@@ -34,23 +36,31 @@ class AnswerMessages:
     """
 
     def __init__(
-        self, max_num: int | None, *, oldest: bool = False, in_log_order: bool = False
+        self,
+        max_num: int | None,
+        *,
+        oldest: bool = False,
+        in_log_order: bool = False,
+        max_bytes: int | None = None,
     ) -> None:
-        """Begin without messages."""
+        """Create an empty collection, whose messages take up to ``max_bytes`` of memory (None:
+        `rocketlens.limits.MAX_ANSWER_BYTES`).
+        """
         self.max_num: Final = max_num
         self.oldest: Final = oldest
+        self._max_bytes: Final = limits.MAX_ANSWER_BYTES if max_bytes is None else max_bytes
         self.truncated = False
         self.is_over_bytes = False
-        """Whether a message was left out because the others take so much memory."""
+        """Whether a message was dropped because the others take so much memory."""
         self._sign: Final = -1 if oldest else 1
-        self._order: Final = _order_in_log if in_log_order else _order_in_time
+        self._order: Final = _order_in_log if in_log_order else order_in_time
         self._messages: dict[_Rank, MessageExt] = {}
         self._ranks: list[_Rank] = []
-        """A heap, once a message was left out."""
+        """A heap, once a message was dropped."""
         self._is_heap = False
         self._bytes = 0
         self._left_out: _Rank | None = None
-        """The highest rank that was left out: nothing below it is kept any more."""
+        """The highest rank that was dropped: nothing below it is kept any more."""
         self._lock: Final = Lock()
 
     def __len__(self) -> int:
@@ -67,19 +77,21 @@ class AnswerMessages:
         past: bool = store_timestamp_ms < self._left_out[0]
         return past
 
-    def take(self, record: Record) -> None:
-        """Add the message in a record, if it is to be kept."""
+    def take(self, record: Record) -> MessageExt | None:
+        """Add the message in a record, and return it; None if it does not fit, or is there."""
         rank = self._order(record, self._sign)
         with self._lock:
-            if rank not in self._messages and self._would_keep(rank):
-                self._add(rank, message_of(record))
+            if rank in self._messages or not self._would_keep(rank):
+                return None
+            return self._add(rank, message_of(record))
 
-    def add(self, message: MessageExt) -> None:
-        """Add a message, if it is to be kept."""
+    def add(self, message: MessageExt) -> MessageExt | None:
+        """Add a message; return as `take` does."""
         rank = self._order(message, self._sign)
         with self._lock:
-            if rank not in self._messages and self._would_keep(rank):
-                self._add(rank, message)
+            if rank in self._messages or not self._would_keep(rank):
+                return None
+            return self._add(rank, message)
 
     def in_order(self) -> tuple[MessageExt, ...]:
         """Return the messages in order."""
@@ -100,7 +112,7 @@ class AnswerMessages:
         self._left_out = rank if self._left_out is None else max(self._left_out, rank)
         return False
 
-    def _add(self, rank: _Rank, message: MessageExt) -> None:
+    def _add(self, rank: _Rank, message: MessageExt) -> MessageExt:
         self._messages[rank] = message
         if self._is_heap:
             heappush(self._ranks, rank)
@@ -108,13 +120,14 @@ class AnswerMessages:
             self._ranks.append(rank)
         self._bytes += memory_bytes(message)
         most = len(self._ranks) if self.max_num is None else self.max_num
-        while len(self._ranks) > most or self._bytes > limits.MAX_ANSWER_BYTES:
-            self.is_over_bytes |= self._bytes > limits.MAX_ANSWER_BYTES
+        while len(self._ranks) > most or self._bytes > self._max_bytes:
+            self.is_over_bytes |= self._bytes > self._max_bytes
             self._make_heap()
             left_out = heappop(self._ranks)
             self._bytes -= memory_bytes(self._messages.pop(left_out))
             self._left_out = left_out if self._left_out is None else max(self._left_out, left_out)
             self.truncated = True
+        return message
 
     def _make_heap(self) -> None:
         if not self._is_heap:
@@ -123,15 +136,22 @@ class AnswerMessages:
 
 
 class Findings:
-    """What one source found, and where it looked.
+    """The messages of one source, and its coverage.
 
     ``unknown`` has an error for each name or pattern of the request that the source is sure to
     have no topic for. ``indexed_to_ms`` is the store time of the newest message that was searched.
     """
 
-    def __init__(self, messages: AnswerMessages) -> None:
-        """Begin with nothing found; `messages` may be shared with other sources."""
+    def __init__(
+        self, messages: AnswerMessages, on_added: Callable[[MessageExt], None] | None = None
+    ) -> None:
+        """Create empty findings; `messages` may be shared with other sources.
+
+        ``on_added`` is called with each message that was added, in the thread that added it. It may
+        be dropped later for others.
+        """
         self.messages: Final = messages
+        self.on_added: Final = on_added
         self.count = 0
         """Messages that this source added, kept or not."""
         self.unknown: dict[str, TopicNotFound] = {}
@@ -147,14 +167,18 @@ class Findings:
         fit into the answer.
         """
         self.count += 1
-        self.messages.take(record)
+        self._report(self.messages.take(record))
         return self._may_take_more
 
     def add(self, message: MessageExt) -> bool:
         """Add a message; return as `take` does."""
         self.count += 1
-        self.messages.add(message)
+        self._report(self.messages.add(message))
         return self._may_take_more
+
+    def _report(self, added: MessageExt | None) -> None:
+        if added is not None and self.on_added is not None:
+            self.on_added(added)
 
     def is_past(self, store_timestamp_ms: int) -> bool:
         """Return whether no message from that time or from before it would be kept any more."""
@@ -166,7 +190,7 @@ class Findings:
         return (max_num is None or self.count <= max_num) and not self.messages.is_over_bytes
 
     def cover(self, coverage: tuple[Coverage, ...]) -> None:
-        """Add where the source looked; a broker or a failure that was added before is not repeated.
+        """Add coverage; a broker or failure that was added before is not repeated.
 
         The first tuple is kept as it is: that of a store can have thousands of files.
         """
@@ -187,12 +211,16 @@ class Findings:
             number = self._numbers.setdefault((each.source, each.state, each.error), len(merged))
             if number == len(merged):
                 merged.append(each)
-            elif (each.indexed_to_ms or 0) > (merged[number].indexed_to_ms or 0):
+                continue
+            relies_on = merged[number].relies_on or each.relies_on
+            if (each.indexed_to_ms or 0) > (merged[number].indexed_to_ms or 0):
                 merged[number] = each
+            if merged[number].relies_on != relies_on:
+                merged[number] = replace(merged[number], relies_on=relies_on)
 
     @property
     def coverage(self) -> tuple[Coverage, ...]:
-        """Where the source looked so far."""
+        """The coverage so far."""
         return tuple(self._coverage)
 
     @property
@@ -228,8 +256,8 @@ def _order_in_log(stored: Record | MessageExt, sign: int) -> _Rank:
     return (sign * stored.physical_offset,)
 
 
-def _order_in_time(stored: Record | MessageExt, sign: int) -> _Rank:
-    """Return the time, and what else makes up a message's identity.
+def order_in_time(stored: Record | MessageExt, sign: int = 1) -> _Rank:
+    """Return the time, and what else makes up a message's identity; ``sign`` -1: the oldest last.
 
     Two brokers can have one address, each in a network of its own, and then the same offsets.
     """

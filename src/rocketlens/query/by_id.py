@@ -1,4 +1,4 @@
-"""Finds the one record that an offset message id names."""
+"""Finds the record of an offset message id."""
 
 from rocketlens.errors import AnswerIncomplete, MessageNotFound, RecordError
 from rocketlens.formats.commitlog_record import Reason, Record
@@ -13,7 +13,7 @@ from rocketlens.store.read.commitlog import SegmentLost
 def find_by_offset_id(
     reader: StoreReader, asked: OffsetMessageId, message_filter: MessageFilter, findings: Findings
 ) -> None:
-    """Add the message that the broker gave this id to, if it matches."""
+    """Add the message with this offset message id, if it matches."""
     offset = asked.physical_offset
     try:
         record = record_of_offset_id(reader, asked)
@@ -35,7 +35,7 @@ def find_by_offset_id(
 
 
 def record_of_offset_id(reader: StoreReader, asked: OffsetMessageId) -> Record:
-    """Return the record that the broker gave this id to.
+    """Return the record with this offset message id.
 
     The bytes there must be a whole record that belongs at this offset, really begins there (bytes
     inside a body can look like one) and carries the host that the id names: another broker has
@@ -68,7 +68,7 @@ def record_of_offset_id(reader: StoreReader, asked: OffsetMessageId) -> Record:
 
 
 def _is_unread(reader: StoreReader, offset: int, error: RecordError) -> bool:
-    """Return whether the bytes at an offset that the log has, or had, cannot be looked at."""
+    """Return whether the bytes at an offset of the log cannot be read now."""
     if offset < reader.log.min_offset:
         return False
     is_hole = reader.log.segment_of(offset) is None and offset < reader.log.max_offset
@@ -83,7 +83,7 @@ def _is_host(record: Record, asked: OffsetMessageId) -> bool:
 
 
 def _was_the_record(reader: StoreReader, asked: OffsetMessageId, error: RecordError) -> bool:
-    """Return whether unreadable bytes are those of the record that was asked for."""
+    """Return whether unreadable bytes are those of the requested record."""
     if error.reason == Reason.CRC:
         record = reader.log.record_at(asked.physical_offset, check_crc=False)
         return _is_host(record, asked) and reader.is_record_start(record)

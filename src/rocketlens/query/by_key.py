@@ -28,7 +28,7 @@ def find_by_key(reader: StoreReader, message_filter: MessageFilter, findings: Fi
     while True:
         named = reader.topics.known() if topics is None else topics
         hashes = {key_hash(topic, message_filter.index_key) for topic in named}
-        # The memory first: bringing it up to date can bring new index files, which it leaves out.
+        # The tail first: updating it can open new index files, whose log it then drops.
         tail = reader.tail
         failures: list[str] = []
         try:
@@ -58,7 +58,7 @@ def find_by_key(reader: StoreReader, message_filter: MessageFilter, findings: Fi
 
 
 def _oldest(records: Iterator[Record], findings: Findings) -> Iterator[Record]:
-    """Iterate over the oldest records that the answer takes: the others are not decompressed."""
+    """Yield the oldest records that the answer takes: the others are not decompressed."""
     kept: deque[Record] = deque(maxlen=findings.messages.max_num)
     for record in records:
         findings.messages.truncated |= len(kept) == kept.maxlen
@@ -73,7 +73,7 @@ def _matching(
     tail: Tail,
     failures: list[str],
 ) -> Iterator[Record]:
-    """Iterate over the records that match, newest first, without a look at what is older."""
+    """Yield matching records, newest first, without reading older ones."""
     log = reader.log
     for offset, hit in newest_first(reader.index.find(hashes), tail.find(hashes)):
         if offset < log.min_offset:

@@ -1,4 +1,4 @@
-"""Finds the message at one position of one queue: by its consume queue, or by reading the log."""
+"""Finds the message at one queue offset: by the consume queue, or by reading the log."""
 
 from collections import defaultdict
 from dataclasses import replace
@@ -32,7 +32,7 @@ def find_by_queue_offset(
     try:
         search.by_queue()
     except OSError as error:
-        # The queue says nothing, and the log decides.
+        # The queue has no answer, so the log decides.
         search.read_log((reader.log.min_offset, None), f"cannot be read: {error.strerror}")
 
 
@@ -50,7 +50,7 @@ class _Search:
         self._findings = findings
 
     def by_queue(self) -> None:
-        """Ask the consume queue, and read the log where that does not lead to the message.
+        """Read the consume queue, and the log if that does not lead to the message.
 
         :raises OSError: if the queue cannot be read.
         """
@@ -85,13 +85,14 @@ class _Search:
         self._finish([], (queue, self._reader.record_coverage(entry.physical_offset)), 0)
 
     def read_log(self, stretch: tuple[int, int | None], error: str | None) -> None:
-        """Look for the message in a stretch of log, and if need be behind it.
+        """Read a range of the log, and the rest of it if need be.
 
         `error` is why the consume queue is not believed, None if it has no entry.
         """
         reader, position = self._reader, self._position
         start, stop = stretch
-        queue = self._queue_coverage(SourceState.DAMAGED if error else SourceState.SEARCHED, error)
+        state = SourceState.DAMAGED if error else SourceState.SEARCHED
+        queue = self._queue_coverage(state, error or self._missing())
         if position.topic.startswith(LMQ_PREFIX):
             scan = Scan(reader, MessageFilter(), start=start, stop=stop)
             claimed = str(position.queue_offset)
@@ -110,7 +111,7 @@ class _Search:
             return
         before: tuple[Coverage, ...] = ()
         if stop is not None:
-            # The entry that bounds the stretch may be of a topic that was made again since.
+            # The entry that bounds the range may be of a topic that was created again since.
             before = scan.coverage
             scan = Scan(reader, of_topic, position, start=stop)
             records = _of_queue(scan)
@@ -123,7 +124,7 @@ class _Search:
                     f"physical offset {records[-1].physical_offset} has one of topic "
                     f"{position.topic} before it was deleted and made again"
                 )
-                queue = replace(queue, error=queue.error or detail)
+                queue = replace(queue, error=error or detail)
         self._scanned(queue, scan, current[-1:], before)
 
     def _scanned(
@@ -135,7 +136,7 @@ class _Search:
     ) -> None:
         coverage = (*before, *scan.coverage)
         if records:
-            # One position of a queue has one message: what else is damaged was not asked for.
+            # A queue position has one message: other damage was not asked for.
             damaged = SourceState.DAMAGED
             coverage = tuple(
                 replace(each, state=damaged) if each.state is SourceState.FAILED else each
@@ -151,6 +152,11 @@ class _Search:
         self._findings.cover(coverage)
         self._findings.indexed_to_ms = max(self._findings.indexed_to_ms, newest_ms)
 
+    def _missing(self) -> str | None:
+        """Return why the consume queue says nothing; None if it has files."""
+        queue = self._reader.queues.queue(self._position.topic, self._position.queue_id)
+        return None if queue is not None and queue.files else "it has no files: the log was read"
+
     def _queue_coverage(
         self, state: SourceState, error: str | None = None, *, newest_ms: int | None = None
     ) -> Coverage:
@@ -159,7 +165,7 @@ class _Search:
 
 
 def _entry(queue: ConsumeQueue, queue_offset: int) -> QueueEntry | None:
-    """Return the entry; files that a broker made since the queue was opened are looked for."""
+    """Return the entry, also from files that a broker created since the queue was opened."""
     entry = queue.entry(queue_offset)
     if entry is None:
         queue.refresh()
@@ -170,7 +176,7 @@ def _entry(queue: ConsumeQueue, queue_offset: int) -> QueueEntry | None:
 def _is_deleted(
     reader: StoreReader, queue: ConsumeQueue, queue_offset: int, entry: QueueEntry
 ) -> bool:
-    """Return whether an entry leads to what the broker deleted, and its neighbours agree.
+    """Return whether an entry and its neighbours lead to deleted log.
 
     Entries ascend: the one before is deleted, too. Of the newest deleted one, the next can still
     be there; then the little log before that is read to be sure.
@@ -186,7 +192,7 @@ def _is_deleted(
 def _record_of(
     reader: StoreReader, entry: QueueEntry, position: QueuePosition
 ) -> tuple[Record | None, str | None]:
-    """Return the record an entry points to, if it is of this position, else why it is not."""
+    """Return the record of an entry if it is of this position, otherwise the reason why not."""
     queue_offset = position.queue_offset
     try:
         record = reader.log.record_at(entry.physical_offset)
@@ -204,7 +210,7 @@ def _record_of(
 
 
 def _light_queues(record: Record) -> dict[str, str]:
-    """Return the light queues that a message was also put in, each with its offset there as text.
+    """Return the light queues that also have a message, each with its offset there as text.
 
     The broker counts these offsets apart from the queues' own, and can get them wrong, so an
     entry of such a queue is believed before them.
@@ -216,12 +222,12 @@ def _light_queues(record: Record) -> dict[str, str]:
 
 
 def _of_queue(scan: Scan) -> list[Record]:
-    """Return the records of a scan that a consume queue has entries for."""
+    """Yield the records of a scan that have consume queue entries."""
     return [record for record in scan.records() if has_queue_entry(record.sys_flag)]
 
 
 def _begin_of_queue(reader: StoreReader, position: QueuePosition) -> int:
-    """Return the physical offset below which a queue's messages are of a former topic.
+    """Return the physical offset below which a queue's messages are of a deleted topic.
 
     That is one of the same name, deleted since: its messages stay in the log until they expire.
     O(log).
@@ -242,7 +248,9 @@ def _begin_of_queue(reader: StoreReader, position: QueuePosition) -> int:
 def _stretch(
     reader: StoreReader, queue: ConsumeQueue | None, queue_offset: int
 ) -> tuple[int, int | None]:
-    """Return the part of the log that a queue's message must be in, by its readable neighbours."""
+    """Return the range of the log that must contain a queue's message, by its readable
+    neighbours.
+    """
     start, stop = reader.log.min_offset, None
     if queue is None:
         return start, stop
@@ -258,7 +266,7 @@ def _stretch(
 
 
 def _believed(reader: StoreReader, queue: ConsumeQueue, queue_offsets: range) -> QueueEntry | None:
-    """Return the first entry of some that its own record confirms."""
+    """Return the first of some entries that its own record confirms."""
     for queue_offset in queue_offsets:
         entry = queue.entry(queue_offset) if queue_offset >= 0 else None
         if entry is None:

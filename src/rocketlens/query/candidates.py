@@ -1,4 +1,4 @@
-"""Reads what a look-up in an index led to: the log decides whether it is an answer.
+"""Reads the candidates of an index look-up: the record decides whether it matches.
 
 ============================================  ==================================================
 what is at the offset                         then
@@ -24,7 +24,7 @@ Check = Callable[[CommitLog, Hit | None], None]
 
 
 def check_entry(log: CommitLog, hit: Hit | None) -> None:
-    """Check that an index entry which led to no answer is that of another key.
+    """Check that an index entry without a matching record is that of another key.
 
     `hit` is None if the memory led there, which is read from the log itself.
 
@@ -48,7 +48,7 @@ def read_candidate(
     min_offset: int | None = None,
     check: Check = check_entry,
 ) -> Record | None:
-    """Return the record at an offset if it matches; add what is damaged to `failures`.
+    """Return the record at an offset if it matches; add damage to `failures`.
 
     Below `min_offset`, by default that of the log as it is now, everything is deleted.
 
@@ -62,7 +62,7 @@ def read_candidate(
         if error.reason != Reason.CRC:
             check(log, hit)
             failures.append(str(error))
-        elif message_filter.matches(log.record_at(offset, check_crc=False)):
+        elif message_filter.may_match(log.record_at(offset, check_crc=False)):
             failures.append(str(error))
         return None
     if message_filter.matches(record):

@@ -1,4 +1,4 @@
-"""Asks sources the one question and makes one answer of what they find.
+"""Queries several sources and merges their messages into one answer.
 
 Each source verifies what it gives. Here it is ordered, cut by number and bytes, merged by identity,
 and said what was searched: an answer is complete only by the rule in `rocketlens.model.answer`.
@@ -17,12 +17,14 @@ a topic that no source has              `TopicNotFound`, if nothing else is foun
 ======================================  =========================================================
 """
 
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from rocketlens.errors import BadInput, RocketLensError, WrongUse
 from rocketlens.model.answer import Answer, Coverage, SourceState
+from rocketlens.model.message import MessageExt
 from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.request import FindRequest
 from rocketlens.query.source import Source
@@ -30,8 +32,25 @@ from rocketlens.query.source import Source
 T = TypeVar("T")
 
 
-async def find(request: FindRequest, source: Source) -> Answer:
+class FindWatch(Protocol):
+    """Is told what a search finds, as it comes."""
+
+    def added(self, source: Source, message: MessageExt) -> None:
+        """Take a message that was added, in the thread that added it; it may be dropped later."""
+        ...
+
+    def covered(self, source: Source, coverage: Sequence[Coverage]) -> None:
+        """Take what a source has searched, once it has."""
+        ...
+
+
+async def find(
+    request: FindRequest, source: Source, *, on_cancelled: Callable[[], None] | None = None
+) -> Answer:
     """Ask one source.
+
+    If ``on_cancelled`` is given, a search that is cancelled calls it, and ends with an incomplete
+    answer that has what was found until then.
 
     :raises TopicNotFound: if the source has no topic of that name and found nothing.
     :raises RocketLensError: if the source cannot be searched.
@@ -39,7 +58,16 @@ async def find(request: FindRequest, source: Source) -> Answer:
     in_log_order = source.is_one_log
     messages = AnswerMessages(request.max_num, oldest=request.oldest, in_log_order=in_log_order)
     findings = Findings(messages)
-    await source.find(request, findings)
+    request = request.for_one_source()
+    try:
+        await source.find(request, findings)
+    except BaseException as error:
+        if on_cancelled is None or not _is_cancelled(error):
+            raise
+        on_cancelled()
+        findings.cover((replace(_failure(source, "interrupted"), source=source.name),))
+        return findings.answer(request.query)
+    findings.cover(request.filter_coverage)
     is_empty = not messages and findings.is_complete
     if len(request.topics) > 1 or (request.topics and is_empty):
         await source.check_topics(request.topics, findings)
@@ -47,22 +75,45 @@ async def find(request: FindRequest, source: Source) -> Answer:
     return findings.answer(request.query)
 
 
-async def find_in_all(request: FindRequest, sources: Sequence[Source]) -> Answer:
+def _is_cancelled(error: BaseException) -> bool:
+    # Late: reading only a store needs no event loop.
+    from asyncio import CancelledError
+
+    return isinstance(error, CancelledError)
+
+
+async def find_in_all(
+    request: FindRequest,
+    sources: Sequence[Source],
+    *,
+    watch: FindWatch | None = None,
+    max_bytes: int | None = None,
+) -> Answer:
     """Ask several sources at once.
+
+    ``watch`` is told what is found before all is. ``max_bytes`` bounds the memory that the messages
+    take (None: `rocketlens.limits.MAX_ANSWER_BYTES`); what does not fit makes the answer truncated.
 
     :raises TopicNotFound: if no source has a topic of that name and nothing was found.
     """
-    # Late: reading a store alone needs no event loop, and a command need not wait for one.
+    # Imported late: reading only a store needs no event loop, and a command need not load one.
     from asyncio import gather
 
-    messages = AnswerMessages(request.max_num, oldest=request.oldest)
-    found = [Findings(messages) for _ in sources]
+    messages = AnswerMessages(request.max_num, oldest=request.oldest, max_bytes=max_bytes)
+    found = [
+        Findings(messages, None if watch is None else partial(watch.added, source))
+        for source in sources
+    ]
 
     async def ask(source: Source, findings: Findings) -> None:
-        await _ask(source, findings, source.find(request, findings))
+        own = request.for_one_source()
+        await _ask(source, findings, source.find(own, findings))
+        findings.cover(own.filter_coverage)
         if not findings.is_complete and not any(each.is_failure for each in findings.coverage):
             error = "it did not show that anything was searched"
             findings.cover((_failure(source, error),))
+        if watch is not None:
+            watch.covered(source, findings.coverage)
 
     async def check(source: Source, findings: Findings) -> None:
         await _ask(source, findings, source.check_topics(request.topics, findings))
@@ -86,7 +137,7 @@ async def find_in_all(request: FindRequest, sources: Sequence[Source]) -> Answer
 
 
 async def _ask(source: Source, findings: Findings, work: Awaitable[None]) -> None:
-    """Ask one of several sources; its failure is coverage, unless it is the caller's mistake."""
+    """Ask one of several sources; its failure is coverage, unless it is an error of the caller."""
     try:
         await work
     except (BadInput, WrongUse):

@@ -1,6 +1,6 @@
-"""A store directory, open for questions: what :func:`rocketlens.open_store` returns."""
+"""A store directory, open for queries: the result of :func:`rocketlens.open_store`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, overload
@@ -10,14 +10,18 @@ from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Answer
 from rocketlens.model.arguments import check_int, check_text
+from rocketlens.model.group import GroupsAnswer
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
+from rocketlens.model.topic import TopicsAnswer
 from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.by_id import record_of_offset_id
 from rocketlens.query.by_key import find_by_key
 from rocketlens.query.by_queue_offset import find_by_queue_offset
 from rocketlens.query.by_time import Scan
 from rocketlens.query.find import find, run_without_waiting
+from rocketlens.query.groups import groups_of_store
+from rocketlens.query.newest import find_newest
 from rocketlens.query.request import (
     FindRequest,
     Kind,
@@ -25,15 +29,24 @@ from rocketlens.query.request import (
     check_key,
     check_max_num,
     check_queue_position,
+    content_filter,
     time_range,
 )
-from rocketlens.query.store_reader import StoreReader
+from rocketlens.query.store_reader import OnProgress, StoreReader
 from rocketlens.query.store_source import StoreSource
+from rocketlens.query.tail_filter import tail_filter
+from rocketlens.query.topic_choice import asked_topics
+from rocketlens.query.topic_list import topics_of_store
 from rocketlens.query.verify import MessageFilter
 
 if TYPE_CHECKING:
     from datetime import datetime
     from os import PathLike
+
+    from rocketlens.decode.rules import BodyRules
+    from rocketlens.model.status import StoreStatus
+    from rocketlens.query.store_story import StoreStorySource
+    from rocketlens.query.story import Story
 
 
 def open_store(
@@ -41,6 +54,7 @@ def open_store(
     *,
     max_topic_scan_bytes: int | None = limits.MAX_TOPIC_SCAN_BYTES,
     before_long_scan: Callable[[int], None] = lambda _: None,
+    on_progress: OnProgress | None = None,
 ) -> "Store":
     """Open a RocketMQ store directory (the one that holds ``commitlog``) for reading.
 
@@ -53,12 +67,17 @@ def open_store(
     so. ``before_long_scan`` is called with the number of bytes before more than
     :data:`rocketlens.limits.MAX_TOPIC_SCAN_BYTES` are read.
 
+    ``on_progress`` is called while log is read for messages, each 3 to 50 ms, with the bytes and
+    messages that were read and the bytes to read: ``(read_bytes, total_bytes, messages)``. If it
+    returns False, reading ends there, and the answer is incomplete.
+
     :raises NotAStore: when it is no directory, or holds no commit log.
     """
     return Store(
         Path(path),
         max_topic_scan_bytes=max_topic_scan_bytes,
         before_long_scan=before_long_scan,
+        on_progress=on_progress,
     )
 
 
@@ -75,13 +94,20 @@ class Store:
         *,
         max_topic_scan_bytes: int | None = limits.MAX_TOPIC_SCAN_BYTES,
         before_long_scan: Callable[[int], None] = lambda _: None,
+        on_progress: OnProgress | None = None,
     ) -> None:
         """Open the store: see :func:`open_store`."""
         self._opened: Final = StoreReader(
             path, max_topic_scan_bytes=max_topic_scan_bytes, before_long_scan=before_long_scan
         )
+        self._opened.on_progress = on_progress
         self.source: Final = StoreSource(self._opened)
-        """What `rocketlens.find` asks."""
+        """The source for `rocketlens.find`."""
+
+    def __repr__(self) -> str:
+        """Return the directory, and whether the store is closed."""
+        closed = ", closed" if self._opened.is_closed else ""
+        return f"Store({str(self.path)!r}{closed})"
 
     @property
     def path(self) -> Path:
@@ -128,8 +154,8 @@ class Store:
         topic: str | None,
         key: str,
         max_num: int | None = limits.DEFAULT_QUERY_MESSAGES,
-        begin: "int | datetime" = 0,
-        end: "int | datetime" = limits.MAX_TIMESTAMP_MS,
+        begin: "int | datetime | str" = 0,
+        end: "int | datetime | str" = limits.MAX_TIMESTAMP_MS,
     ) -> Answer:
         """Return the messages with a key or unique key; the newest ``max_num``, None for all.
 
@@ -179,26 +205,119 @@ class Store:
     def scan(
         self,
         topic: str | Iterable[str] | None = None,
-        begin: "int | datetime | None" = None,
-        end: "int | datetime | None" = None,
+        begin: "int | datetime | str | None" = None,
+        end: "int | datetime | str | None" = None,
         tag: str | None = None,
+        *,
+        where: str | None = None,
+        grep: str | None = None,
+        grep_in: Collection[str] = ("body",),
+        body_rules: "BodyRules | PathLike[str] | str | None" = None,
     ) -> Scan:
-        """Read the log for messages of a topic or several, a time range, a tag.
+        """Read the log for messages of a topic or several, a time range, a tag, with some content.
 
-        ``topic`` is as `find` has it. ``tag`` is a tag expression: ``TagA``, ``TagA || TagB``, or
-        ``*`` for all.
+        ``topic``, ``where``, ``grep``, ``grep_in`` and ``body_rules`` are as `find` has them.
+        ``tag`` is a tag expression: ``TagA``, ``TagA || TagB``, or ``*`` for all.
 
         Iterate over the result; after that its ``failures`` tell what could not be read.
 
         :raises WrongType: if an argument is of a type that cannot be used.
         :raises TopicNotFound: if a pattern matches no topic.
         """
+        request = FindRequest.parse(
+            topic=topic,
+            begin=begin,
+            end=end,
+            tag=tag,
+            exhaustive=True,
+            where=where,
+            grep=grep,
+            grep_in=grep_in,
+            body_rules=body_rules,
+        )
+        return self.scan_for(request)
+
+    def scan_for(self, request: FindRequest) -> Scan:
+        """Read the log for a request that has no text; as `scan`."""
         reader = self._reader
-        request = FindRequest.parse(topic=topic, begin=begin, end=end, tag=tag)
         topics, unknown = reader.topics.choose(request.topics)
         for error in unknown.values():
             raise error
-        return Scan(reader, request.filter_of(topics))
+        return Scan(reader, request.for_one_source().filter_of(topics))
+
+    def tail(
+        self,
+        topic: str,
+        newest: int | None = limits.DEFAULT_TAIL_MESSAGES,
+        *,
+        begin: "int | datetime | str | None" = None,
+        tags: str | None = None,
+        sql: str | None = None,
+        key: str | None = None,
+        where: str | None = None,
+        grep: str | None = None,
+        grep_in: Collection[str] = ("body",),
+        body_rules: "BodyRules | PathLike[str] | str | None" = None,
+    ) -> Answer:
+        """Return the newest messages of a topic that match, as `MQAdmin.tail` does.
+
+        They are found as `find` finds the newest.
+
+        :raises BadInput: if a condition is not well-formed, or a number is negative.
+        :raises TopicNotFound: if the store has no such topic.
+        """
+        conditions = tail_filter(
+            check_text(topic, "topic"),
+            tags=tags,
+            sql=sql,
+            key=key,
+            begin=time_range(begin, None)[0],
+            content=content_filter(where, grep, grep_in, body_rules),
+        )
+        findings = _findings(check_max_num(newest))
+        reader = self._reader
+        reader.refresh()
+        find_newest(reader, conditions, findings, exhaustive=False)
+        if conditions.content is not None:
+            findings.cover(conditions.content.tally.coverage())
+        if not findings.messages and findings.is_complete:
+            unknown, told = reader.topics.check_known((topic,))
+            for error in unknown.values():
+                raise error
+            findings.cover(tuple(told))
+        return findings.answer(topic)
+
+    def topics(self, topic: str | Iterable[str] | None = None) -> TopicsAnswer:
+        """Return the topics of the store, or some of them, each with its queues.
+
+        ``topic`` is as `find` has it. Messages are counted by consume queues, and in the log
+        behind those. Topics that were deleted are known as far as the log was read for them: see
+        :func:`open_store`. O(entries of all queues).
+
+        :raises WrongType: if `topic` is of a type that cannot be used.
+        :raises TopicNotFound: if the store has no topic of a name, or none matches a pattern.
+        """
+        return topics_of_store(self._reader, asked_topics(topic))
+
+    def groups(self, group: str | None = None) -> GroupsAnswer:
+        """Return the consumer groups that the store's files name, or one of them.
+
+        Members are not in files; offsets are those that the broker wrote last. Errors as
+        `MQAdmin.groups`: a file that cannot be read makes the answer incomplete.
+        """
+        return groups_of_store(self._reader, None if group is None else check_text(group, "group"))
+
+    def status(self) -> "StoreStatus":
+        """Return the state of the store: how it was closed, sizes, times, index, disk, groups.
+
+        As costly as `topics`.
+
+        :raises OSError: when its directory cannot be read.
+        """
+        from rocketlens.query.store_status import status_of_store
+        from rocketlens.store.disk import Disk
+
+        return status_of_store(self._reader, Disk())
 
     def find(
         self,
@@ -206,28 +325,87 @@ class Store:
         topic: str | Iterable[str] | None = None,
         *,
         kind: Kind = "auto",
-        begin: "int | datetime | None" = None,
-        end: "int | datetime | None" = None,
+        begin: "int | datetime | str | None" = None,
+        end: "int | datetime | str | None" = None,
         max_num: int | None = None,
+        exhaustive: bool = False,
+        where: str | None = None,
+        grep: str | None = None,
+        grep_in: Collection[str] = ("body",),
+        body_rules: "BodyRules | PathLike[str] | str | None" = None,
     ) -> Answer:
-        """Find messages by whatever is at hand.
+        """Find messages by id, key, queue offset, time or content.
 
         ``text`` is a key, a unique key, an offset message id, or a queue position
         ``TOPIC/QUEUE/OFFSET``; ``kind`` says which, ``auto`` tries all that it can be. Without
         ``text`` the topic and the times alone decide. All messages that match are returned, or
-        the newest ``max_num``.
+        the newest ``max_num``. The newest of a topic are found from the ends of its consume queues;
+        of a topic whose newest messages are far from the end of the log, the answer relies on those
+        queues and says so (``relies_on``), unless it is ``exhaustive``.
 
         ``topic`` is one topic, or several as an iterable or with commas between them; ``*``,
         ``?`` and ``[ab]`` in a name make it a pattern. ``begin`` and ``end`` are epoch
-        milliseconds or datetimes; a datetime without a zone is local time.
+        milliseconds, datetimes (local time without a zone), or words of the commands: ``2h``,
+        ``yesterday``, ``2026-11-20``.
 
-        :raises BadInput: if the text cannot be what ``kind`` says, or a number is negative.
+        ``where`` is a filter in RocketMQ's SQL92 over properties, topic, tag, keys, times and the
+        decoded body: ``body.$.amount > 100 AND tag = 'paid'`` (`rocketlens.query.where`). ``grep``
+        is a text or a regular expression (RE2) that the decoded text of the body has, or what
+        ``grep_in`` names: ``body``, ``keys``, ``properties``. ``body_rules`` say how bodies are
+        decoded: the path of a TOML file, or `BodyRules`. Messages whose bodies could not be looked
+        at make the answer incomplete, and its coverage says how many they are.
+
+        :raises BadInput: if the text cannot be what ``kind`` says, a number is negative, or a
+            filter, a pattern or the rules are not well-formed.
         :raises WrongType: if an argument is of a type that cannot be used.
+        :raises PackageMissing: if a regular expression needs google-re2, which is not installed.
         :raises TopicNotFound: if nothing is found and the store has no such topic; of several,
             if it has no topic of one name.
         """
-        request = FindRequest.parse(text, topic, kind=kind, begin=begin, end=end, max_num=max_num)
+        request = FindRequest.parse(
+            text,
+            topic,
+            kind=kind,
+            begin=begin,
+            end=end,
+            max_num=max_num,
+            exhaustive=exhaustive,
+            where=where,
+            grep=grep,
+            grep_in=grep_in,
+            body_rules=body_rules,
+        )
         return run_without_waiting(find(request, self.source))
+
+    def story(
+        self,
+        text: str,
+        topic: str | Iterable[str] | None = None,
+        *,
+        kind: Kind = "auto",
+        trace_topic: str | None = None,
+        group: str | None = None,
+    ) -> "Story":
+        """Return the story of one message: sent, stored, each copy, what each group did with it.
+
+        Arguments and errors as `MQAdmin.story`. What groups did follows from offsets that the
+        broker wrote last, and from the copies and traces in the log.
+        """
+        from rocketlens.query.story_search import find_story
+
+        request = FindRequest.parse(check_text(text, "text"), topic, kind=kind)
+        source = self.story_source
+        traces = None if trace_topic is None else check_text(trace_topic, "trace_topic")
+        only = None if group is None else check_text(group, "group")
+        work = find_story(request, [source], trace_topic=traces, group=only)
+        return run_without_waiting(work)
+
+    @property
+    def story_source(self) -> "StoreStorySource":
+        """The source for `rocketlens.story`."""
+        from rocketlens.query.store_story import StoreStorySource
+
+        return StoreStorySource(self._reader)
 
     def _by_offset_id(self, topic: str | None, msg_id: str) -> Record | None:
         """Return the record with this offset message id, if it is one and there is a record."""

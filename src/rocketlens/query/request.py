@@ -1,4 +1,4 @@
-"""The one question that every source is asked: what to find, and how much of it.
+"""The query that every source receives: what to find, and how many messages.
 
 It is read and checked here and nowhere else, so a store, a cluster and the command line take the
 same text for the same thing and refuse the same mistakes in the same words.
@@ -15,8 +15,9 @@ kind                what the text is
 """
 
 import re
+import time
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, get_args
 
 from rocketlens import limits
@@ -24,14 +25,26 @@ from rocketlens.errors import BadInput
 from rocketlens.model.arguments import check_int, check_text, epoch_ms
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.model.rocketmq import is_topic_name
+from rocketlens.model.time_words import parse_time
 from rocketlens.query.topic_choice import asked_topics
 from rocketlens.query.verify import MessageFilter
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from os import PathLike
+
+    from rocketlens.decode.rules import BodyRules
+    from rocketlens.model.answer import Coverage
+    from rocketlens.query.content_filter import ContentFilter
 
 Kind = Literal["auto", "key", "unique-key", "offset-id", "queue-offset"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+_LOOKED_UP: Final[tuple[tuple[str, Kind], ...]] = (("unique_key", "unique-key"), ("key", "key"))
+"""Fields of a filter that an index is for, and the kind of text that they are."""
+_NO_KEY: Final = frozenset(" \x01\x02")
+"""Characters that no key has: a look-up would not find what a comparison does."""
+_TOPIC: Final = "topic"
+_TAG: Final = "tag"
 _QUEUE_POSITION: Final = re.compile(
     r"(?P<topic>.+)/(?P<queue_id>\d{1,10})/(?P<queue_offset>\d{1,19})\Z", re.ASCII | re.DOTALL
 )
@@ -55,7 +68,8 @@ class FindRequest:
 
     ``topics`` are names and patterns, none for every topic. Times are store times in epoch
     milliseconds, both ends included. The newest ``max_num`` messages are returned, or with
-    ``oldest`` the oldest; None for all.
+    ``oldest`` the oldest; None for all. ``exhaustive`` asks sources that would rely on the order of
+    store times to read whole queues instead.
     """
 
     text: str | None = None
@@ -66,6 +80,8 @@ class FindRequest:
     tags: frozenset[str] | None = None
     max_num: int | None = None
     oldest: bool = False
+    exhaustive: bool = False
+    content: "ContentFilter | None" = None
 
     @classmethod
     def parse(
@@ -74,18 +90,27 @@ class FindRequest:
         topic: str | Iterable[str] | None = None,
         *,
         kind: Kind = "auto",
-        begin: "int | datetime | None" = None,
-        end: "int | datetime | None" = None,
+        begin: "int | datetime | str | None" = None,
+        end: "int | datetime | str | None" = None,
         tag: str | None = None,
         max_num: int | None = None,
         oldest: bool = False,
+        exhaustive: bool = False,
+        where: str | None = None,
+        grep: str | None = None,
+        grep_in: Collection[str] = ("body",),
+        body_rules: "BodyRules | PathLike[str] | str | None" = None,
     ) -> Self:
         """Return the request for what a caller passed; arguments as `rocketlens.Store.find`.
 
-        ``tag`` is a tag expression: ``TagA``, ``TagA || TagB``, or ``*`` for all.
+        ``tag`` is a tag expression: ``TagA``, ``TagA || TagB``, or ``*`` for all. What ``where``
+        implies of topics, times and keys narrows what is searched: without a text, messages with
+        one key are looked up, unless the search is ``exhaustive``.
 
         :raises WrongType: if an argument is of a type that cannot be used.
-        :raises BadInput: if the text cannot be what ``kind`` says, or a number is negative.
+        :raises BadInput: if the text cannot be what ``kind`` says, a number is negative, or a
+            filter, a pattern or the rules for bodies are not well-formed.
+        :raises PackageMissing: if a pattern needs google-re2, which is not installed.
         """
         if kind not in KINDS:
             raise BadInput(f"unknown kind {kind!r}: expected one of {', '.join(KINDS)}")
@@ -99,9 +124,47 @@ class FindRequest:
             parse_tags(tag),
             check_max_num(max_num),
             oldest,
+            exhaustive,
+            content_filter(where, grep, grep_in, body_rules),
         )
         request._check_text()
-        return request
+        return request._narrowed()
+
+    def _narrowed(self) -> Self:
+        """Return the request with what its filter implies."""
+        where = None if self.content is None else self.content.where
+        if where is None:
+            return self
+        low, high = where.time_range()
+        begin = max((each for each in (self.begin, low) if each is not None), default=None)
+        end = self.end if high is None else min(self.end, high)
+        topics = where.texts_of(_TOPIC) or frozenset()
+        tags = where.texts_of(_TAG)
+        narrowed = replace(
+            self,
+            topics=self.topics or tuple(sorted(topics if all(map(is_topic_name, topics)) else ())),
+            begin=begin or None,
+            end=max(end, 0),
+            tags=tags if self.tags is None else self.tags & (tags or self.tags),
+        )
+        for field, kind in _LOOKED_UP:
+            texts = where.texts_of(field)
+            if self.text is None and not self.exhaustive and texts and len(texts) == 1:
+                (text,) = texts
+                if text and not set(text) & _NO_KEY:
+                    return replace(narrowed, text=text, kind=kind)
+        return narrowed
+
+    def for_one_source(self) -> Self:
+        """Return the request with a filter that counts for one source alone."""
+        if self.content is None:
+            return self
+        return replace(self, content=self.content.with_new_tally())
+
+    @property
+    def filter_coverage(self) -> "tuple[Coverage, ...]":
+        """What the filter could not decide on, in all searches for this request."""
+        return () if self.content is None else self.content.tally.coverage()
 
     def _check_text(self) -> None:
         if self.text is None:
@@ -119,12 +182,14 @@ class FindRequest:
 
     @property
     def query(self) -> str:
-        """What was asked for, in one line: the text, or the topics."""
+        """The query in one line: the filter, the text, or the topics."""
+        if self.content is not None:
+            return self.content.text
         return ",".join(self.topics) if self.text is None else self.text
 
     @property
     def offset_msg_id(self) -> OffsetMessageId | None:
-        """The text as an offset message id, if it is to be taken for one and can be."""
+        """The text as an offset message id, if ``kind`` allows that and it is valid."""
         if self.text is None or self.kind not in {"auto", "offset-id"}:
             return None
         try:
@@ -134,7 +199,7 @@ class FindRequest:
 
     @property
     def queue_position(self) -> QueuePosition | None:
-        """The text as a queue position, if it is to be taken for one and can be.
+        """The text as a queue position, if ``kind`` allows that and it is valid.
 
         With the kind ``auto`` it is one only where there is such a topic.
         """
@@ -149,28 +214,76 @@ class FindRequest:
         return self.text is not None and self.kind in {"auto", "key", "unique-key"}
 
     def filter_of(self, topics: Collection[str] = (), *, with_key: bool = False) -> MessageFilter:
-        """Return what messages of some topics must have to match; no topics are every topic."""
+        """Return the filter for messages of some topics; no topics are every topic."""
         key = self.text if with_key and self.kind != "unique-key" else None
         unique_key = self.text if with_key and self.kind != "key" else None
         single = next(iter(topics)) if len(topics) == 1 else None
         several = frozenset(topics) if len(topics) > 1 else None
-        return MessageFilter(single, key, unique_key, self.begin, self.end, self.tags, several)
+        return MessageFilter(
+            single,
+            key,
+            unique_key,
+            self.begin,
+            self.end,
+            self.tags,
+            several,
+            content=self.content,
+        )
+
+
+def content_filter(
+    where: str | None,
+    grep: str | None,
+    grep_in: Collection[str] = ("body",),
+    body_rules: "BodyRules | PathLike[str] | str | None" = None,
+) -> "ContentFilter | None":
+    """Return the filter on the content of messages; None without ``where`` and ``grep``.
+
+    Arguments and errors as `FindRequest.parse`.
+    """
+    if where is None and grep is None:
+        return None
+    # Late: what asks for no content need not pay for its decoders.
+    from rocketlens.query.content_filter import ContentFilter, check_grep_in, rules_of
+    from rocketlens.query.pattern import TextPattern
+    from rocketlens.query.where import parse_where
+
+    return ContentFilter(
+        None if where is None else parse_where(where),
+        None if grep is None else TextPattern(grep),
+        check_grep_in(grep_in),
+        rules_of(body_rules),
+    )
 
 
 def time_range(
-    begin: "int | datetime | None", end: "int | datetime | None"
+    begin: "int | datetime | str | None", end: "int | datetime | str | None"
 ) -> tuple[int | None, int]:
     """Return both ends in epoch milliseconds. A ``begin`` of None or 0 is no lower bound.
 
-    :raises WrongType: if one is neither an int nor a datetime.
-    :raises BadInput: if one is negative.
+    :raises WrongType: if one is neither an int, nor a datetime, nor a text.
+    :raises BadInput: if one is negative, or a text that is not a time.
     """
-    low = 0 if begin is None else epoch_ms(begin, "begin")
-    high = limits.MAX_TIMESTAMP_MS if end is None else epoch_ms(end, "end")
+    low = 0 if begin is None else moment_ms(begin, "begin")
+    high = limits.MAX_TIMESTAMP_MS if end is None else moment_ms(end, "end", is_end=True)
     for name, value in (("begin", low), ("end", high)):
         if value < 0:
             raise BadInput(f"{name} is {value}: times are epoch milliseconds, not negative")
     return low or None, high
+
+
+def moment_ms(value: "int | datetime | str", name: str, *, is_end: bool = False) -> int:
+    """Return a time in epoch milliseconds: of an int, a datetime, or words such as ``2h``.
+
+    Words are those of `rocketlens.model.time_words`; a day alone is its begin, or with ``is_end``
+    its end.
+
+    :raises WrongType: for anything else.
+    :raises BadInput: for a text that is not a time, and a number that is meant as seconds.
+    """
+    if isinstance(value, str):
+        return parse_time(value, name, is_end=is_end, now_ms=time.time_ns() // 1_000_000)
+    return epoch_ms(value, name)
 
 
 def parse_tags(tag: str | None) -> frozenset[str] | None:
@@ -195,7 +308,7 @@ def check_max_num(max_num: int | None) -> int | None:
 
 
 def check_key(key: str) -> None:
-    """Refuse a key that a record cannot have.
+    """Check a key.
 
     :raises BadInput: if it is empty, or longer than a record's properties can be.
     """
@@ -207,7 +320,7 @@ def check_key(key: str) -> None:
 
 
 def check_queue_position(position: QueuePosition) -> None:
-    """Refuse a position that no queue can have.
+    """Check a queue position.
 
     :raises BadInput: if the topic is not a valid topic name, or a number is negative.
     """

@@ -1,4 +1,4 @@
-"""What every source of messages can do: a store directory, a cluster, whatever else has messages.
+"""The interface of every source of messages: a store directory, a cluster, and others.
 
 A source reads and verifies: it adds only messages that match the request, each compared with its
 record. It decides neither how many are returned nor in which order: `rocketlens.query.find` does.
@@ -14,16 +14,16 @@ from rocketlens.query.request import FindRequest
 
 @runtime_checkable
 class Source(Protocol):
-    """Where messages can be found."""
+    """A source of messages."""
 
     @property
     def name(self) -> str:
-        """What coverage calls it: a path, an address."""
+        """Its name in coverage: a path, an address."""
         ...
 
     @property
     def kind(self) -> SourceKind:
-        """What coverage says that it is, if it fails as a whole."""
+        """Its kind in coverage, if it fails as a whole."""
         ...
 
     @property
@@ -42,7 +42,7 @@ class Source(Protocol):
         ...
 
     async def check_topics(self, names: Sequence[str], findings: Findings) -> None:
-        """Add those of some topics that the source is sure not to have to ``findings.unknown``.
+        """Add to ``findings.unknown`` the topics that the source is sure not to have.
 
         What keeps it from being sure is added to the coverage.
         """

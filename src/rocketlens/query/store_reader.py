@@ -1,4 +1,4 @@
-"""What the look-ups in a store directory share: its files, and what was found out about them."""
+"""State that look-ups in a store directory share: its files, and findings about them."""
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -20,7 +20,11 @@ CONSUME_QUEUE: Final = "consumequeue"
 INDEX: Final = "index"
 _NO_RECORD: Final = bytes(SIZE_AND_MAGIC.size)
 _REOPEN_ENTRIES: Final = 2_000_000
-"""With so many entries in memory it is worth looking whether the broker has indexed them."""
+"""Entries in memory from which on the reader checks whether the broker has indexed them."""
+
+
+OnProgress = Callable[[int, int, int], bool]
+"""Takes bytes that were read, bytes to read, and messages that were read; returns False to end."""
 
 
 class StoreReader:
@@ -55,9 +59,11 @@ class StoreReader:
         self._log_version = self.log.version
         self._is_tail_checked = False
         self.is_closed = False
+        self.on_progress: OnProgress | None = None
+        """Called while log is read for messages."""
 
     def refresh(self) -> None:
-        """Look what changed on the disk; each question begins with it.
+        """Detect changes on the disk; each query calls it first.
 
         What was found out about a log that is no longer there is forgotten.
         """
@@ -72,7 +78,7 @@ class StoreReader:
             self._forget_other_log()
 
     def _forget_other_log(self) -> None:
-        """Begin anew: the log is not the one that was read."""
+        """Discard everything: the log is not the one that was read."""
         self._log_version = self.log.version
         if self._index is not None:
             self._index.close()
@@ -89,7 +95,7 @@ class StoreReader:
 
     @property
     def tail(self) -> Tail:
-        """The index in memory for what the index files don't answer for, read up to now."""
+        """The index in memory for the log that index files do not cover, read up to now."""
         if self._tail is not None and not self._is_tail_checked and self._tail.is_stale():
             self._forget_other_log()
         self._is_tail_checked = True
@@ -109,7 +115,7 @@ class StoreReader:
 
     @property
     def tail_end(self) -> int | None:
-        """Where the log ended when the memory last came to its end; None before that."""
+        """The end of the log at the last update of the memory; None before that."""
         return None if self._tail is None else self._tail.end_offset
 
     def reject_index_file(self, rejected: CorruptIndexFile) -> None:
@@ -118,7 +124,7 @@ class StoreReader:
         self._tail = None
 
     def least_end(self, known_end: int | None = None) -> int:
-        """Return an offset that the log reaches at least, now; a reader must come as far.
+        """Return a current lower bound of the log's end; a reader must read up to it.
 
         Found apart from any reader: by the record at ``known_end``, where a reader believes that
         the log ends, or without that by a new list of the segments. O(1), or O(segments).
@@ -126,7 +132,7 @@ class StoreReader:
         log = self.log
         if known_end is None:
             log.refresh()
-            # A broker makes the next segment before it needs one, so the last can be empty.
+            # A broker creates the next segment in advance, so the last one can be empty.
             ends = (self._end_of_record(segment.base_offset) for segment in reversed(log.segments))
             return next(filter(None, ends), log.min_offset)
         if self._is_unwritten(known_end):
@@ -139,14 +145,31 @@ class StoreReader:
             return known_end if after is None else after
         return known_end + record.total_size
 
+    def queues_end(self) -> int:
+        """Return the physical offset behind the last message that any queue leads to.
+
+        O(queues). Queues that cannot be read now lead nowhere.
+        """
+        end = self.log.min_offset
+        for name in self.queues.names():
+            try:
+                queue = self.queues.queue(*name)
+                entry = queue.last_entry() if queue is not None else None
+                if entry is not None and entry.physical_offset >= end:
+                    record = self.log.record_at(entry.physical_offset, check_crc=False)
+                    end = entry.physical_offset + record.total_size
+            except (OSError, RecordError):
+                continue
+        return end
+
     def _is_unwritten(self, physical_offset: int) -> bool:
-        """Return whether the first bytes of a record are all zero here; the usual case, in 2 us."""
+        """Return whether the first bytes of a record are all zero; the usual case, in 2 us."""
         segment = self.log.segment_of(physical_offset)
         if segment is None:
             return False
-        place = physical_offset - segment.base_offset
+        byte_offset = physical_offset - segment.base_offset
         try:
-            head = self.log.map(segment).view[place : place + SIZE_AND_MAGIC.size]
+            head = self.log.map(segment).view[byte_offset : byte_offset + SIZE_AND_MAGIC.size]
         except RecordError:
             return False
         return head == _NO_RECORD
@@ -159,7 +182,7 @@ class StoreReader:
         return physical_offset + record.total_size
 
     def key_coverage(self, tail: Tail, log_end_offset: int) -> tuple[Coverage, ...]:
-        """Return what a key look-up searched: file by file, then the parts in memory, then all.
+        """Return the coverage of a key look-up: each index file, the ranges in memory, and the log.
 
         ``tail`` is the memory that was searched, and ``log_end_offset`` where the log ended when
         the question was asked. Made anew only when something changed: a broker can have thousands
@@ -169,7 +192,7 @@ class StoreReader:
         if self._coverage is None or self._coverage[0] != state:
             files = tuple(_file_coverage(state) for state in self.index.states)
             found = (*filter(None, files), *_tail_coverage(tail))
-            # The memory must answer for all that index files leave out.
+            # The memory must cover all that index files do not.
             missing = set(self.index.uncovered()) - set(tail.ranges)
             failures = [*self.unlisted(), *map(str, tail.damage), *unfinished(tail.unfinished_at)]
             self._coverage = state, (*found, *self.log_failures(failures))
@@ -190,7 +213,7 @@ class StoreReader:
         newest_ms: int = 0,
         detail: str | None = None,
     ) -> Coverage:
-        """Return what an answer stands on: how far the log was looked at, and how far it had to be.
+        """Return the coverage of the log: the offset that was read, and the one needed.
 
         ``log_end_offset`` may be less than the log really had; the end that was found counts then.
         ``begin_offset`` is the log's first unless it is given; ``detail`` is what was found there.
@@ -213,18 +236,20 @@ class StoreReader:
     def record_coverage(
         self, physical_offset: int, size: int = 1, *, newest_ms: int = 0, detail: str | None = None
     ) -> Coverage:
-        """Return the coverage of a question that one place of the log alone could answer."""
+        """Return the coverage of a query that one record of the log could answer."""
         end = physical_offset + size
         return self.log_coverage(
             end, end, begin_offset=physical_offset, newest_ms=newest_ms, detail=detail
         )
 
     def unlisted(self) -> list[str]:
-        """Describe why the files of the log, or the topics, cannot be listed now, if so it is."""
+        """Return why the files of the log, or the topics, cannot be listed now; None if they
+        can.
+        """
         return [text for text in (self.log.unlisted, self.queues.unlisted) if text is not None]
 
     def log_failures(self, errors: Iterable[str]) -> Iterator[Coverage]:
-        """Return places of the log that could not be read, as coverage; the first 1,000 by name."""
+        """Return unreadable ranges of the log as coverage; the first 1,000 by name."""
         unnamed = 0
         for count, error in enumerate(errors):
             if count < limits.MAX_DAMAGE_REPORTS:
@@ -232,7 +257,7 @@ class StoreReader:
             else:
                 unnamed += 1
         if unnamed:
-            error = f"{unnamed} more places cannot be read: see `rocketlens index verify`"
+            error = f"{unnamed} more ranges cannot be read: see `rocketlens index verify`"
             yield Coverage(COMMIT_LOG, SourceKind.COMMIT_LOG, SourceState.FAILED, None, error)
 
     def is_indexed(self, record: Record) -> bool | None:
@@ -240,13 +265,13 @@ class StoreReader:
         by_queue = self._is_queued(record)
         if by_queue:
             return True
-        by_index = self.index.knows(record)
+        by_index = self.index.has_entry_of(record)
         return by_queue if by_index is None else by_index
 
     def _is_queued(self, record: Record) -> bool | None:
         """Return whether the record's consume queue leads to it.
 
-        False only when the entry of its place leads to another record of that place, or to one
+        False only if the entry of its offset leads to another record of that offset, or to one
         that this record would lie inside of: an entry that leads nowhere tells nothing.
         """
         if record.queue_id < 0 or record.queue_offset < 0:
@@ -267,18 +292,20 @@ class StoreReader:
             other = self.log.record_at(entry.physical_offset, check_crc=False)
         except RecordError:
             return None
-        place = (record.topic, record.queue_id, record.queue_offset)
-        return False if (other.topic, other.queue_id, other.queue_offset) == place else None
+        queue_position = (record.topic, record.queue_id, record.queue_offset)
+        return (
+            False if (other.topic, other.queue_id, other.queue_offset) == queue_position else None
+        )
 
     def is_record_start(self, record: Record) -> bool:
-        """Return whether a record that claims its place really begins there.
+        """Return whether a record really begins at its physical offset.
 
         By its consume queue, else by an index entry, else by walking from the nearest known start.
         """
         return bool(self._is_queued(record)) or self.starts.begins_at(record.physical_offset)
 
     def approach_start(self, record: Record) -> Iterator[None]:
-        """Do most of :meth:`is_record_start` in steps of some milliseconds."""
+        """Do the walk of :meth:`is_record_start` in steps of some milliseconds."""
         if not self._is_queued(record):
             yield from self.starts.approach(record.physical_offset)
 
@@ -303,7 +330,7 @@ class StoreReader:
         return True
 
     def check_open(self) -> None:
-        """Refuse to go on with what was begun before :meth:`close`.
+        """Check that the reader is open.
 
         :raises WrongUse: after it.
         """
@@ -361,7 +388,7 @@ def torn_coverage(torn_at: int | None) -> Iterator[Coverage]:
 
 
 def unfinished(physical_offset: int | None) -> list[str]:
-    """Describe the record that nothing shows to be written to its end, if there is one."""
+    """Return a description of the last record if it may be incomplete."""
     if physical_offset is None:
         return []
     return [f"the record at physical offset {physical_offset} may still be being written"]

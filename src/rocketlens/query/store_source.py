@@ -9,14 +9,14 @@ from rocketlens.query.answer_builder import Findings
 from rocketlens.query.by_id import find_by_offset_id
 from rocketlens.query.by_key import find_by_key
 from rocketlens.query.by_queue_offset import find_by_queue_offset
-from rocketlens.query.by_time import Scan, find_in_time
+from rocketlens.query.newest import find_newest
 from rocketlens.query.request import FindRequest
 from rocketlens.query.store_reader import StoreReader
 from rocketlens.query.topic_choice import is_pattern
 
 
 class StoreSource:
-    """Finds the messages of one store directory. Its methods wait for nothing."""
+    """Finds the messages of one store directory. Its methods never wait."""
 
     kind: Final = SourceKind.COMMIT_LOG
     is_one_log: Final = True
@@ -42,12 +42,13 @@ class StoreSource:
         topics, unknown = reader.topics.choose(request.topics)
         findings.unknown.update(unknown)
         if unknown and not topics:
-            # Nothing to search; but the topics were looked for in all of the log that there is.
+            # Nothing to search; but the whole log was read for the topics.
             log = reader.log_coverage(reader.tail.end_offset, reader.least_end(reader.tail_end))
             findings.cover((log, *reader.topics.coverage(is_found=False)))
             return
         if request.text is None:
-            find_in_time(Scan(reader, request.filter_of(topics)), findings)
+            message_filter = request.filter_of(topics)
+            find_newest(reader, message_filter, findings, exhaustive=request.exhaustive)
         else:
             self._find_text(request, topics, findings)
         if any(map(is_pattern, request.topics)):

@@ -1,4 +1,4 @@
-"""Which topics a caller means: one name, several, patterns; and what a wrong one may have meant."""
+"""Parses a caller's topics (names and patterns), and suggests corrections."""
 
 from collections.abc import Collection, Iterable
 from typing import Final
@@ -38,7 +38,7 @@ def is_pattern(name: str) -> bool:
 def matching_topics(
     asked: Iterable[str], known: Collection[str]
 ) -> tuple[list[str], dict[str, TopicNotFound]]:
-    """Return the topics that names and patterns mean, sorted; a name that is not known stays.
+    """Return the topics that names and patterns match, sorted; an unknown name stays.
 
     Of the patterns that match no topic the error of each is returned, too.
     """

@@ -1,18 +1,18 @@
-"""Knows the topics of a store: an index file has only hashes of a topic and a key together.
+"""Collects the topics of a store: an index file has only hashes of a topic and a key together.
 
 Config and consume queues name the topics that a broker has now. Messages of topics that were
-deleted are still in the log, so the log is asked, too: at the places where index files have
+deleted are still in the log, so the log is read, too: at the records where index files have
 entries, and, before a key is said to be in no topic at all, everywhere. That takes a second a GiB,
 so there is a bound to it; an answer that would need more is incomplete and says so.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
-from rocketlens.errors import ConfigError, RecordError, TopicNotFound
-from rocketlens.model import json_dialect
+from rocketlens.errors import RecordError, TopicNotFound
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.counted import counted
 from rocketlens.model.rocketmq import (
     DEAD_LETTER_PREFIX,
     NOT_ALLOWED_SEND_TOPICS,
@@ -21,28 +21,32 @@ from rocketlens.model.rocketmq import (
     TRACE_TOPIC,
 )
 from rocketlens.query.topic_choice import is_pattern, matching_topics, suggestion, unknown_topic
-from rocketlens.store import fs
+from rocketlens.store.read.config_tables import (
+    GROUPS_FILE,
+    GROUPS_MEMBER,
+    OFFSETS_FILE,
+    OFFSETS_MEMBER,
+    TOPICS_FILE,
+    TOPICS_MEMBER,
+    read_table,
+)
 from rocketlens.store.read.scan import Damage, LogWalk
-from rocketlens.store.read.table_changes import changed_names
 
 if TYPE_CHECKING:
     from rocketlens.query.store_reader import StoreReader
 
-TOPICS_FILE: Final = "config/topics.json"
-GROUPS_FILE: Final = "config/subscriptionGroup.json"
-OFFSETS_FILE: Final = "config/consumerOffset.json"
 _SAMPLES: Final = 256
 _READ_AT_ONCE_BYTES: Final = 1 << 20
-"""A log of so many bytes is read for its topics at once, in some 20 ms."""
+"""Bytes of log that are read for topics at once, in some 20 ms."""
 _INTERPRETED_BYTES: Final = 4 << 20
-"""Up to here, loading the compiled scan takes longer than doing without."""
+"""Bytes up to which loading the compiled scan takes longer than reading without it."""
 _GIB: Final = 1 << 30
-_SYSTEM_TOPICS: Final = NOT_ALLOWED_SEND_TOPICS | {TRACE_TOPIC, TIMER_TOPIC}
+BROKER_TOPICS: Final = NOT_ALLOWED_SEND_TOPICS | {TRACE_TOPIC, TIMER_TOPIC}
 """Topics that brokers write to, whether configuration names them or not."""
 
 
 class Topics:
-    """The topics of one store, more of them the more was asked."""
+    """The topics of one store, more of them with each query."""
 
     def __init__(
         self,
@@ -50,14 +54,14 @@ class Topics:
         max_scan_bytes: int | None,
         before_long_scan: Callable[[int], None],
     ) -> None:
-        """Know none yet. For the bounds see :func:`rocketlens.open_store`."""
+        """Create an empty collection. For the bounds see :func:`rocketlens.open_store`."""
         self._source = source
         self._max_scan_bytes = max_scan_bytes
         self._before_long_scan = before_long_scan
         self._damage: list[Damage] = []
         self._named: set[str] | None = None
         self._read_to: int | None = None
-        """The log was read for its topics from its first record up to here."""
+        """The physical offset up to which the log was read for topics, from its first record on."""
 
     def known(self) -> set[str]:
         """Return every topic known without reading the whole log.
@@ -66,16 +70,17 @@ class Topics:
         """
         if self._named is None:
             queues = set(self._source.queues.topics())
-            configured = self._configured()
-            self._named = queues | configured | self._sampled() | _SYSTEM_TOPICS
+            configured = self.configured()
+            former = read_table(self._source.path, TOPICS_FILE, TOPICS_MEMBER).former
+            self._named = queues | configured | former | self._sampled() | BROKER_TOPICS
             if not (queues or configured) or self._unread_bytes() <= _READ_AT_ONCE_BYTES:
                 self.read_log()
-        # Kept: the memory begins anew when index files were made meanwhile.
+        # Kept here because the memory is emptied when index files are opened.
         self._named |= set(self._source.tail.topics)
         return self._named
 
     def choose(self, asked: Sequence[str]) -> tuple[list[str], dict[str, TopicNotFound]]:
-        """Return the topics that names and patterns mean, sorted.
+        """Return the topics that names and patterns match, sorted.
 
         Of the patterns that match no topic the error of each is returned, too.
         """
@@ -86,17 +91,17 @@ class Topics:
         return matching_topics(asked, self.known())
 
     def tell_unknown(self, asked: Iterable[str]) -> Iterator[Coverage]:
-        """Name topics that no configuration, queue or index names, for a search without result."""
+        """Add topics that only the log can have to the coverage of a search without results."""
         names = {name for name in asked if not is_pattern(name)}
         if names <= (self._named or set()):
             return
         unknown = names - self.known()
         if unknown:
-            # A broker may have made the topic since the names were read.
-            fresh = self._configured().union(self._source.queues.topics())
+            # A broker may have created the topic since the names were read.
+            fresh = self.configured().union(self._source.queues.topics())
             self._named = fresh.union(self._named or ())
         for name in sorted(unknown - self.known()):
-            meant = suggestion(name, self.known() - _SYSTEM_TOPICS)
+            meant = suggestion(name, self.known() - BROKER_TOPICS)
             error = f"no configuration, queue or index names {name!r}{meant}"
             yield Coverage("topics", SourceKind.TOPICS, SourceState.SEARCHED, None, error)
 
@@ -115,7 +120,7 @@ class Topics:
         if self._unread_bytes() > 0 or self._damage:
             return {}, tuple(self.tell_unknown(asked))
         unknown = [name for name in asked if not is_pattern(name) and name not in self.known()]
-        meant = self.known() - _SYSTEM_TOPICS
+        meant = self.known() - BROKER_TOPICS
         return {name: unknown_topic(name, meant, "this store") for name in unknown}, ()
 
     def may_be_more(self) -> bool:
@@ -158,14 +163,14 @@ class Topics:
         self._read_to = tail_start
 
     def coverage(self, *, is_found: bool) -> Iterator[Coverage]:
-        """Return how the topics were found, and where there may be others.
+        """Return the coverage of topics: how they were found, and which log may have others.
 
         What could not be read is no failure of an answer that ``is_found``: then it is only said.
         """
         count = len(self.known())
         unread_bytes = self._unread_bytes()
         how = "config, queues and places in the log" if unread_bytes > 0 else "the log"
-        name = f"{count} topics: {how}"
+        name = f"{counted(count, 'topic')}: {how}"
         bounds = (self._source.log.min_offset, self._tail_start() - max(unread_bytes, 0))
         yield Coverage(name, SourceKind.TOPICS, SourceState.SEARCHED, None, None, *bounds)
         min_offset = self._source.log.min_offset
@@ -190,46 +195,29 @@ class Topics:
         total = sum(file.last_entry for file in files)
         step = max(total // _SAMPLES, 1)
         topics: set[str] = set()
-        place = 0
+        number = 0
         for file in files:
-            while place < file.last_entry:
+            while number < file.last_entry:
                 try:
-                    offset = file.entry(place + 1).physical_offset
+                    offset = file.entry(number + 1).physical_offset
                     topics.add(self._source.log.record_at(offset, check_crc=False).topic)
                 except RecordError:
                     pass
-                place += step
-            place -= file.last_entry
+                number += step
+            number -= file.last_entry
         return topics
 
-    def _configured(self) -> set[str]:
-        """Return the topics that config files name, and where they name none, those of groups."""
-        topics: set[str] = set()
-        for table in self._tables(TOPICS_FILE, "topicConfigTable"):
-            topics |= set(table)
-        topics |= changed_names(self._source.path / TOPICS_FILE)
+    def configured(self) -> set[str]:
+        """Return the topics of the configuration; if it has none, those of groups."""
+        path = self._source.path
+        topics = set(read_table(path, TOPICS_FILE, TOPICS_MEMBER).entries)
         if topics:
             return topics
-        groups: set[str] = set()
-        for table in self._tables(GROUPS_FILE, "subscriptionGroupTable"):
-            groups |= set(table)
-        for table in self._tables(OFFSETS_FILE, "offsetTable"):
-            for name in table:
-                topic, _, group = str(name).partition("@")
-                topics.add(topic)
-                groups.add(group)
+        groups = set(read_table(path, GROUPS_FILE, GROUPS_MEMBER).entries)
+        for name in read_table(path, OFFSETS_FILE, OFFSETS_MEMBER).entries:
+            topic, _, group = name.partition("@")
+            topics.add(topic)
+            groups.add(group)
         return topics | {
             f"{kind}{group}" for kind in (RETRY_PREFIX, DEAD_LETTER_PREFIX) for group in groups
         }
-
-    def _tables(self, name: str, member: str) -> Iterator[dict[str, Any]]:
-        for path in (self._source.path / name, self._source.path / f"{name}.bak"):
-            try:
-                content: Any = json_dialect.loads_file(
-                    fs.read_bytes(path, limits.MAX_CONFIG_READ_BYTES) or b"{}"
-                )
-            except (ConfigError, OSError):
-                continue
-            table = content.get(member) if isinstance(content, dict) else None
-            if isinstance(table, dict):
-                yield table

@@ -1,7 +1,7 @@
-"""Decides whether what a look-up led to is an answer."""
+"""Decides whether a candidate of a look-up matches."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
@@ -9,15 +9,22 @@ from rocketlens.formats.commitlog_record import PROPERTIES_LENGTH, Record, Recor
 from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8
 
+if TYPE_CHECKING:
+    from rocketlens.model.sql92 import Sql92
+    from rocketlens.query.content_filter import ContentFilter
+
 _PROPERTIES_LENGTH_BYTES: Final = PROPERTIES_LENGTH.size
 _PROPERTY_END: Final = 2
+_KEYS_BEGIN: Final = f"{props.KEYS}\x01".encode()
+_UNIQUE_KEY_BEGIN: Final = f"{props.UNIQUE_KEY}\x01".encode()
 
 
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
-    """What a message must have to answer a query. None asks for nothing.
+    """Conditions for messages. None is no condition.
 
     ``topic`` is the one it must have, ``topics`` are those of which it must have one.
+    ``expression`` must be true of its properties, and ``content`` let it pass.
     ``key`` must be one of its keys, or (``unique_key`` likewise) its unique key; with both given
     one of the two is enough. Times are store times in epoch milliseconds, both ends included.
     Without a ``begin`` there is no lower bound: a damaged clock can make a negative store time.
@@ -30,10 +37,23 @@ class MessageFilter:
     end: int = limits.MAX_TIMESTAMP_MS
     tags: frozenset[str] | None = None
     topics: frozenset[str] | None = None
+    expression: "Sql92 | None" = None
+    content: "ContentFilter | None" = None
+
+    @property
+    def reads_records(self) -> bool:
+        """Whether properties or bodies decide, and not only topic and store time."""
+        conditions = (self.key, self.unique_key, self.tags, self.expression, self.content)
+        return any(each is not None for each in conditions)
+
+    @property
+    def reads_body(self) -> bool:
+        """Whether the body may decide."""
+        return self.content is not None and self.content.reads_body
 
     @property
     def index_key(self) -> str:
-        """The text that is looked up in an index."""
+        """The key that is looked up in an index."""
         return self.key or self.unique_key or ""
 
     def takes_topic(self, topic: str) -> bool:
@@ -48,16 +68,23 @@ class MessageFilter:
             self.begin is None or store_timestamp_ms >= self.begin
         )
 
-    def matches(self, record: Record) -> bool:
-        """Return whether a record is an answer."""
+    def matches(self, record: Record | RecordView) -> bool:
+        """Return whether a record matches; its content is looked at if all else does."""
+        return self.may_match(record) and (self.content is None or self.content.passes(record))
+
+    def may_match(self, record: Record | RecordView) -> bool:
+        """Return whether a record matches as far as that does not depend on ``content``."""
         if not self.takes_topic(record.topic):
             return False
         if not self.is_in_time(record.store_timestamp_ms):
             return False
-        if self.key is None and self.unique_key is None and self.tags is None:
+        conditions = (self.key, self.unique_key, self.tags, self.expression)
+        if all(each is None for each in conditions):
             return True
         properties = props.parse(decode_utf8(record.properties))
         if self.tags is not None and properties.get(props.TAGS) not in self.tags:
+            return False
+        if self.expression is not None and not self.expression.passes(properties):
             return False
         if self.key is None and self.unique_key is None:
             return True
@@ -67,7 +94,7 @@ class MessageFilter:
 
 
 class FastPathMatcher:
-    """Recognizes the usual answer to a look-up by key, at a fifth of the cost of decoding it.
+    """Recognizes the usual match of a look-up by key, at a fifth of the cost of decoding it.
 
     What it does not recognize may be an answer all the same: properties out of the ordinary are
     left to :func:`rocketlens.formats.commitlog_record.decode`.
@@ -79,20 +106,17 @@ class FastPathMatcher:
         self._begin = -limits.MAX_TIMESTAMP_MS - 1 if begin is None else begin
         self._end = message_filter.end
         self._topic = (message_filter.topic or "").encode("utf-8", "replace")
-        named = (
-            (props.KEYS, message_filter.key, True),
-            (props.UNIQUE_KEY, message_filter.unique_key, False),
-        )
-        self._keys = [
-            (name.encode() + b"\x01", key.encode(), is_list)
-            for name, key, is_list in named
-            if key and key.isascii()
-        ]
-        if not self._topic or message_filter.tags is not None:
-            self._keys = []
+        self._keys: list[tuple[bytes, bytes, bool]] = []
+        others = (message_filter.tags, message_filter.expression, message_filter.content)
+        if self._topic and all(each is None for each in others):
+            key, unique_key = message_filter.key, message_filter.unique_key
+            if key and key.isascii():
+                self._keys.append((_KEYS_BEGIN, key.encode(), True))
+            if unique_key and unique_key.isascii():
+                self._keys.append((_UNIQUE_KEY_BEGIN, unique_key.encode(), False))
 
     def record_size_if_match(self, view: memoryview, position: int, physical_offset: int) -> int:
-        """Return the size of the record at ``position`` of ``view`` if it is an answer, else 0."""
+        """Return the size of the record at ``position`` of ``view`` if it matches, otherwise 0."""
         if not self._keys:
             return 0
         try:

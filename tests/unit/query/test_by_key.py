@@ -100,7 +100,7 @@ def test_the_memory_unpacks_no_more_than_is_taken(monkeypatch):
     runs.compact()
     unpacked = []
     monkeypatch.setattr(
-        "rocketlens.store.read.entry_runs._PLACE_MASK", _Counting((1 << 32) - 1, unpacked)
+        "rocketlens.store.read.entry_runs._OFFSET_MASK", _Counting((1 << 32) - 1, unpacked)
     )
     found = runs.find([7])
     assert [next(found) for _ in range(64)] == offsets[:-65:-1].tolist()

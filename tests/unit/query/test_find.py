@@ -1,7 +1,14 @@
 """Every kind of text is narrowed by topics and times, and an answer is cut once."""
 
+import asyncio
+
+import pytest
+
 import rocketlens
 from rocketlens import limits
+from rocketlens.model.answer import SourceKind, SourceState
+from rocketlens.query.find import find
+from rocketlens.query.request import FindRequest
 from tests.crash.made_stores import Sent, make_store
 from tests.unit.query.texts import texts_for
 
@@ -30,3 +37,39 @@ def test_an_answer_ends_at_its_bytes_and_says_so(tmp_path, monkeypatch):
                 r.physical_offset for r in made.records[-3:]
             ]
             assert answer.truncated
+
+
+class EndlessSource:
+    """Has one message, and then goes on for ever."""
+
+    name, kind, is_one_log = "endless", SourceKind.BROKER, False
+
+    def __init__(self, message):
+        self.message = message
+        self.is_under_way = asyncio.Event()
+
+    async def find(self, _, findings):
+        findings.add(self.message)
+        self.is_under_way.set()
+        await asyncio.Event().wait()
+
+
+def test_a_cancelled_search_ends_with_what_it_found_if_that_is_wanted(store):
+    message = next(iter(store.scan()))
+
+    async def cancelled(**options):
+        source = EndlessSource(message)
+        search = asyncio.create_task(find(FindRequest.parse(None, "Orders"), source, **options))
+        await source.is_under_way.wait()
+        search.cancel()
+        return await search
+
+    told = []
+    answer = asyncio.run(cancelled(on_cancelled=lambda: told.append("cancelled")))
+    assert (list(answer), told) == ([message], ["cancelled"])
+    assert not answer.complete
+    (coverage,) = answer.coverage
+    assert (coverage.source, coverage.state) == ("endless", SourceState.FAILED)
+    assert coverage.error == "interrupted"
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancelled())

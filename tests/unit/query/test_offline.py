@@ -56,7 +56,7 @@ def test_times_can_be_datetimes(made, store):
     [
         lambda store: store.find(42),
         lambda store: store.find("k", 42),
-        lambda store: store.find("k", begin="2026-11-20"),
+        lambda store: store.find("k", begin=b"2026-11-20"),
         lambda store: store.find("k", end=1_790_000_000.0),
         lambda store: store.find("k", max_num="5"),
         lambda store: store.query_message("Topic1", 42),

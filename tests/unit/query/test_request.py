@@ -82,3 +82,13 @@ def test_tags_are_an_expression_as_consumers_write_it(tag, tags):
 def test_what_was_asked_is_said_in_one_line():
     assert FindRequest.parse("k", "T,U").query == "k"
     assert FindRequest.parse(topic=["T", "U*"]).query == "T,U*"
+
+
+def test_times_are_also_words_and_a_day_as_the_end_is_its_last_millisecond(monkeypatch):
+    monkeypatch.setattr("rocketlens.query.request.time.time_ns", lambda: 1_795_228_834_563_000_000)
+    made = FindRequest.parse(topic="T", begin="2h", end="now")
+    assert (made.begin, made.end) == (1_795_228_834_563 - 7_200_000, 1_795_228_834_563)
+    day = FindRequest.parse(topic="T", begin="2026-11-20", end="2026-11-20")
+    assert day.end - day.begin == 86_400_000 - 1
+    with pytest.raises(BadInput, match="begin 'soon' is not a time"):
+        FindRequest.parse(topic="T", begin="soon")

@@ -1,0 +1,192 @@
+"""A story is told from records, traces and facts; each fact is in it once, in order of time."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.query.group_state import GroupState
+from rocketlens.query.story import (
+    Story,
+    Unlearnt,
+    choose_message,
+    consumer_group_of,
+    groups_in,
+    is_same_message,
+)
+from tests.unit.conftest import NOON_MS
+from tests.unit.query.story_world import (
+    consumed,
+    copy,
+    dead,
+    known,
+    pub,
+    retried,
+    story,
+    waiting,
+)
+
+ORIGINAL = copy()
+
+
+def state_of(*copies, traces=(), **facts):
+    told = story([ORIGINAL, *copies], traces, [known(**facts)])
+    [group] = told.groups
+    return group
+
+
+@pytest.mark.parametrize(
+    ("copies", "facts", "state", "retries", "words"),
+    [
+        ((), {}, "passed_offline", 0, "no client is online"),
+        ((waiting(1, 10),), {}, "retrying", 1, "waiting, delay level 3"),
+        ((waiting(1, 10), retried(1, 20)), {}, "retrying", 1, "not consumed yet"),
+        (
+            (waiting(1, 10), retried(1, 20)),
+            {"retry_offsets": {(None, 0): 2}},
+            "consumed",
+            1,
+            "gave it back no more",
+        ),
+        (
+            (waiting(1, 10), retried(1, 20), waiting(2, 30)),
+            {"retry_offsets": {(None, 0): 2}},
+            "retrying",
+            2,
+            "retry 2",
+        ),
+        ((retried(1, 20),), {"retry_offsets": None}, "retrying", 1, "not known"),
+        ((retried(16, 10), dead(17, 20)), {}, "dead_letter", 16, "%DLQ%g/0/0"),
+        ((dead(17, 20), retried(0, 30)), {}, "retrying", 16, "retry 0"),
+    ],
+)
+def test_copies_say_what_a_group_did(copies, facts, state, retries, words):
+    group = state_of(*copies, **facts)
+    assert (group.state, group.retries) == (state, retries)
+    assert words in group.rests_on
+    if copies:
+        assert group.since_ms == copies[-1].store_timestamp_ms
+
+
+def test_what_a_client_reported_counts_more_than_offsets():
+    group = state_of(traces=consumed(50), consumer_offset=7)
+    assert (group.state, group.since_ms) == (GroupState.CONSUMED, NOON_MS + 55)
+    assert (group.source, "10.0.0.8 reported it" in group.rests_on) == ("trace/0/1", True)
+
+
+def test_a_report_of_an_earlier_attempt_does_not_end_a_retry():
+    assert state_of(retried(2, 60), traces=consumed(50, 1)).state == "retrying"
+    assert state_of(retried(2, 60), traces=consumed(70, 2)).state == "consumed"
+
+
+def test_a_failure_that_a_client_reported_is_named():
+    group = state_of(traces=consumed(50, success=False, code=2), consumer_offset=7)
+    assert group.state == "not_yet"
+    assert "10.0.0.8 failed to consume it in 5 ms: an exception" in group.rests_on
+
+
+def test_one_unique_key_at_two_offsets_is_a_retry_of_the_producer_or_a_resend():
+    again = copy(at_ms=4_000, queue_offset=9, born_timestamp_ms=NOON_MS + 3_000)
+    later = copy(at_ms=90_000, queue_offset=10, born_timestamp_ms=NOON_MS + 90_000)
+    ours = copy(at_ms=99_000, queue_offset=11, properties={"RESENT_BY_ROCKETLENS": "j/1"})
+    told = story([ORIGINAL, again, later, ours])
+    assert [each.partition(": ")[2].partition(":")[0] for each in told.repeats] == [
+        "a producer's retry",
+        "a resend",
+        "a resend by RocketLens, job j/1",
+    ]
+    assert "T/0/9 has the same unique key as T/0/7" in told.repeats[0]
+    assert [each.kind for each in told.events] == ["sent", "stored", *["stored_again"] * 3]
+
+
+@pytest.mark.parametrize(
+    ("client", "words"), [("10.0.0.7", "a rebalance"), ("10.0.0.8", "acknowledgement failed")]
+)
+def test_one_offset_twice_is_a_rebalance_or_a_failed_acknowledgement(client, words):
+    [repeat] = state_of(traces=[*consumed(50), *consumed(80, client=client)]).repeats
+    assert words in repeat
+    assert "handed out 2 times" in repeat
+    assert state_of(traces=consumed(50)).repeats == ()
+    # A retry is another record, and two records may each be had once.
+    retry = [*consumed(50, success=False), *consumed(80, 1)]
+    assert state_of(retried(1, 70), traces=retry).repeats == ()
+    both = [ORIGINAL, copy(at_ms=5, queue_offset=8)]
+    assert story(both, [*consumed(50), *consumed(80)]).groups[0].repeats == ()
+
+
+def test_the_message_is_the_record_that_groups_read():
+    records = [waiting(1, 1), dead(3, 2), copy(at_ms=9), copy(at_ms=3)]
+    assert choose_message(records) is records[3]
+    assert choose_message(records[:2]) is records[0]
+    assert choose_message([]) is None
+
+
+def test_records_without_a_unique_key_belong_together_by_their_origin():
+    first = copy(properties={"UNIQ_KEY": ""})
+    again = copy(
+        "%RETRY%g", 9, properties={"UNIQ_KEY": "", "ORIGIN_MESSAGE_ID": first.offset_msg_id}
+    )
+    assert first.unique_key is None
+    assert is_same_message(first, again)
+    assert not is_same_message(first, copy(at_ms=9, properties={"UNIQ_KEY": ""}))
+    assert not is_same_message(first, ORIGINAL)
+    told = story([first, again])
+    assert "copies of the message" in [each.what for each in told.unlearnt]
+
+
+def test_a_message_of_which_only_a_retry_is_left_says_so():
+    told = story([retried(1, 20)])
+    [left] = told.unlearnt
+    assert (left.what, "is gone" in left.why, left.is_failure) == (
+        "how it was first stored",
+        True,
+        False,
+    )
+
+
+def test_groups_are_named_by_copies_and_traces():
+    copies = [ORIGINAL, waiting(1, 1, "a"), retried(1, 1, "b"), dead(1, 1, "c")]
+    assert list(map(consumer_group_of, copies)) == [None, "a", "b", "c"]
+    assert groups_in(copies, [pub(), *consumed(1, group="d")]) == {"a", "b", "c", "d"}
+
+
+def test_a_story_is_complete_if_all_was_asked_and_nothing_failed():
+    searched = Coverage("broker-a", SourceKind.BROKER, SourceState.SEARCHED)
+    failed = Coverage("broker-b", SourceKind.BROKER, SourceState.FAILED, None, "no answer")
+
+    def is_complete(coverage, *unlearnt):
+        return Story("q", ORIGINAL, (), (), (), (), unlearnt, coverage).complete
+
+    assert is_complete((searched,))
+    assert is_complete((searched,), Unlearnt("its trace", "there is none"))
+    assert not is_complete(())
+    assert not is_complete((searched, failed))
+    assert not is_complete((searched,), Unlearnt("its trace", "no answer", is_failure=True))
+
+
+COPIES = st.lists(
+    st.builds(
+        lambda make, retry, at_ms: make(retry, at_ms),
+        st.sampled_from([waiting, retried, dead]),
+        st.integers(0, 17),
+        st.integers(1, 10_000),
+    )
+)
+
+
+@given(COPIES, st.lists(st.integers(0, 10_000)), st.randoms())
+def test_each_fact_is_told_once_in_order_of_time_however_it_is_found(copies, calls, random):
+    traces = [each for at_ms in set(calls) for each in consumed(at_ms)]
+    found = [ORIGINAL, *copies]
+    told = story(found, traces)
+    times = [each.time_ms for each in told.events]
+    assert times == sorted(times)
+    assert len(told.events) == 1 + len(found) + len(set(calls))
+    assert all(each.source for each in told.events if each.offset_msg_id is None)
+    [group] = told.groups
+    assert group.rests_on
+    if any(each.topic == "%DLQ%g" for each in copies):
+        assert group.state is not GroupState.NOT_YET
+    shuffled = traces[:]
+    random.shuffle(shuffled)
+    assert story(found, shuffled).events == told.events
