@@ -1,17 +1,17 @@
-"""The broker: takes messages, stores them, and answers questions about them.
+"""The broker: stores messages, and answers requests for them.
 
 =============  ====================================================================
 module         what
 =============  ====================================================================
-service        opens the store, listens, registers, keeps house, stops
+service        opens the store, listens, registers, runs periodic work, stops
 config         ``broker.conf``, in RocketMQ's own keys
-core           what all processors share
-registry       topics and groups: their rules, and which are made by themselves
-clients        who is connected, and in which groups
-figures        counts, and rates over time
-durable        who waits for the disk
+core           state that all processors share
+registry       topics and groups: their rules, and those created automatically
+clients        connected clients and their groups
+stats          counts, and rates over time
+durable        responses that wait for the disk
 search         look-ups by key over the live store
-registration   103 and 104: what the name servers are told
+registration   registers with the name servers (103, 104)
 schedule       delivers delayed messages when they are due
 =============  ====================================================================
 

@@ -1,8 +1,9 @@
-"""Who is connected: producers and consumers by group, as their heartbeats say.
+"""Connected producers and consumers by group, from their heartbeats.
 
-Nothing here expires by time: a client is there as long as its connection, which ends after 120 s
-without a heartbeat. What a connection can make a broker keep is bounded; when all of them together
-are over their bound, the one that keeps most ends, so that nobody is refused for what others do.
+No client expires by time: it is registered as long as its connection is open, and a connection is
+closed after 120 s without a heartbeat. The memory that one connection can occupy is bounded. When
+all together are over their bound, the largest connection is closed, so that no client is refused
+because of others.
 Sources: ``ProducerManager``, ``ConsumerManager``, ``ConsumerGroupInfo``.
 """
 
@@ -30,18 +31,18 @@ _log: Final = logging.getLogger("rocketlens.broker")
 _MEMBER_BYTES: Final = 700
 _SUBSCRIPTION_BYTES: Final = 600
 _TAG_BYTES: Final = 120
-"""What a member of a group, a subscription and a tag take in memory, beside their characters."""
+"""Memory of a member of a group, a subscription and a tag, without their characters."""
 _NAME_SHOWN: Final = 60
 
 
 class HeartbeatRefused(BadInput):
-    """A heartbeat that would make a broker keep too much; the text says what is allowed."""
+    """A heartbeat would occupy too much memory of the broker; the text has the bound."""
 
     code = ResponseCode.SYSTEM_ERROR
 
 
 GroupKey = tuple[bool, str]
-"""Whether consumers, and the group's name."""
+"""Whether it is a group of consumers, and its name."""
 
 
 class Client(NamedTuple):
@@ -54,108 +55,147 @@ class Client(NamedTuple):
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """The consumers of a group that are connected, and what they want."""
+    """Connected consumers of a group, and their subscriptions."""
 
     consume_type: ConsumeType | None = None
     message_model: MessageModel | None = None
     consume_from_where: ConsumeFromWhere | None = None
     members: dict[Channel, Client] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+    fingerprint: int = 0
+    """Of the last heartbeat, as its client computed it; 0 if it did not."""
 
 
 class ClientTable:
-    """Producers and consumers, by group."""
+    """Connected producers and consumers, by group."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self.producers: Final[dict[str, dict[Channel, Client]]] = {}
         self.consumers: Final[dict[str, ConsumerGroup]] = {}
+        self._producer_channels: Final[dict[str, Channel]] = {}
+        """By client id, the newest."""
         self.notifies: Callable[[str], bool] = lambda _: True
-        """Whether the members of a group are told of changes."""
+        """Returns whether the members of a group are notified of changes."""
+        self.on_subscriptions_changed: Callable[[str], None] = lambda _: None
+        """Called with a group that subscribes to something else than before."""
         self._clock: Final = clock
-        self._kept: Final[dict[Channel, dict[GroupKey, int]]] = {}
-        """By connection: its groups, and how many bytes each takes."""
-        self.kept_bytes = 0
-        """What all groups of all connections take, about."""
+        self._sizes: Final[dict[Channel, dict[GroupKey, int]]] = {}
+        """By connection: the memory of each of its groups."""
+        self.total_bytes = 0
+        """Estimated memory of all groups of all connections."""
         self.refused = 0
-        """Heartbeats that were refused."""
-        self.ended = 0
-        """Connections that were closed because they had the most groups."""
+        """Number of heartbeats refused."""
+        self.closed_largest = 0
+        """Number of connections closed because they were the largest."""
 
-    def admit(self, said: HeartbeatData, channel: Channel) -> None:
-        """Make room for what a heartbeat brings; called before any of it is taken in.
+    def admit(self, heartbeat: HeartbeatData, channel: Channel) -> None:
+        """Reserve memory for the groups of a heartbeat, before any of them is added.
 
-        :raises HeartbeatRefused: when that is too much for one connection, or a name is too long.
+        :raises HeartbeatRefused: if it is too much for one connection, or a name is too long.
         """
         try:
-            wanted = _wanted_bytes(said)
-            kept = self._kept.get(channel, {}) | wanted
-            _check_bytes(sum(kept.values()))
+            sizes = dict(self._sizes.get(channel, {}))
+            for key, size in _group_bytes(heartbeat).items():
+                # Without them in it, those of an earlier heartbeat are kept.
+                sizes[key] = max(size, sizes.get(key, 0)) if heartbeat.without_sub else size
+            _check_bytes(sum(sizes.values()))
         except HeartbeatRefused:
             self.refused += 1
             raise
-        self._keep(channel, kept)
-        while self.kept_bytes > limits.MAX_GROUPS_BYTES and len(self._kept) > 1:
-            self._end_largest()
+        self._set_sizes(channel, sizes)
+        while self.total_bytes > limits.MAX_GROUPS_BYTES and len(self._sizes) > 1:
+            self._close_largest()
 
-    def _end_largest(self) -> None:
-        sizes = {channel: sum(kept.values()) for channel, kept in self._kept.items()}
+    def _close_largest(self) -> None:
+        sizes = {channel: sum(groups.values()) for channel, groups in self._sizes.items()}
         largest = max(sizes, key=sizes.__getitem__)
-        self.ended += 1
+        self.closed_largest += 1
         _log.warning(
-            "the connection of %s is closed: of the %d bytes of groups that all connections have, "
-            "it has %d",
+            "the connection of %s is closed: of the %d bytes that the groups of all connections "
+            "take, its groups take %d",
             largest.address,
-            self.kept_bytes,
+            self.total_bytes,
             sizes[largest],
         )
         self.closed(largest)
         largest.abort("it had more groups than any other connection")
 
-    def _keep(self, channel: Channel, kept: dict[GroupKey, int]) -> None:
-        self.kept_bytes += sum(kept.values()) - sum(self._kept.pop(channel, {}).values())
-        if kept:
-            self._kept[channel] = kept
+    def _set_sizes(self, channel: Channel, sizes: dict[GroupKey, int]) -> None:
+        self.total_bytes += sum(sizes.values()) - sum(self._sizes.pop(channel, {}).values())
+        if sizes:
+            self._sizes[channel] = sizes
 
-    def _let_go(self, channel: Channel, key: GroupKey) -> None:
-        kept = self._kept.get(channel, {})
-        self.kept_bytes -= kept.pop(key, 0)
-        if not kept:
-            self._kept.pop(channel, None)
+    def _release(self, channel: Channel, key: GroupKey) -> None:
+        sizes = self._sizes.get(channel, {})
+        self.total_bytes -= sizes.pop(key, 0)
+        if not sizes:
+            self._sizes.pop(channel, None)
 
     def add_producer(self, group: str, channel: Channel, client: Client) -> None:
-        """Register a producer, or note that it is alive, over a connection that is admitted."""
-        if channel not in self._kept:
+        """Register a producer; ignored if the connection was not admitted or is closed."""
+        if channel not in self._sizes:
             return
-        self.producers.setdefault(group, {})[channel] = client
+        members = self.producers.setdefault(group, {})
+        if channel not in members:
+            _log.info("producer %s at %s joins group %s", client.client_id, channel.address, group)
+        members[channel] = client
+        self._producer_channels[client.client_id] = channel
 
-    def add_consumer(self, consumer: ConsumerData, channel: Channel, client: Client) -> None:
-        """Register a consumer, and notify all members if anything changed."""
-        if channel not in self._kept:
-            return
+    def add_consumer(
+        self,
+        consumer: ConsumerData,
+        channel: Channel,
+        client: Client,
+        *,
+        fingerprint: int = 0,
+        without_sub: bool = False,
+    ) -> bool:
+        """Register a consumer, and notify all members if the group changed.
+
+        ``without_sub``: its subscriptions are left out, because they are those of the heartbeat
+        before, which had the same ``fingerprint``. Returns whether they are to be sent again.
+        """
+        if channel not in self._sizes:
+            return True
         group = self.consumers.setdefault(consumer.group_name, ConsumerGroup())
         group.consume_type = consumer.consume_type
         group.message_model = consumer.message_model
         group.consume_from_where = consumer.consume_from_where
+        if channel not in group.members:
+            words = "consumer %s at %s joins group %s"
+            _log.info(words, client.client_id, channel.address, consumer.group_name)
         is_changed = group.members.get(channel) != client
         group.members[channel] = client
-        is_changed |= _subscribe(group, consumer.subscription_datas)
-        if is_changed:
+        previous, group.fingerprint = group.fingerprint, fingerprint
+        topics = set(group.subscriptions)
+        if not without_sub and _subscribe(group, consumer.subscription_datas):
+            self.on_subscriptions_changed(consumer.group_name)
+        if is_changed or topics != group.subscriptions.keys():
             self.notify(consumer.group_name)
+        return fingerprint != previous and (without_sub or previous != 0)
 
     def remove_producer(self, group: str, channel: Channel) -> None:
         """Remove a producer."""
-        self._let_go(channel, (False, group))
+        self._release(channel, (False, group))
         members = self.producers.get(group, {})
-        members.pop(channel, None)
+        client = members.pop(channel, None)
+        if client is not None:
+            _log.info("producer %s at %s leaves group %s", client.client_id, channel.address, group)
+            if self._producer_channels.get(client.client_id) is channel:
+                # One that has other groups is registered again by its next heartbeat.
+                del self._producer_channels[client.client_id]
         if not members:
             self.producers.pop(group, None)
 
     def remove_consumer(self, group_name: str, channel: Channel) -> None:
         """Remove a consumer, and notify the others."""
-        self._let_go(channel, (True, group_name))
+        self._release(channel, (True, group_name))
         group = self.consumers.get(group_name)
-        if group is None or group.members.pop(channel, None) is None:
+        client = None if group is None else group.members.pop(channel, None)
+        if group is None or client is None:
             return
+        words = "consumer %s at %s leaves group %s"
+        _log.info(words, client.client_id, channel.address, group_name)
         if group.members:
             self.notify(group_name)
         else:
@@ -163,15 +203,28 @@ class ClientTable:
 
     def closed(self, channel: Channel) -> None:
         """Remove every client of a connection."""
-        for is_consumer, group in list(self._kept.get(channel, ())):
+        for is_consumer, group in list(self._sizes.get(channel, ())):
             if is_consumer:
                 self.remove_consumer(group, channel)
             else:
                 self.remove_producer(group, channel)
-        self._keep(channel, {})
+        self._set_sizes(channel, {})
+
+    def find(self, group_name: str, client_id: str) -> tuple[Channel, Client] | None:
+        """Return a consumer of a group and its connection: the newest that has this id."""
+        group = self.consumers.get(group_name)
+        for channel, client in reversed(group.members.items() if group else ()):
+            if client.client_id == client_id and channel.is_open:
+                return channel, client
+        return None
+
+    def producer_channel(self, client_id: str) -> Channel | None:
+        """Return the connection of a producer: the newest that has this id."""
+        channel = self._producer_channels.get(client_id)
+        return channel if channel is not None and channel.is_open else None
 
     def groups_of(self, topic: str) -> list[str]:
-        """List the groups that subscribe to a topic."""
+        """Return the groups that subscribe to a topic."""
         return [name for name, group in self.consumers.items() if topic in group.subscriptions]
 
     def notify(self, group_name: str) -> None:
@@ -182,35 +235,42 @@ class ClientTable:
             try:
                 channel.tell(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group_name})
             except RocketLensError:
-                # It is gone; its connection's end will say so.
+                # The connection is closing; `closed` removes the client.
                 continue
 
 
 def _subscribe(group: ConsumerGroup, subscriptions: Iterable[SubscriptionData]) -> bool:
-    """Replace subscriptions by newer ones; return whether topics came or went."""
-    wanted = {each.topic: each for each in subscriptions}
-    is_changed = wanted.keys() != group.subscriptions.keys()
-    for topic in group.subscriptions.keys() - wanted.keys():
+    """Replace subscriptions by newer ones; return whether any wants other messages now."""
+    by_topic = {each.topic: each for each in subscriptions}
+    is_changed = by_topic.keys() != group.subscriptions.keys()
+    for topic in group.subscriptions.keys() - by_topic.keys():
         del group.subscriptions[topic]
-    for topic, each in wanted.items():
-        known = group.subscriptions.get(topic)
-        if known is None or each.sub_version > known.sub_version:
+    for topic, each in by_topic.items():
+        previous = group.subscriptions.get(topic)
+        if previous is None or each.sub_version > previous.sub_version:
             group.subscriptions[topic] = each
+            is_changed |= previous is not None and (
+                (each.sub_string, each.expression_type)
+                != (previous.sub_string, previous.expression_type)
+            )
     return is_changed
 
 
-def _wanted_bytes(said: HeartbeatData) -> dict[GroupKey, int]:
-    """Return what each group of a heartbeat takes in memory, about.
+def _group_bytes(heartbeat: HeartbeatData) -> dict[GroupKey, int]:
+    """Return an estimate of the memory that each group of a heartbeat takes.
 
-    :raises HeartbeatRefused: when a name is too long.
+    :raises HeartbeatRefused: if a name is too long.
     """
-    if len(said.client_id) > limits.MAX_CLIENT_ID_CHARACTERS:
+    if len(heartbeat.client_id) > limits.MAX_CLIENT_ID_CHARACTERS:
         raise HeartbeatRefused(
-            f"clientID has {len(said.client_id)} characters, "
+            f"clientID has {len(heartbeat.client_id)} characters, "
             f"{limits.MAX_CLIENT_ID_CHARACTERS} are allowed"
         )
-    wanted: dict[GroupKey, int] = {}
-    datas: list[ProducerData | ConsumerData] = [*said.producer_datas, *said.consumer_datas]
+    sizes: dict[GroupKey, int] = {}
+    datas: list[ProducerData | ConsumerData] = [
+        *heartbeat.producer_datas,
+        *heartbeat.consumer_datas,
+    ]
     for data in datas:
         group = data.group_name
         if len(group) > limits.MAX_GROUP_CHARACTERS:
@@ -218,12 +278,12 @@ def _wanted_bytes(said: HeartbeatData) -> dict[GroupKey, int]:
                 f"groupName {group[:_NAME_SHOWN]}... has {len(group)} characters, "
                 f"{limits.MAX_GROUP_CHARACTERS} are allowed"
             )
-        size = _MEMBER_BYTES + 2 * (len(group) + len(said.client_id))
+        size = _MEMBER_BYTES + 2 * (len(group) + len(heartbeat.client_id))
         is_consumer = isinstance(data, ConsumerData)
         if isinstance(data, ConsumerData):
             size += sum(map(_subscription_bytes, data.subscription_datas))
-        wanted[is_consumer, group] = size
-    return wanted
+        sizes[is_consumer, group] = size
+    return sizes
 
 
 def _check_bytes(total: int) -> None:

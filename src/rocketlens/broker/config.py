@@ -1,16 +1,19 @@
-"""What a ``broker.conf`` says about the broker itself, in RocketMQ's own keys.
+"""The keys of a ``broker.conf`` about the broker itself, in RocketMQ's spelling.
 
 The store's keys are in :mod:`rocketlens.store.write.config`, those of TLS in
-:mod:`rocketlens.net.tls`; what becomes of other keys is in :mod:`rocketlens.model.config_keys`.
-Source: ``BrokerConfig``, ``MessageStoreConfig``, ``NettyServerConfig``.
+:mod:`rocketlens.net.tls`, those of access control in :mod:`rocketlens.broker.auth.config`. For
+unknown keys see :mod:`rocketlens.model.config_keys`. Source: ``BrokerConfig``,
+``MessageStoreConfig``, ``NettyServerConfig``.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from rocketlens import limits
+from rocketlens.broker.auth.config import NO_AUTH, AuthConfig
 from rocketlens.errors import BadInput
 from rocketlens.formats import java_properties
 from rocketlens.model.config_keys import (
@@ -33,11 +36,11 @@ from rocketlens.net.tls import TlsSettings, tls_of_properties
 from rocketlens.store.write.config import StoreConfig
 
 VIP_DISTANCE: Final = 2
-"""The second port is so far below the first."""
+"""The second port is this far below the first."""
 
 _NAME: Final = KeyForm("1 to 255 letters, digits, % | _ and -", is_topic_name)
 _MASTER: Final = KeyForm(
-    "ASYNC_MASTER or SYNC_MASTER; there are no slaves here",
+    "ASYNC_MASTER or SYNC_MASTER; slaves are not supported",
     lambda text: text in ("ASYNC_MASTER", "SYNC_MASTER"),
 )
 _INTERVALS_MS: Final = range(1, DAY_MS + 1)
@@ -48,16 +51,16 @@ _PULL_MESSAGES: Final = range(1, 100_001)
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig(Configuration):
-    """The broker's keys, each under RocketMQ's name and with its default, addresses aside."""
+    """The broker's keys with RocketMQ's names and defaults, except those of addresses."""
 
     brokerName: str = key("broker-a", "Name of the broker.", allowed=_NAME)
     brokerClusterName: str = key(DEFAULT_CLUSTER, "Name of its cluster.", allowed=_NAME)
     brokerId: int = key(
-        0, "0: the master. There are no slaves here.", allowed=range(limits.MAX_INT + 1)
+        0, "0: the master. Slaves are not supported.", allowed=range(limits.MAX_INT + 1)
     )
     brokerIP1: str = key(
         "127.0.0.1",
-        "Address that clients are told, and that is in message ids. RocketMQ: this machine's.",
+        "Address for clients, also in message ids. RocketMQ: this machine's.",
         allowed=IP_ADDRESS,
     )
     bindAddress: str = key(
@@ -68,19 +71,24 @@ class BrokerConfig(Configuration):
     )
     listenPort: int = key(
         10911,
-        "Port to listen on, as is the one two below it; 0: any that is free.",
+        "Port to listen on, with the one two below it; 0: any free port.",
         allowed=range(limits.MAX_PORT + 1),
     )
     namesrvAddr: str = key("", "Addresses of name servers, with semicolons between them.")
-    storePathRootDir: str = key("", "The store directory; ~/store unless set.")
+    storePathRootDir: str = key(
+        "", "The store directory; that of --home unless set. RocketMQ: ~/store."
+    )
     storePathCommitLog: str = key("", "Must be commitlog in the store directory if it is set.")
     brokerPermission: int = key(
         PERM_READ_WRITE, "What clients may do with its topics: 4 read, 2 write.", allowed=range(8)
     )
     brokerRole: str = key(
         "ASYNC_MASTER",
-        "Both mean the same here, where there are no slaves.",
+        "Both have the same effect, because slaves are not supported.",
         allowed=_MASTER,
+    )
+    storeReplyMessageEnable: bool = key(
+        True, "Store replies to requests of producers in <cluster>_REPLY_TOPIC."
     )
     regionId: str = key(DEFAULT_REGION, "Property MSG_REGION of its messages.", allowed=_NAME)
     traceOn: bool = key(True, "Property TRACE_ON of its messages.")
@@ -121,9 +129,38 @@ class BrokerConfig(Configuration):
     )
     accessMessageInMemoryMaxRatio: int = key(
         40,
-        "So much of the log's end is taken to be in memory.",
+        "Size of the end of the log that is assumed to be in memory.",
         unit="% of the machine's memory",
         allowed=range(96),
+    )
+    longPollingEnable: bool = key(
+        True, "Hold pulls at the end of a queue until messages arrive, as long as they allow."
+    )
+    shortPollingTimeMills: int = key(
+        1_000,
+        "Without longPollingEnable: how long such pulls are held, whatever arrives.",
+        unit="ms",
+        allowed=_INTERVALS_MS,
+    )
+    enablePropertyFilter: bool = key(
+        False, "Allow consumers to subscribe by an SQL92 expression over properties."
+    )
+    transactionTimeOut: int = key(
+        6_000,
+        "How old a half message must be before its producers are asked about it.",
+        unit="ms",
+        allowed=_INTERVALS_MS,
+    )
+    transactionCheckMax: int = key(
+        15,
+        "How often they are asked, at most.",
+        allowed=range(1, 255),
+    )
+    transactionCheckInterval: int = key(
+        30_000,
+        "Time between two checks of open transactions. RocketMQ 4.9: 60000.",
+        unit="ms",
+        allowed=_INTERVALS_MS,
     )
     registerNameServerPeriod: int = key(
         30_000, "Time between two registrations.", unit="ms", allowed=_INTERVALS_MS
@@ -142,14 +179,14 @@ class BrokerConfig(Configuration):
     )
 
     def check_together(self) -> None:
-        """Check that there is a second port, and that this is a master.
+        """Check that there is a second port, and that the broker is a master.
 
         :raises BadInput: with the key.
         """
         if 0 < self.listenPort <= VIP_DISTANCE:
             raise BadInput(f"listenPort {self.listenPort}: the port two below is needed, too")
         if self.brokerId:
-            raise BadInput(f"brokerId {self.brokerId}: give 0; there are no slaves here")
+            raise BadInput(f"brokerId {self.brokerId}: give 0; slaves are not supported")
 
     @property
     def namesrv_addresses(self) -> tuple[str, ...]:
@@ -166,13 +203,14 @@ NO_TLS: Final = TlsSettings()
 
 
 class BrokerSettings(NamedTuple):
-    """Everything that a ``broker.conf`` says."""
+    """The content of a ``broker.conf``."""
 
     broker: BrokerConfig
     store: StoreConfig
     unknown: tuple[str, ...] = ()
-    """Keys that mean nothing here."""
+    """Keys that RocketLens does not know."""
     tls: TlsSettings = NO_TLS
+    auth: AuthConfig = NO_AUTH
 
     @property
     def store_path(self) -> Path:
@@ -186,11 +224,11 @@ class BrokerSettings(NamedTuple):
         return self.store_path / "commitlog"
 
     def with_broker(self, **changes: Any) -> "BrokerSettings":
-        """Return the same with other values for some of the broker's keys."""
+        """Return these settings with other values for some of the broker's keys."""
         return self._replace(broker=replace(self.broker, **changes))
 
     def properties_in_effect(self, port: int) -> dict[str, str]:
-        """Return each key with the value that a broker at ``port`` goes by; nothing is secret."""
+        """Return each key with its value in effect for a broker at ``port``; no value is secret."""
         in_effect = self.with_broker(
             bindAddress=self.broker.listen_address,
             listenPort=port,
@@ -201,31 +239,59 @@ class BrokerSettings(NamedTuple):
             **in_effect.broker.properties(),
             **self.store.properties(),
             **self.tls.server.properties(),
+            **self.auth.properties(),
         }
 
 
-def parse_settings(text: str) -> BrokerSettings:
-    """Parse the content of a ``broker.conf``. Warns of a broker that everybody can reach.
+def properties_of(text: str) -> dict[str, str]:
+    """Return the keys and values of a ``broker.conf`` as they stand there."""
+    return java_properties.loads(text)
 
-    Raises what :func:`settings_of` does.
+
+def parse_settings(text: str, **changes: Any) -> BrokerSettings:
+    """Parse the content of a ``broker.conf``; warn of a broker that any client can reach.
+
+    ``changes`` are keys of the broker that override it. Raises what :func:`settings_of` does.
+
+    :raises BadInput: if clients of other machines would be told an address that leads them astray.
     """
-    settings = settings_of(java_properties.loads(text), "broker.conf")
-    warn_if_open(settings.broker.listen_address, settings.tls)
+    settings = settings_of(java_properties.loads(text), "broker.conf").with_broker(**changes)
+    check_advertised(settings.broker)
+    if not settings.auth.is_on:
+        warn_if_open(settings.broker.listen_address, settings.tls)
     return settings
 
 
-def settings_of(properties: Mapping[str, str], where: str) -> BrokerSettings:
-    """Return what the keys of a ``broker.conf`` say; ``where`` they stand is named in errors.
+def check_advertised(config: BrokerConfig) -> None:
+    """Check that clients that reach the broker are told an address at which they reach it.
 
-    :raises BadInput: when a value is not allowed, a key must not be passed over, or
+    :raises BadInput: if it is no address of a machine, or the loopback interface's although the
+        broker listens on others.
+    """
+    listens, advertises = ip_address(config.listen_address), ip_address(config.brokerIP1)
+    remedy = "name the address that clients use with --advertise or brokerIP1"
+    if advertises.is_unspecified:
+        raise BadInput(f"clients would be told {advertises}, which is no machine's: {remedy}")
+    if advertises.is_loopback and not listens.is_loopback:
+        raise BadInput(
+            f"the broker would listen on {listens} and tell clients of other machines to use "
+            f"{advertises}, which leads them to themselves: {remedy}, or listen on {advertises}"
+        )
+
+
+def settings_of(properties: Mapping[str, str], where: str) -> BrokerSettings:
+    """Return the settings of the keys of a ``broker.conf``; errors name the source ``where``.
+
+    :raises BadInput: if a value is not allowed, a key must not be ignored, or
         ``storePathCommitLog`` is outside the store.
-    :raises OSError: when the file of TLS settings cannot be read.
+    :raises OSError: if the file of TLS settings cannot be read.
     """
     tls, values = tls_of_properties(properties)
     broker, others = BrokerConfig.from_properties(values)
+    auth, others = AuthConfig.from_properties(others)
     store, unknown = StoreConfig.from_properties(others)
-    passed_over = warn_of_unknown(unknown, (BrokerConfig, StoreConfig), where)
-    settings = BrokerSettings(broker, store, passed_over, tls)
+    passed_over = warn_of_unknown(unknown, (BrokerConfig, AuthConfig, StoreConfig), where)
+    settings = BrokerSettings(broker, store, passed_over, tls, auth)
     path = broker.storePathCommitLog
     if path and Path(path) != settings.commit_log_path:
         raise BadInput(f"storePathCommitLog {path}: it must be {settings.commit_log_path}")

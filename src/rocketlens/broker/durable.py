@@ -1,7 +1,7 @@
-"""Who waits for the disk: answers to sends that must not leave before their message is durable.
+"""Responses to sends that wait until their message is durable.
 
-The store's flush thread says when a round of syncing has ended; here that is taken to the event
-loop in one step for all who were served by it.
+The store's flush thread calls back when a round of syncing has ended. All responses that this round
+made durable are sent in one step of the event loop.
 """
 
 import asyncio
@@ -16,46 +16,48 @@ from rocketlens.wire.codes import ResponseCode
 WhenDurable = Callable[[int, Callable[[StoreFailed | None], None]], None]
 
 
-class Durable:
-    """Answers that wait; belongs to the running event loop.
+class GroupCommitReplies:
+    """Pending responses of group commit; belongs to the running event loop.
 
-    ``when_durable`` is the store's: it calls back, from any thread, when the log is durable below
-    an offset.
+    ``when_durable`` is the store's: it calls back, in any thread, when the log is durable below an
+    offset.
     """
 
     def __init__(self, when_durable: WhenDurable, timeout_ms: int) -> None:
         self._when_durable: Final = when_durable
         self._timeout_s: Final = timeout_ms / 1000
         self._loop: Final = asyncio.get_running_loop()
-        self._served: Final[deque[tuple[_Held, StoreFailed | None]]] = deque()
-        self._is_woken = False
+        self._durable: Final[deque[tuple[_PendingReply, StoreFailed | None]]] = deque()
+        self._is_scheduled = False
 
-    def answer(self, end_offset: int, response: Response) -> "asyncio.Future[Response | None]":
+    def reply_when_durable(
+        self, end_offset: int, response: Response
+    ) -> "asyncio.Future[Response | None]":
         """Return ``response`` once the log is durable below ``end_offset``.
 
-        After the timeout it is given with code 10, FLUSH_DISK_TIMEOUT; the future fails with
-        StoreFailed when the log can never become durable.
+        After the timeout its code is 10, FLUSH_DISK_TIMEOUT. The future fails with StoreFailed if
+        the log can never become durable.
         """
-        held = _Held(self._loop, response)
-        held.timer = self._loop.call_later(self._timeout_s, held.expire)
-        self._when_durable(end_offset, lambda failure: self._serve(held, failure))
-        return held.future
+        pending = _PendingReply(self._loop, response)
+        pending.timer = self._loop.call_later(self._timeout_s, pending.expire)
+        self._when_durable(end_offset, lambda failure: self._on_durable(pending, failure))
+        return pending.future
 
-    def _serve(self, held: "_Held", failure: StoreFailed | None) -> None:
-        self._served.append((held, failure))
-        if not self._is_woken:
-            self._is_woken = True
-            self._loop.call_soon_threadsafe(self._release)
+    def _on_durable(self, pending: "_PendingReply", failure: StoreFailed | None) -> None:
+        self._durable.append((pending, failure))
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon_threadsafe(self._send_all)
 
-    def _release(self) -> None:
-        self._is_woken = False
-        while self._served:
-            held, failure = self._served.popleft()
-            held.end(failure)
+    def _send_all(self) -> None:
+        self._is_scheduled = False
+        while self._durable:
+            pending, failure = self._durable.popleft()
+            pending.end(failure)
 
 
-class _Held:
-    """One answer."""
+class _PendingReply:
+    """A response, and its timeout."""
 
     __slots__ = ("future", "response", "timer")
 

@@ -1,9 +1,9 @@
-"""Consumer groups as operators and tools meet them.
+"""Configuration of consumer groups, for operators and tools.
 
-Make or change one (200) or many (225), all (201), one (352), delete (207), the topics in which one
-has offsets (343), what its consumers want of a topic (345). A group is changed as a whole: members
-that a request does not have get RocketMQ's defaults. Answered when it is written. Source:
-``AdminBrokerProcessor``.
+Create or change one (200) or many (225), return all (201) or one (352), delete (207), topics in
+which one has offsets (343), its subscription to a topic (345). A group is changed as a whole:
+members that a request does not have get RocketMQ's defaults. Changes are answered when they are
+written. Source: ``AdminBrokerProcessor``.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from rocketlens.errors import CommandBodyError
 from rocketlens.model import json_dialect
 from rocketlens.model.rocketmq import SYSTEM_GROUPS, group_problem
 from rocketlens.net.channel import Channel, Handler, Response
-from rocketlens.net.pace import Pace, in_thread
+from rocketlens.net.pace import ANSWER_THREAD, Pace, in_thread
 from rocketlens.wire.bodies.consumer import SubscriptionAnswer
 from rocketlens.wire.bodies.route import TopicList
 from rocketlens.wire.codes import RequestCode, ResponseCode
@@ -28,7 +28,7 @@ from rocketlens.wire.declare import write_body
 
 Pending = Response | Awaitable[Response | None]
 
-_LARGEST: Final = {
+_MAXIMA: Final = {
     "brokerId": 2**63 - 1,
     "consumeTimeoutMinute": 2**31 - 1,
     "groupSysFlag": 2**31 - 1,
@@ -36,11 +36,11 @@ _LARGEST: Final = {
     "retryQueueNums": 65_536,
     "whichBrokerWhenConsumeSlowly": 2**63 - 1,
 }
-"""Of each member that is a number the largest value; the least is 0, and -1 for retryMaxTimes."""
+"""The maximum of each numeric member. The minimum is 0, and -1 for retryMaxTimes."""
 
 
 class GroupProcessor:
-    """Keeps groups for operators and tools."""
+    """Creates, changes, returns and deletes consumer groups (see the codes above)."""
 
     def __init__(self, core: BrokerCore) -> None:
         self.core: Final = core
@@ -58,18 +58,18 @@ class GroupProcessor:
         }
 
     def update(self, command: RemotingCommand, _: Channel) -> Pending:
-        """Make a group, or change it."""
+        """Create a group, or change it."""
         return self._update([_read(command.body)] if command.body else [])
 
     def update_many(self, command: RemotingCommand, _: Channel) -> Pending:
-        """Make or change groups: all of them, or none."""
-        wanted = _object(_read(command.body)).get("groupConfigList")
-        return self._update(wanted if isinstance(wanted, list) else [])
+        """Create or change groups: all of them, or none if one is invalid."""
+        configs = _object(_read(command.body)).get("groupConfigList")
+        return self._update(configs if isinstance(configs, list) else [])
 
-    def _update(self, wanted: list[Any]) -> Pending:
+    def _update(self, configs: list[Any]) -> Pending:
         groups = self.core.groups
         checked: dict[str, dict[str, Any]] = {}
-        for each in wanted:
+        for each in configs:
             members = _checked(_object(each))
             problem = group_problem(members["groupName"], limits.MAX_NEW_GROUP_CHARACTERS)
             if problem is None and not members["consumeEnable"]:
@@ -77,68 +77,78 @@ class GroupProcessor:
             if problem is not None:
                 return Response(ResponseCode.INVALID_PARAMETER, remark=problem)
             checked[members["groupName"]] = members
-        return _when_saved(groups.put(checked)) if checked else Response()
+        saved = groups.put(checked) if checked else None
+        for group in checked:
+            self.core.held_pulls.group_changed(group)
+        return _when_saved(saved)
 
     async def all_groups(self, _: RemotingCommand, channel: Channel) -> Response | None:
         """Return all groups, and the version of the table."""
         table = self.core.groups.table
         estimate, pace = Estimate("ask for one group at a time (352)"), Pace()
         for name, members in list(table.groups.items()):
-            estimate.add(len(name) + _least_bytes(members))
+            estimate.add(len(name) + _min_bytes(members))
             await pace.turn()
         async with self.core.large_answers.turn(channel, estimate):
             value = table.value()
-            return Response(body=await in_thread(lambda: json_dialect.dumps(value).encode()))
+            body = await in_thread(
+                lambda: json_dialect.dumps(value).encode(), ANSWER_THREAD, owner=channel
+            )
+            return Response(body=body)
 
     def configuration(self, command: RemotingCommand, _: Channel) -> Response:
-        """Return a group; it is made now if it may make itself."""
-        asked = commands.GET_SUBSCRIPTIONGROUP_CONFIG.request.decode(command.ext_fields)
-        group = self.core.groups.find(asked.group)
+        """Return a group; it is created now if groups are created automatically."""
+        request = commands.GET_SUBSCRIPTIONGROUP_CONFIG.request.decode(command.ext_fields)
+        group = self.core.groups.find(request.group)
         if group is None:
             words = "No group in this broker"
             return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=words)
         return Response(body=json_dialect.dumps(group).encode())
 
     def delete(self, command: RemotingCommand, _: Channel) -> Pending:
-        """Forget a group, and how far it came if that is asked."""
-        asked = commands.DELETE_SUBSCRIPTIONGROUP.request.decode(command.ext_fields)
-        problem = _system_problem(asked.group_name, "it cannot be deleted")
+        """Delete a group, and its offsets if that is requested."""
+        request = commands.DELETE_SUBSCRIPTIONGROUP.request.decode(command.ext_fields)
+        problem = _system_problem(request.group_name, "it cannot be deleted")
         if problem is not None:
             return Response(ResponseCode.INVALID_PARAMETER, remark=problem)
         old_name = command.ext_fields.get("removeOffset", "")
-        if asked.clean_offset or old_name.lower() == "true":
-            self.core.offsets.remove(asked.group_name)
-        return _when_saved(self.core.groups.remove(asked.group_name))
+        if request.clean_offset or old_name.lower() == "true":
+            self.core.offsets.remove(request.group_name)
+        saved = self.core.groups.remove(request.group_name)
+        self.core.held_pulls.group_changed(request.group_name)
+        return _when_saved(saved)
 
     def topics(self, command: RemotingCommand, _: Channel) -> Response:
         """Return the topics in which a group has offsets."""
-        asked = commands.QUERY_TOPICS_BY_CONSUMER.request.decode(command.ext_fields)
-        topics = tuple(self.core.offsets.topics_of(asked.group))
+        request = commands.QUERY_TOPICS_BY_CONSUMER.request.decode(command.ext_fields)
+        topics = tuple(self.core.offsets.topics_of(request.group))
         return Response(
             body=write_body(TopicList(topic_list=topics, broker_addr=self.core.address))
         )
 
     def subscription(self, command: RemotingCommand, _: Channel) -> Response:
-        """Return what the connected consumers of a group want of a topic."""
-        asked = commands.QUERY_SUBSCRIPTION_BY_CONSUMER.request.decode(command.ext_fields)
-        group = self.core.clients.consumers.get(asked.group)
-        wanted = group.subscriptions.get(asked.topic) if group else None
-        answer = SubscriptionAnswer(subscription=wanted, group=asked.group, topic=asked.topic)
+        """Return the subscription of a group's connected consumers to a topic."""
+        request = commands.QUERY_SUBSCRIPTION_BY_CONSUMER.request.decode(command.ext_fields)
+        group = self.core.clients.consumers.get(request.group)
+        subscription = group.subscriptions.get(request.topic) if group else None
+        answer = SubscriptionAnswer(
+            subscription=subscription, group=request.group, topic=request.topic
+        )
         return Response(body=write_body(answer))
 
 
 def _system_problem(group: str, words: str) -> str | None:
-    """Return the refusal of a change to a group that tools need; None for other groups."""
+    """Return why a change to a system group is refused; None for other groups."""
     return f"{group} is a group of RocketMQ's own: {words}" if group in SYSTEM_GROUPS else None
 
 
-def _least_bytes(value: Any) -> int:
-    """Return what a member of a group takes as JSON at least."""
+def _min_bytes(value: Any) -> int:
+    """Return the minimum length of a value of a group as JSON."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, dict):
-        return sum(len(name) + 4 + _least_bytes(each) for name, each in value.items())
-    return sum(map(_least_bytes, value)) if isinstance(value, list) else 1
+        return sum(len(name) + 4 + _min_bytes(each) for name, each in value.items())
+    return sum(map(_min_bytes, value)) if isinstance(value, list) else 1
 
 
 def _read(body: bytes) -> Any:
@@ -153,22 +163,22 @@ def _object(value: Any) -> dict[str, Any]:
     return value
 
 
-def _checked(given: dict[str, Any]) -> dict[str, Any]:
-    """Return all members of a group; what is not known here stays as it is.
+def _checked(config: dict[str, Any]) -> dict[str, Any]:
+    """Return all members of a group; unknown members are returned unchanged.
 
-    :raises CommandBodyError: when one is of another type or out of range.
+    :raises CommandBodyError: if a member has another type or is out of range.
     """
-    name = given.get("groupName")
+    name = config.get("groupName")
     members = {**default_group(str(name or "")), "groupName": str(name or "")}
-    for key, value in given.items():
+    for key, value in config.items():
         if value is None or key in ("groupName", "attributes"):
             continue
-        known = members.get(key)
-        least = -1 if key == "retryMaxTimes" else 0
-        if known is not None and type(value) is not type(known):
-            raise CommandBodyError(f"{key} {value!r:.60}: give {known!r:.60} or its like")
-        if key in _LARGEST and not least <= value <= _LARGEST[key]:
-            raise CommandBodyError(f"{key} {value}: give {least} to {_LARGEST[key]}")
+        default = members.get(key)
+        minimum = -1 if key == "retryMaxTimes" else 0
+        if default is not None and type(value) is not type(default):
+            raise CommandBodyError(f"{key} {value!r:.60}: give a value such as {default!r:.60}")
+        if key in _MAXIMA and not minimum <= value <= _MAXIMA[key]:
+            raise CommandBodyError(f"{key} {value}: give {minimum} to {_MAXIMA[key]}")
         members[key] = value
     return members
 

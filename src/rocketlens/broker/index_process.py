@@ -1,14 +1,15 @@
-"""The process that builds index files beside a broker: started, watched, started again.
+"""Runs the process that builds index files beside a broker, and restarts it.
 
-It is a program that says ``ready`` in its first line, runs for as long as its standard input is
-open, and gives the reason on its standard error if it ends before. So it never outlives the
-broker, not even one that was killed. A process that failed is started again after 1 s, then 2 s,
-and so on up to a minute; one that ran for a minute begins at 1 s again. Meanwhile the index falls
-behind, and nothing else: what it lacks is found in the log.
+The process prints ``ready`` in its first line, runs as long as its standard input is open, and
+prints the reason on standard error if it ends earlier. So it never outlives the broker, not even a
+killed one. A failed process is restarted after 1 s, then 2 s, and so on up to a minute; after a
+minute's run the wait is 1 s again. Meanwhile the index falls behind, but no message is lost to
+look-ups: they search the log.
 
-One that hangs does not end, so it is watched: while there is something to index and it has brought
-nothing into the index files for a minute (three until it says ``ready``) it is killed, and started
-again. Each time that this does not help it gets twice as long, for the machine may just be slow.
+A process that hangs does not end, so its progress is watched. If there is something to index and
+the index files have not grown for a minute (three until it prints ``ready``), it is killed and
+restarted. Each time that this does not help, the time is doubled, because the machine may just be
+slow.
 """
 
 import asyncio
@@ -27,20 +28,24 @@ _log: Final = logging.getLogger("rocketlens.broker")
 
 FIRST_WAIT_S: Final = 1.0
 STEADY_S: Final = 60.0
-"""Who ran for so long and then failed is started again as quickly as after a first failure."""
+"""Seconds of running after which the next restart is quick again."""
 STOP_S: Final = 2.0
-"""How long a process may take to end after its input did; whatever it was doing can be cut off."""
+"""Seconds that a process may take to end after its input is closed. It may be cut off at any
+point.
+"""
 HUNG_S: Final = 60.0
-"""How long a process may bring nothing into the index files though there is something to index."""
+"""Seconds in which the index files must grow if there is something to index."""
 HUNG_STARTING_S: Final = 180.0
-"""The same for one that brought nothing yet: Spark and its workers start, kernels compile."""
+"""The same before the first progress: Spark and its workers start, kernels are compiled."""
 _LINE_CHARACTERS: Final = 500
+OWN_LINE: Final = "rocketlens: "
+"""How notes and errors of our commands begin."""
 
 
 def next_wait_s(before_s: float, ran_s: float) -> float:
-    """Return how long to wait after a process ended that ran for ``ran_s``.
+    """Return the seconds to wait after a process that ran for ``ran_s``.
 
-    ``before_s``: how long was waited before it was started; 0 for the first.
+    ``before_s``: seconds waited before it was started; 0 for the first.
     """
     if before_s == 0 or ran_s >= STEADY_S:
         return FIRST_WAIT_S
@@ -48,9 +53,9 @@ def next_wait_s(before_s: float, ran_s: float) -> float:
 
 
 class IndexProcess:
-    """Runs a command again and again; belongs to the running event loop.
+    """Runs a command, and restarts it when it ends; belongs to the running event loop.
 
-    ``state`` is one line for people: ``starting``, ``running``, ``starts again in 4 s: REASON``,
+    ``state`` is one line for operators: ``starting``, ``running``, ``starts again in 4 s: REASON``,
     or ``stopped``.
     """
 
@@ -61,17 +66,17 @@ class IndexProcess:
         waits_s: Callable[[float, float], float] = next_wait_s,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """Prepare; nothing runs yet. ``command``: program and arguments."""
+        """Prepare to run ``command``, a program and its arguments."""
         self.state = "stopped"
         self.failures = 0
         self.was_killed = False
-        """Whether :meth:`stop` had to kill it: what it left is for the next start to mend."""
+        """Whether :meth:`stop` had to kill the process; the next start repairs what it left."""
         self._safe_offset = -1
         self._moved_s = 0.0
         self._hung_count = 0
         self._is_hung = False
         self._has_indexed = False
-        """Whether the process that runs brought something into the index files."""
+        """Whether the index files have grown since the process started."""
         self._command: Final = tuple(command)
         self._waits_s: Final = waits_s
         self._clock: Final = clock
@@ -80,13 +85,14 @@ class IndexProcess:
         self._ending: Final = asyncio.Event()
 
     def start(self) -> None:
-        """Run it from now on."""
+        """Start the process, and restart it until :meth:`stop`."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def watch(self, safe_offset: int, log_end: int) -> None:
-        """Kill it if it hangs. To be called every few seconds.
+        """Kill the process if it hangs; must be called every few seconds.
 
-        ``safe_offset``: how far index files are; ``log_end``: how far they could be.
+        ``safe_offset``: the physical offset that index files cover; ``log_end``: the one they can
+        reach.
         """
         now_s, process = self._clock(), self._process
         if safe_offset != self._safe_offset or safe_offset >= log_end or process is None:
@@ -102,7 +108,7 @@ class IndexProcess:
             _kill(process)
 
     async def stop(self, within_s: float = STOP_S) -> None:
-        """End it: by the end of its input, or killed ``within_s`` later. Once is enough."""
+        """Stop the process: close its input, and kill it ``within_s`` seconds later."""
         task = self._task
         if task is None:
             return
@@ -141,47 +147,66 @@ class IndexProcess:
                     await self._ending.wait()
 
     async def _run_once(self) -> str:
-        """Run it until it ends; return the last line that it said about that.
+        """Run the process until it ends; return its last line of output.
 
-        :raises OSError: when it cannot be started.
+        :raises OSError: if it cannot be started.
         """
-        # In a session of its own a terminal's Ctrl-C is for the broker, which then stops it.
+        # In its own session, so that Ctrl-C in a terminal reaches only the broker, which then stops
+        # it.
         process = self._process = await asyncio.create_subprocess_exec(
             *self._command, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
         )
         if self._ending.is_set() and process.stdin is not None:
             process.stdin.close()
         self._moved_s, self._is_hung, self._has_indexed = self._clock(), False, False
+        _log.info("the index builder is started: process %d", process.pid)
         said, _, code = await asyncio.gather(
-            _last_line(process.stderr), self._hear(process), process.wait()
+            _complaint(process.stderr), self._hear(process), process.wait()
         )
         self._process = None
         if self._is_hung:
-            return "it hung: nothing came into the index files, though there was something to index"
+            return "it hung: the index files did not grow, though there was something to index"
+        if code < 0:
+            # What it printed before is not why it ended.
+            return f"it was killed by {_signal_name(-code)}"
         return said or f"exit code {code}"
 
     async def _hear(self, process: Process) -> None:
-        """Note when it says that it is ready."""
+        """Set the state when the process prints that it is ready."""
         async for line in _lines(process.stdout):
             if line.startswith("ready"):
                 self.state = "running"
+                _log.info("the index builder is %s", line)
 
 
 def _kill(process: Process) -> None:
-    """Kill it with the JVM and its workers: it leads a group of its own."""
+    """Kill the process with its JVM and workers: it leads a process group."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
-async def _last_line(stream: asyncio.StreamReader | None) -> str:
-    last = ""
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+async def _complaint(stream: asyncio.StreamReader | None) -> str:
+    """Return the last line that the program itself wrote, or the last of all: Spark and its JVM
+    write to the same pipe.
+    """
+    last = own = ""
     async for line in _lines(stream):
         last = line or last
-    return last
+        own = line if line.startswith(OWN_LINE) else own
+        if line:
+            _log.debug("index builder: %s", line)
+    return own or last
 
 
 async def _lines(stream: asyncio.StreamReader | None) -> AsyncIterator[str]:
-    """Return the lines of a pipe, each cut to a bounded length."""
+    """Yield the lines of a pipe, each cut to a bounded length."""
     assert stream is not None  # noqa: S101 - it is a pipe
     rest = b""
     while block := await stream.read(65_536):

@@ -1,10 +1,9 @@
-"""What tools look at: topics of all kinds, entries of a queue, the configuration.
+"""Inspection by tools: topics, entries of a queue, the configuration.
 
-All topics (21), RocketMQ's own (305), entries of a consume queue (321), the configuration (26). A
-change of it (25) is refused: it would let anyone who can connect decide where files are written.
-What is expired can be cleaned away now (306).
-Counts by name (315) are kept for none, which RocketMQ answers in the same words where a topic had
-no message for long. Source: ``AdminBrokerProcessor``.
+All topics (21), system topics (305), entries of a consume queue (321), configuration (26). A change
+of the configuration (25) is refused: any client that can connect could decide where files are
+written. Expired files can be deleted at once (306). Counts by name (315) are not kept; the response
+is RocketMQ's own for a topic without recent messages. Source: ``AdminBrokerProcessor``.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ from rocketlens.formats import java_properties
 from rocketlens.model import json_dialect
 from rocketlens.model.rocketmq import SYSTEM_TOPICS
 from rocketlens.net.channel import Channel, Handler, Response
-from rocketlens.net.pace import Pace, in_thread
+from rocketlens.net.pace import ANSWER_THREAD, Pace, in_thread
 from rocketlens.store.write.queue_append import QueueWriter
 from rocketlens.wire.bodies.consumer import ConsumeQueueAnswer, ConsumeQueueData
 from rocketlens.wire.bodies.route import TopicList
@@ -33,11 +32,11 @@ from rocketlens.wire.declare import write_body
 
 _ENTRIES_READ: Final = 500
 _TOPIC_BYTES: Final = 100
-"""What a topic takes at least in the answer about all, beside its name, which is there twice."""
+"""Minimum bytes of a topic in the response with all, without its name, which occurs twice."""
 
 
 class InspectionProcessor:
-    """Tells what is there."""
+    """Answers requests of tools about topics, queues and configuration (see the codes above)."""
 
     def __init__(self, core: BrokerCore) -> None:
         self.core: Final = core
@@ -63,10 +62,11 @@ class InspectionProcessor:
         estimate.add(2 * sum(map(len, topics)))
         async with self.core.large_answers.turn(channel, estimate):
             table_of = topic_table(self.core)
-            return Response(body=await in_thread(lambda: write_body(table_of())))
+            body = await in_thread(lambda: write_body(table_of()), ANSWER_THREAD, owner=channel)
+            return Response(body=body)
 
     def system_topics(self, _: RemotingCommand, __: Channel) -> Response:
-        """Return the topics that nobody may make, change or delete."""
+        """Return the topics that clients may not create, change or delete."""
         config = self.core.config
         names = SYSTEM_TOPICS | {config.brokerName, config.brokerClusterName}
         return Response(body=write_body(TopicList(topic_list=tuple(sorted(names)))))
@@ -81,20 +81,20 @@ class InspectionProcessor:
         )
 
     def update_configuration(self, _: RemotingCommand, __: Channel) -> Response:
-        """Refuse."""
+        """Refuse to change the configuration."""
         words = "the configuration cannot be updated from afar: change the broker's file"
         return Response(ResponseCode.NO_PERMISSION, remark=words)
 
     def count(self, command: RemotingCommand, _: Channel) -> Response:
-        """Answer that a count is not kept."""
-        asked = commands.VIEW_BROKER_STATS_DATA.request.decode(command.ext_fields)
-        words = f"The stats <{asked.stats_name[:300]}> <{asked.stats_key[:300]}> not exist"
+        """Return RocketMQ's error for a count that is not kept."""
+        request = commands.VIEW_BROKER_STATS_DATA.request.decode(command.ext_fields)
+        words = f"The stats <{request.stats_name[:300]}> <{request.stats_key[:300]}> not exist"
         return Response(ResponseCode.SYSTEM_ERROR, remark=words)
 
     async def clean(self, _: RemotingCommand, __: Channel) -> Response | None:
-        """Delete what is expired now, not at the next round; queue files without messages go.
+        """Delete expired files now, not at the next round, and queue files without messages.
 
-        Whoever can connect may ask for it, so nothing goes only because the disk is full.
+        Any client that can connect can request this, so a full disk alone is no reason to delete.
         """
         if self.core.store.clean(may_force=False):
             self.core.search.segments_changed()
@@ -102,44 +102,45 @@ class InspectionProcessor:
             await asyncio.sleep(0)
         return Response()
 
-    async def queue(self, command: RemotingCommand, _: Channel) -> Response | None:
-        """Return entries of a queue, and what a group wants of its topic."""
-        asked = commands.QUERY_CONSUME_QUEUE.request.decode(command.ext_fields)
-        store, place = self.core.store, f"{asked.queue_id}@{asked.topic[:300]}"
-        queue = store.queues.get(asked.topic, asked.queue_id)
+    async def queue(self, command: RemotingCommand, channel: Channel) -> Response | None:
+        """Return entries of a queue, and the subscription of a group to its topic."""
+        request = commands.QUERY_CONSUME_QUEUE.request.decode(command.ext_fields)
+        store, name = self.core.store, f"{request.queue_id}@{request.topic[:300]}"
+        queue = store.queues.get(request.topic, request.queue_id)
         if queue is None:
-            return Response(ResponseCode.SYSTEM_ERROR, remark=f"{place} is not exist!")
-        low = store.queues.min_offset(asked.topic, asked.queue_id)
-        if not low <= asked.index < queue.next_offset:
-            return Response(remark=f"Index {asked.index} of {place} is not exist!")
-        wanted, missing = None, None
-        if asked.consumer_group is not None:
-            group = self.core.clients.consumers.get(asked.consumer_group)
-            wanted = group.subscriptions.get(asked.topic) if group else None
-            if wanted is None:
-                missing = f"{asked.consumer_group[:300]}@{asked.topic} is not online!"
+            return Response(ResponseCode.SYSTEM_ERROR, remark=f"{name} is not exist!")
+        low = store.queues.min_offset(request.topic, request.queue_id)
+        if not low <= request.index < queue.next_offset:
+            return Response(remark=f"Index {request.index} of {name} is not exist!")
+        subscription, missing = None, None
+        if request.consumer_group is not None:
+            group = self.core.clients.consumers.get(request.consumer_group)
+            subscription = group.subscriptions.get(request.topic) if group else None
+            if subscription is None:
+                missing = f"{request.consumer_group[:300]}@{request.topic} is not online!"
         entries = await _entries(
-            queue, asked.index, min(asked.count, limits.MAX_QUEUE_ENTRIES_ANSWERED)
+            queue, request.index, min(request.count, limits.MAX_QUEUE_ENTRIES_ANSWERED)
         )
         answer = ConsumeQueueAnswer(
-            subscription=wanted,
+            subscription=subscription,
             filter_data=missing,
             entries=entries,
             max_offset=queue.next_offset,
             min_offset=low,
         )
-        return Response(body=await in_thread(lambda: write_body(answer)))
+        body = await in_thread(lambda: write_body(answer), ANSWER_THREAD, owner=channel)
+        return Response(body=body)
 
 
 async def _entries(queue: QueueWriter, offset: int, count: int) -> tuple[ConsumeQueueData, ...]:
     stop = offset + count
-    found: list[ConsumeQueueData] = []
+    rows: list[ConsumeQueueData] = []
     pace = Pace()
     while offset < stop:
         entries = queue.read(offset, min(stop - offset, _ENTRIES_READ))
         if not entries:
             break
-        found += [
+        rows += [
             ConsumeQueueData(
                 physical_offset=entry.physical_offset,
                 store_size=entry.store_size,
@@ -149,4 +150,4 @@ async def _entries(queue: QueueWriter, offset: int, count: int) -> tuple[Consume
         ]
         offset += len(entries)
         await pace.turn()
-    return tuple(found)
+    return tuple(rows)

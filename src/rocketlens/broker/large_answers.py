@@ -1,8 +1,8 @@
-"""Answers that grow with what there is: their size is estimated before they are built.
+"""Bounds for responses whose size grows with the broker's tables.
 
-One that cannot fit a frame is refused at once. Large ones are built one after another, in pieces
-between which the event loop serves others, and few of each connection wait for that: so what they
-take in memory is bounded, too.
+The size of a response is estimated before it is built. One that cannot fit a frame is refused at
+once. Large ones are built one at a time, in pieces between which the event loop serves other
+requests, and a bounded number of each connection waits: so the memory they take is bounded.
 """
 
 import asyncio
@@ -18,35 +18,35 @@ from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.declare import write_body
 
 SMALL_ANSWER_BYTES: Final = 256 * 1024
-"""Answers up to this are built as they are asked for."""
+"""Responses up to this size are built at once."""
 
 
 class AnswerTooLarge(RocketLensError):
-    """An answer that no frame has room for; the text says what it would have been of."""
+    """A response does not fit a frame; the text has its rows and bytes."""
 
     code = ResponseCode.SYSTEM_ERROR
 
 
 class TooManyLarge(RocketLensError):
-    """A large answer is refused because others wait to be built."""
+    """A large response is refused because too many are waiting."""
 
     code = ResponseCode.SYSTEM_BUSY
     retriable = True
 
 
 class Estimate:
-    """The least size of an answer, added up before it is built."""
+    """The minimum size of a response, summed up before it is built."""
 
     def __init__(self, advice: str) -> None:
-        """Begin with nothing; ``advice`` says what to ask for instead."""
+        """Start at zero; ``advice`` says which smaller request to send instead."""
         self._advice: Final = advice
         self.least_bytes = 0
         self.rows = 0
 
     def add(self, row_bytes: int, rows: int = 1) -> None:
-        """Count rows of at least so many bytes each.
+        """Count rows of at least ``row_bytes`` bytes each.
 
-        :raises AnswerTooLarge: when all together cannot fit a frame.
+        :raises AnswerTooLarge: if all rows together cannot fit a frame.
         """
         self.rows += rows
         self.least_bytes += rows * row_bytes
@@ -58,12 +58,12 @@ class Estimate:
 
 
 def row_bytes(of_one: Any, of_none: Any) -> int:
-    """Return what a row takes in the body of an answer, given one with a row and one without."""
+    """Return the bytes of one row, from a response with it and one without."""
     return len(write_body(of_one)) - len(write_body(of_none))
 
 
 class LargeAnswers:
-    """Lets large answers be built one at a time; belongs to one event loop."""
+    """Builds large responses one at a time; belongs to one event loop."""
 
     def __init__(self) -> None:
         self._building: Final = asyncio.Lock()
@@ -71,9 +71,9 @@ class LargeAnswers:
 
     @asynccontextmanager
     async def turn(self, channel: Channel, estimate: Estimate) -> AsyncIterator[None]:
-        """Wait until others are built, if the answer is a large one.
+        """Wait for the turn of a large response.
 
-        :raises TooManyLarge: when too many wait already.
+        :raises TooManyLarge: if too many are waiting already.
         """
         if estimate.least_bytes <= SMALL_ANSWER_BYTES:
             yield

@@ -1,20 +1,20 @@
-"""The index of a store that is being written: index files, and memory for the log that they lack.
+"""The index of a store that is being written: index files, and memory for the rest of the log.
 
 ====================================  ==========================================================
-log                                   is answered for by
+part of the log                       searched in
 ====================================  ==========================================================
-that sound index files cover          them
-between index files                   memory: ``unread`` lists what of it was not read yet
+covered by sound index files          index files
+between index files                   memory; ``unread`` lists ranges not read yet
 from ``open_at`` to ``read_to``       memory
-from ``read_to`` on                   nothing yet: `catch_up` reads it, each look-up first does
+from ``read_to`` on                   nothing: each look-up calls `catch_up` first
 ====================================  ==========================================================
 
-Once index files cover half of what is in memory they are opened anew, and memory drops what they
-cover. With no builder at all nothing is lost, and memory grows by 8 bytes for each key of a
-message, its unique key included: 200 MiB for 12 million messages with a key each.
+Once index files cover half of what is in memory, they are opened again, and memory drops what they
+cover. Without a builder every message is still found, and memory grows by 8 bytes for each key and
+unique key: 200 MiB for 12 million messages with one key each.
 
-Used by one thread at a time, which may change between two calls. A look-up that is done in pieces
-keeps the reader that it began with open by `using`.
+Only one thread at a time may use it, not always the same. A look-up that is done in pieces keeps
+its first reader open with `using`.
 """
 
 from collections import Counter
@@ -29,14 +29,14 @@ from rocketlens.store.read.tail import Tail
 from rocketlens.store.write.message_store import MessageStore
 
 STEP_BYTES: Final = 2 * 1024 * 1024
-"""Log that one step reads into memory: 2 ms."""
+"""Bytes of log that one step reads into memory: 2 ms."""
 REOPEN_ENTRIES: Final = 1_000_000
-"""With so many entries in memory, index files are opened anew once they cover half of them."""
+"""With more entries in memory, index files are opened again once they cover half of them."""
 _ALL_BYTES: Final = 1 << 62
 
 
 class LiveIndex:
-    """Finds what was stored a moment ago as well as what index files cover."""
+    """Finds messages in index files and in the part of the log that they do not cover."""
 
     def __init__(self, store: MessageStore) -> None:
         self.store: Final = store
@@ -46,11 +46,11 @@ class LiveIndex:
         self.open_at = self.read_to = 0
         self._reopen_at = 0
         self._users: Final[Counter[StoreReader]] = Counter()
-        """By how many look-ups that are under way a reader is used."""
+        """Number of look-ups in progress that use a reader."""
 
     @property
     def is_at_hand(self) -> bool:
-        """Whether so little is to be read first that a look-up can be done on the event loop."""
+        """Whether so little has to be read first that a look-up can be done on the event loop."""
         tail = self.tail
         return (
             tail is not None
@@ -61,16 +61,16 @@ class LiveIndex:
 
     @property
     def is_far_behind(self) -> bool:
-        """Whether more than one step is to be read first."""
+        """Whether more than one step has to be read first."""
         return bool(self.unread) or self.store.end_offset - self.read_to > STEP_BYTES
 
     @property
     def should_load_kernels(self) -> bool:
-        """Whether there is so much to read that the compiled kernels pay."""
+        """Whether there is so much to read that loading the compiled kernels pays."""
         return self.tail is not None and self.tail.should_load
 
     def open(self) -> Tail:
-        """Find what index files leave out; what was read of it is taken over."""
+        """Compute which parts of the log index files do not cover; keep what memory has of them."""
         reader, tail = self.reader, self.tail
         uncovered = reader.index.uncovered()
         open_at = uncovered[-1][0]
@@ -89,16 +89,16 @@ class LiveIndex:
         return tail
 
     def step(self) -> bool:
-        """Read a little, drop what index files cover, and return whether there is more to read."""
+        """Read one step, evict what index files cover; return whether there is more to read."""
         self._evict_indexed()
         self.catch_up().compact()
         return bool(self.unread) or self.store.end_offset > self.read_to
 
     def catch_up(self, *, to_end: bool = False) -> Tail:
-        """Read into memory what index files leave out: a step of it, or all.
+        """Read one step, or all, of the log that index files do not cover into memory.
 
-        The store says where its log ends. A reader that does not know looks behind the end for
-        records after a gap, which takes a hundred times as long.
+        The end of the log comes from the store. A reader that does not know it looks behind the end
+        for records after a gap, which takes a hundred times as long.
         """
         end = self.store.end_offset
         if end > self.reader.log.max_offset:
@@ -107,22 +107,24 @@ class LiveIndex:
         left = _ALL_BYTES if to_end else STEP_BYTES
         while self.unread and left > 0:
             start, stop = self.unread[-1]
-            come_to = tail.read(start, min(stop, start + left))
-            left -= come_to - start
-            if come_to < stop:
-                self.unread[-1] = come_to, stop
+            read_end = tail.read(start, min(stop, start + left))
+            left -= read_end - start
+            if read_end < stop:
+                self.unread[-1] = read_end, stop
             else:
                 self.unread.pop()
         if left > 0 and end > self.read_to:
-            self.read_to = tail.read(self.read_to, min(end, self.read_to + left))
+            self.read_to = tail.read_end(self.read_to, min(end, self.read_to + left))
         return tail
 
     def refresh_log(self) -> None:
-        """Look which segments there are now."""
+        """Update the list of segments."""
         self.reader.log.refresh()
 
     def reject(self, corrupt: CorruptIndexFile) -> None:
-        """Use a damaged index file no more; its log is read again, so believe it again but late."""
+        """Stop using a damaged index file. Its log is read again, and index files are opened
+        late.
+        """
         self.reader.reject_index_file(corrupt)
         self.open()
         begin = min((start for start, _ in self.unread), default=self.open_at)
@@ -130,7 +132,7 @@ class LiveIndex:
 
     @contextmanager
     def using(self, reader: StoreReader) -> Iterator[None]:
-        """Keep a reader open while a look-up that is done in pieces reads it."""
+        """Keep a reader open during a look-up that is done in pieces."""
         self._users[reader] += 1
         try:
             yield
@@ -143,7 +145,7 @@ class LiveIndex:
 
     @property
     def users(self) -> int:
-        """How many look-ups that are done in pieces are under way."""
+        """Number of look-ups in progress that are done in pieces."""
         return self._users.total()
 
     def close(self) -> None:
@@ -151,7 +153,7 @@ class LiveIndex:
         self.reader.close()
 
     def _evict_indexed(self) -> None:
-        """Let index files answer for what they cover by now, and memory for the rest."""
+        """Evict from memory what index files cover by now."""
         tail, store = self.tail, self.store
         if tail is None:
             return
@@ -162,14 +164,14 @@ class LiveIndex:
             self._reopen()
 
     def _reopen(self) -> None:
-        """Open the index files as they are now, unless they answer for less than before.
+        """Open the index files again, unless they cover less than before.
 
-        So it is for a moment while a builder writes to them, and when one of them is damaged.
+        They cover less for a moment while a builder writes to them, and if one of them is damaged.
         """
         reader = StoreReader(self.store.layout.root)
-        left_out = reader.index.uncovered()
-        more_bytes = _gap_bytes(left_out) - _gap_bytes(self.reader.index.uncovered())
-        if left_out[-1][0] < self.open_at or more_bytes > limits.MAX_INDEX_GAP_BYTES:
+        uncovered = reader.index.uncovered()
+        more_bytes = _gap_bytes(uncovered) - _gap_bytes(self.reader.index.uncovered())
+        if uncovered[-1][0] < self.open_at or more_bytes > limits.MAX_INDEX_GAP_BYTES:
             reader.close()
             self._reopen_at += max(self.read_to - self.open_at, 0) // 2
             return
@@ -180,5 +182,5 @@ class LiveIndex:
 
 
 def _gap_bytes(uncovered: list[tuple[int, int | None]]) -> int:
-    """Add up the stretches of log that have an end."""
+    """Return the total length of the ranges that have an end."""
     return sum(stop - start for start, stop in uncovered if stop is not None)

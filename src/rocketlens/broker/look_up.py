@@ -1,8 +1,8 @@
-"""Look-ups in a store that is being written, as work that is done in pieces.
+"""Look-ups in a store that is being written, done in pieces.
 
-Candidates are verified newest first, until enough are answers: by `FastPathMatcher` where it
-recognizes them, else as a reader of a store directory does (`rocketlens.query.candidates`). A
-look-up that takes too long ends with what it has found, and says what it did not compare.
+Candidates are verified newest first, until enough match: by `FastPathMatcher` where it recognizes
+the record, otherwise as for a store directory (`rocketlens.query.candidates`). A look-up that takes
+too long ends with what it has found, and reports what it did not compare.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ from rocketlens.store.write.message_store import MessageStore
 
 @dataclass(frozen=True, slots=True)
 class FoundRecords:
-    """The records as they are stored, in the log's order; and what could not be searched."""
+    """Stored records in the log's order, and what could not be searched."""
 
     body: bytes = b""
     count: int = 0
@@ -33,7 +33,7 @@ class FoundRecords:
 
 
 class LookUp(NamedTuple):
-    """Which messages, and the newest how many of them."""
+    """A filter, and the maximum number of messages."""
 
     message_filter: MessageFilter
     max_num: int
@@ -42,7 +42,7 @@ class LookUp(NamedTuple):
 def by_key(
     index: LiveIndex, look_up: LookUp, corrupt: CorruptIndexFile | None = None
 ) -> Work[FoundRecords]:
-    """Read all that is new in pieces, and search; leave index files that are corrupt."""
+    """Read the new part of the log in pieces, then search; skip corrupt index files."""
     while True:
         if corrupt is not None:
             index.reject(corrupt)
@@ -58,10 +58,10 @@ def by_key(
 
 
 def by_key_once(index: LiveIndex, look_up: LookUp, *, at_once: bool = False) -> Work[FoundRecords]:
-    """Read all that is new, and search, newest first, until enough is found.
+    """Read the new part of the log, then search newest first, until enough is found.
 
     :raises CorruptIndexFile: if an index file turns out to be damaged.
-    :raises TakesLong: with `at_once`, before anything that may take over some milliseconds.
+    :raises TakesLong: with `at_once`, before any work that may take more than some milliseconds.
     """
     message_filter = look_up.message_filter
     hashes = {key_hash(message_filter.topic or "", message_filter.index_key)}
@@ -82,7 +82,7 @@ def by_key_once(index: LiveIndex, look_up: LookUp, *, at_once: bool = False) -> 
 
 
 def is_record_start(index: LiveIndex, record: Record) -> Work[bool]:
-    """Walk to the record; one that was not come to in time is not said to be one."""
+    """Return whether a record starts at its offset, by walking to it; False if time runs out."""
     reader = index.reader
     with index.using(reader):
         for _ in reader.approach_start(record):
@@ -111,7 +111,7 @@ def verified(
     *,
     at_once: bool = False,
 ) -> Work[FoundRecords]:
-    """Return the newest of the candidates that are answers; they must come newest first."""
+    """Return the newest matching candidates; candidates must come newest first."""
     records: list[memoryview] = []
     failures: list[str] = []
     left = limits.MAX_ANSWER_FRAME_BYTES
@@ -166,9 +166,9 @@ def _late(what: str) -> str:
 
 
 def _segment_at(log: CommitLog, offset: int) -> tuple[memoryview, int]:
-    """Return the bytes of the segment that holds an offset, and where it begins.
+    """Return the bytes of the segment with an offset, and its base offset.
 
-    Nothing where it cannot be had: then the record cannot be read, either.
+    Returns an empty view if it cannot be read: then the record cannot be read, either.
     """
     segment = log.segment_of(offset)
     if segment is None:

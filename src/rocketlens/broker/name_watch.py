@@ -1,9 +1,10 @@
-"""Notices that somebody else is registered under this broker's name.
+"""Detects another broker registered under this broker's name.
 
-A name server believes whoever registers: another broker with the same ``brokerName`` by mistake, or
-anyone who can reach it. From then on clients send there. So each name server is asked for the route
-of the topic that has the broker's own name, which every broker has. What is found is logged, is in
-the runtime figures (28), and in ``rocketlens/name_taken.json`` of the store, for ``doctor``::
+A name server accepts every registration: of another broker with the same ``brokerName`` by mistake,
+or of any program that can reach it. From then on clients send to that address. So each name server
+is asked for the route of the topic that has the broker's own name, which every broker has. A
+conflict is logged, is in the runtime information (28), and in ``rocketlens/name_taken.json`` of the
+store, for ``doctor``::
 
     {"brokerName":"broker-a","takenBy":{"10.0.0.5:9876":"10.0.0.9:10911"},"times":1,
      "lastBy":"10.0.0.9:10911","lastTimestampMs":1700000000000}
@@ -12,9 +13,9 @@ the runtime figures (28), and in ``rocketlens/name_taken.json`` of the store, fo
 broker starts.
 """
 
-import asyncio
 import json
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from rocketlens.broker.core import BrokerCore
@@ -27,16 +28,17 @@ from rocketlens.wire.declare import read_body
 _log: Final = logging.getLogger("rocketlens.broker")
 
 REMINDER_MS: Final = 600_000
-"""Between two lines of the log about the same trouble with a name server, while it lasts."""
+"""Milliseconds between two log lines about the same conflict while it lasts."""
 _SHOWN: Final = 300
 
 
 class NameWatch:
-    """Knows to whom name servers lead under this broker's name."""
+    """Tracks the addresses to which name servers lead under this broker's name."""
 
     def __init__(self, core: BrokerCore) -> None:
         self.core: Final = core
-        self._is_saved = True
+        self.is_changed = False
+        """Whether more was noted than the file has."""
         self._path: Final = core.store.layout.name_taken
         core.disk.remove_file(self._path)
 
@@ -48,7 +50,7 @@ class NameWatch:
         return RequestCode.GET_ROUTEINFO_BY_TOPIC, GET_ROUTEINFO_BY_TOPIC.request.encode(request)
 
     def note(self, name_server: str, body: bytes) -> bool:
-        """Take in a route; return whether it leads to this broker, or to none."""
+        """Compare a route with this broker's address; return False if it leads elsewhere."""
         config, core = self.core.config, self.core
         try:
             route = read_body(TopicRouteData, body)
@@ -63,7 +65,7 @@ class NameWatch:
         if other is not None:
             self._taken(name_server, other[:_SHOWN])
         elif core.name_taken.pop(name_server, None) is not None:
-            self._is_saved = False
+            self.is_changed = True
             words = "name server %s leads to this broker again under the name %s"
             _log.warning(words, name_server, config.brokerName)
         return other is None
@@ -76,7 +78,7 @@ class NameWatch:
         core.name_taken[name_server] = other
         core.name_taken_times += not is_known
         core.name_last_taken = other, core.clock()
-        self._is_saved = False
+        self.is_changed = True
         _log.warning(
             "name server %s leads to %s under the name %s, not to this broker at %s: another one "
             "registered under it and is sent its messages; each broker needs a brokerName of its "
@@ -87,24 +89,27 @@ class NameWatch:
             core.address,
         )
 
-    async def save(self) -> None:
-        """Write down what was noted since the last time; what cannot be written is left out."""
-        if self._is_saved:
-            return
-        self._is_saved = True
+    def snapshot(self) -> Callable[[], None]:
+        """Take what was noted until now; what is returned writes it, in any thread.
+
+        That raises OSError if it cannot be written.
+        """
         core = self.core
         last_by, last_ms = core.name_last_taken
         value = {
             "brokerName": core.config.brokerName,
-            "takenBy": core.name_taken,
+            "takenBy": dict(core.name_taken),
             "times": core.name_taken_times,
             "lastBy": last_by,
             "lastTimestampMs": last_ms,
         }
         content = json.dumps(value).encode()
-        try:
-            await asyncio.get_running_loop().run_in_executor(
-                None, core.disk.write_durably, self._path, content
-            )
-        except OSError as error:
-            _log.warning("%s could not be written: %s", self._path, error.strerror)
+        return lambda: core.disk.write_durably(self._path, content)
+
+    def save(self) -> None:
+        """Write the file now.
+
+        :raises OSError: if it cannot be written.
+        """
+        self.snapshot()()
+        self.is_changed = False

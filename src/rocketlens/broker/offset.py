@@ -1,14 +1,18 @@
-"""Offsets: of queues (29 to 32), and of consumer groups (14, 15)."""
+"""Offsets of queues (29 to 32) and of consumer groups (14, 15)."""
 
 from collections.abc import Mapping
 from typing import Final
 
 from rocketlens.broker.core import BrokerCore
 from rocketlens.formats.commitlog_record import store_timestamp_at
+from rocketlens.model.rocketmq import group_problem
 from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.net.pace import Pace, in_thread
+from rocketlens.wire.bodies.stats import MessageQueueBody, ResetOffsets
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import offset as commands
+from rocketlens.wire.declare import write_body
 
 UPPER: Final = "UPPER"
 NO_OFFSET: Final = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
@@ -16,7 +20,7 @@ NO_ZERO: Final = "Not found, do not set to zero, maybe this group boot first"
 
 
 class OffsetProcessor:
-    """Answers for offsets, and keeps those of groups."""
+    """Answers requests for offsets, and stores the offsets that groups commit."""
 
     def __init__(self, core: BrokerCore) -> None:
         self.core: Final = core
@@ -30,78 +34,157 @@ class OffsetProcessor:
             RequestCode.GET_EARLIEST_MSG_STORETIME: self.earliest_time,
             RequestCode.QUERY_CONSUMER_OFFSET: self.query,
             RequestCode.UPDATE_CONSUMER_OFFSET: self.update,
+            RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self.reset,
+            RequestCode.CLONE_GROUP_OFFSET: self.clone,
         }
 
     def search(self, command: RemotingCommand, _: Channel) -> Response:
-        """Return the first message at or after a time; with UPPER the last at or before it."""
-        asked = commands.SEARCH_OFFSET_BY_TIMESTAMP.request.decode(command.ext_fields)
-        is_upper = (asked.boundary_type or "").upper() == UPPER
+        """Return the offset of the first message at or after a time, or UPPER: the last before."""
+        request = commands.SEARCH_OFFSET_BY_TIMESTAMP.request.decode(command.ext_fields)
+        is_upper = (request.boundary_type or "").upper() == UPPER
         return _offset(
             self.core.store.queues.offset_by_time(
-                asked.topic, asked.queue_id, asked.timestamp_ms, upper=is_upper
+                request.topic, request.queue_id, request.timestamp_ms, upper=is_upper
             )
         )
 
     def max_offset(self, command: RemotingCommand, _: Channel) -> Response:
-        """Return the offset that a queue's next message gets."""
-        asked = commands.GET_MAX_OFFSET.request.decode(command.ext_fields)
-        return _offset(self.core.store.queues.max_offset(asked.topic, asked.queue_id))
+        """Return the offset of a queue's next message."""
+        request = commands.GET_MAX_OFFSET.request.decode(command.ext_fields)
+        return _offset(self.core.store.queues.max_offset(request.topic, request.queue_id))
 
     def min_offset(self, command: RemotingCommand, _: Channel) -> Response:
-        """Return the offset of a queue's first message that is still there."""
-        asked = commands.GET_MIN_OFFSET.request.decode(command.ext_fields)
-        return _offset(self.core.store.queues.min_offset(asked.topic, asked.queue_id))
+        """Return the offset of the first message of a queue that is not deleted."""
+        request = commands.GET_MIN_OFFSET.request.decode(command.ext_fields)
+        return _offset(self.core.store.queues.min_offset(request.topic, request.queue_id))
 
     def earliest_time(self, command: RemotingCommand, _: Channel) -> Response:
-        """Return when that message was stored, -1 where there is none."""
-        asked = commands.GET_EARLIEST_MSG_STORETIME.request.decode(command.ext_fields)
-        first = self.core.store.queues.min_offset(asked.topic, asked.queue_id)
-        timestamp_ms = store_time(self.core, asked.topic, asked.queue_id, first)
+        """Return the store time of a queue's first message; -1 if it has none."""
+        request = commands.GET_EARLIEST_MSG_STORETIME.request.decode(command.ext_fields)
+        first = self.core.store.queues.min_offset(request.topic, request.queue_id)
+        timestamp_ms = store_time(self.core, request.topic, request.queue_id, first)
         return Response(ext_fields={"timestamp": str(timestamp_ms)})
 
     def query(self, command: RemotingCommand, _: Channel) -> Response:
-        """Return how far a group came; 0 if it never began and the first message is still near."""
-        asked = commands.QUERY_CONSUMER_OFFSET.request.decode(command.ext_fields)
-        group, topic, queue_id = asked.consumer_group, asked.topic, asked.queue_id
-        known = self.core.offsets.get(group, topic, queue_id)
-        if known is not None and known >= 0:
-            return _offset(known)
-        if asked.set_zero_if_not_found is False:
+        """Return a group's offset: 0 if it has none and the first message is still in memory."""
+        request = commands.QUERY_CONSUMER_OFFSET.request.decode(command.ext_fields)
+        group, topic, queue_id = request.consumer_group, request.topic, request.queue_id
+        offset = self.core.offsets.get(group, topic, queue_id)
+        if offset is not None and offset >= 0:
+            return _offset(offset)
+        if request.set_zero_if_not_found is False:
             return Response(ResponseCode.QUERY_NOT_FOUND, remark=NO_ZERO)
-        if self.core.store.queues.min_offset(topic, queue_id) == 0 and self._is_near(
+        if self.core.store.queues.min_offset(topic, queue_id) == 0 and self._is_in_memory(
             topic, queue_id
         ):
             return _offset(0)
         return Response(ResponseCode.QUERY_NOT_FOUND, remark=NO_OFFSET)
 
-    def _is_near(self, topic: str, queue_id: int) -> bool:
-        """Return whether a queue's first message can be taken to be in memory."""
+    def _is_in_memory(self, topic: str, queue_id: int) -> bool:
+        """Return whether a queue's first message is assumed to be in memory."""
         queue = self.core.store.queues.get(topic, queue_id)
         entry = queue.entry(0) if queue else None
         return entry is None or entry.physical_offset >= self.core.in_memory_from
 
     def update(self, command: RemotingCommand, _: Channel) -> Response:
-        """Keep how far a group came."""
-        asked = commands.UPDATE_CONSUMER_OFFSET.request.decode(command.ext_fields)
-        if self.core.topics.get(asked.topic) is None:
-            words = f"Topic {asked.topic[:300]} not exist!"
+        """Store a group's offset."""
+        request = commands.UPDATE_CONSUMER_OFFSET.request.decode(command.ext_fields)
+        if self.core.topics.get(request.topic) is None:
+            words = f"Topic {request.topic[:300]} not exist!"
             return Response(ResponseCode.TOPIC_NOT_EXIST, remark=words)
-        if asked.consumer_group not in self.core.groups.table.groups:
-            words = f"Group {asked.consumer_group[:300]} not exist!"
+        if request.consumer_group not in self.core.groups.table.groups:
+            words = f"Group {request.consumer_group[:300]} not exist!"
             return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=words)
-        if not may_commit(self.core, asked.consumer_group, asked.topic, asked.queue_id):
-            words = f"Topic {asked.topic[:300]} has no queue {asked.queue_id}"
+        if not may_commit(self.core, request.consumer_group, request.topic, request.queue_id):
+            words = f"Topic {request.topic[:300]} has no queue {request.queue_id}"
             return Response(ResponseCode.SYSTEM_ERROR, remark=words)
+        if (request.consumer_group, request.topic, request.queue_id) in self.core.offsets.resets:
+            return Response(remark="Offset has been previously reset")
         self.core.offsets.put(
-            asked.consumer_group, asked.topic, asked.queue_id, asked.commit_offset
+            request.consumer_group, request.topic, request.queue_id, request.commit_offset
         )
+        return Response()
+
+    async def reset(self, command: RemotingCommand, _: Channel) -> Response | None:
+        """Reset where a group goes on: in one queue, or in all of a topic.
+
+        Its consumers, of any version, get the new offset in the answer to their next pull.
+        """
+        request = commands.INVOKE_BROKER_TO_RESET_OFFSET.request.decode(command.ext_fields)
+        core, topic, group = self.core, request.topic, request.group
+        config = core.topics.get(topic)
+        if config is None:
+            words = f"Topic {topic[:300]} does not exist"
+            return Response(ResponseCode.TOPIC_NOT_EXIST, remark=words)
+        if group not in core.groups.table.groups:
+            words = f"Group {group[:300]} does not exist"
+            return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=words)
+        queue_count = max(config.read_queue_count, config.write_queue_count)
+        queue_id = -1 if request.queue_id is None else request.queue_id
+        if queue_id >= queue_count:
+            words = f"Topic {topic} has no queue {queue_id}"
+            return Response(ResponseCode.SYSTEM_ERROR, remark=words)
+        queue_ids = range(config.read_queue_count)
+        if queue_id >= 0:
+            queue_ids = range(queue_id, queue_id + 1)
+        if not queue_ids:
+            return Response(ResponseCode.SYSTEM_ERROR, remark="No queues to reset.")
+        pace = Pace()
+        found: dict[int, int] = {}
+        for queue_id in queue_ids:
+            queue_offset = self._reset_offset(request, queue_id)
+            if isinstance(queue_offset, str):
+                return Response(ResponseCode.SYSTEM_ERROR, remark=queue_offset)
+            found[queue_id] = queue_offset
+            await pace.turn()
+        for queue_id, queue_offset in found.items():
+            core.offsets.reset(group, topic, queue_id, queue_offset)
+        core.held_pulls.group_changed(group)
+        broker_name = core.config.brokerName
+        table = {
+            MessageQueueBody(topic=topic, broker_name=broker_name, queue_id=queue_id): offset
+            for queue_id, offset in found.items()
+        }
+        return Response(body=await in_thread(lambda: write_body(ResetOffsets(offset_table=table))))
+
+    def _reset_offset(self, request: commands.ResetOffsetRequest, queue_id: int) -> int | str:
+        """Return where a queue is reset to, or why it is not."""
+        queues, topic = self.core.store.queues, request.topic
+        low, high = queues.min_offset(topic, queue_id), queues.max_offset(topic, queue_id)
+        offset = request.offset
+        is_one_queue = request.queue_id is not None and request.queue_id >= 0
+        if is_one_queue and offset is not None and offset != -1:
+            if not low <= offset <= high + 1:
+                return f"Target offset {offset} not in consume queue range [{low}-{high}]"
+            return offset
+        if request.timestamp_ms < 0:
+            return high
+        return queues.offset_by_time(topic, queue_id, request.timestamp_ms)
+
+    async def clone(self, command: RemotingCommand, _: Channel) -> Response | None:
+        """Copy the offsets of one group to another: in one topic, or in all."""
+        request = commands.CLONE_GROUP_OFFSET.request.decode(command.ext_fields)
+        core, source = self.core, request.source_group
+        problem = group_problem(request.target_group)
+        if problem is not None:
+            return Response(ResponseCode.INVALID_PARAMETER, remark=problem)
+        online = core.clients.consumers.get(source)
+        pace = Pace()
+        for topic in [request.topic] if request.topic else core.offsets.topics_of(source):
+            is_followed = (
+                online is None or not online.subscriptions or topic in online.subscriptions
+            )
+            if core.topics.get(topic) is not None and (request.offline or is_followed):
+                core.offsets.clone(source, topic, request.target_group)
+            await pace.turn()
         return Response()
 
 
 def may_commit(core: BrokerCore, group: str, topic: str, queue_id: int) -> bool:
-    """Return whether a group can have an offset in a queue; that it cannot is counted.
+    """Return whether a group can have an offset in a queue; a refusal is counted.
 
-    A topic that lost queues has those that were written to, and groups have offsets there.
+    A topic whose queue count was reduced still has the queues that were written to, and groups
+    have offsets in them.
     """
     config = core.topics.get(topic)
     if config is not None and 0 <= queue_id < max(
@@ -118,7 +201,7 @@ def may_commit(core: BrokerCore, group: str, topic: str, queue_id: int) -> bool:
 
 
 def store_time(core: BrokerCore, topic: str, queue_id: int, queue_offset: int) -> int:
-    """Return when a message was stored, in epoch milliseconds; -1 when it is not there."""
+    """Return the store time of a message, in epoch milliseconds; -1 if it does not exist."""
     queue = core.store.queues.get(topic, queue_id)
     if queue is None or not 0 <= queue_offset < queue.next_offset:
         return -1

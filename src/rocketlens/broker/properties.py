@@ -1,8 +1,8 @@
 """Properties of a message as a broker stores them.
 
-A broker puts MSG_REGION, TRACE_ON, CLUSTER and, where there is none, UNIQ_KEY into what the
-producer sent, and writes all in the order of Java's ``HashMap``. Producers send the same names
-again and again, so the order is remembered by the names.
+A broker adds MSG_REGION, TRACE_ON, CLUSTER and, if it is missing, UNIQ_KEY to the producer's
+properties, and writes all in the order of Java's ``HashMap``. Producers send the same names again
+and again, so the order is cached by the names.
 """
 
 from typing import Final
@@ -10,13 +10,13 @@ from typing import Final
 from rocketlens.model import properties as props
 
 REDIRECTING_NAMES: Final = props.TIMER_NAMES | {props.DELAY, props.TRANSACTION_PREPARED}
-"""With one of these a message may be stored elsewhere than it says."""
+"""A message with one of these may be stored in another topic."""
 
-_ORDERS_KEPT: Final = 10_000
+_CACHED_ORDERS: Final = 10_000
 
 
 class PropertyWriter:
-    """Reads what producers send and writes what is stored."""
+    """Parses the properties of producers and writes those that are stored."""
 
     def __init__(self, *, region: str, trace_on: bool, cluster: str) -> None:
         self._region: Final = region
@@ -25,7 +25,7 @@ class PropertyWriter:
         self._orders: Final[dict[tuple[str, ...], tuple[str, ...]]] = {}
 
     def parse(self, text: str) -> dict[str, str]:
-        """Read the string form and add the broker's own, a unique key apart."""
+        """Parse the string form and add the broker's own properties, but no unique key."""
         properties = props.parse(text)
         properties[props.MSG_REGION] = self._region
         properties[props.TRACE_ON] = self._trace_on
@@ -35,19 +35,21 @@ class PropertyWriter:
         return properties
 
     def add_key(self, properties: dict[str, str], unique_key: str) -> None:
-        """Add a unique key, which there is not yet."""
-        # Before the cluster: the two share a bucket, and RocketMQ adds it first.
+        """Add a unique key to properties without one."""
+        # Before CLUSTER: the two share a bucket, and RocketMQ adds the unique key first.
         del properties[props.CLUSTER]
         properties[props.UNIQUE_KEY] = unique_key
         properties[props.CLUSTER] = self._cluster
 
     def write(self, properties: dict[str, str]) -> bytes:
-        """Write the string form in Java's order, with the last separator; none may be empty."""
+        """Return the string form in Java's order, with the last separator. No value may be
+        empty.
+        """
         names = tuple(properties)
         order = self._orders.get(names)
         if order is None:
             order = tuple(props.java_order(properties))
-            if len(self._orders) >= _ORDERS_KEPT:
+            if len(self._orders) >= _CACHED_ORDERS:
                 self._orders.clear()
             self._orders[names] = order
         return "".join([f"{name}\x01{properties[name]}\x02" for name in order]).encode()

@@ -1,9 +1,9 @@
 """Queries: by key, unique key or tag (12), and by offset in the log (33).
 
-Given are only messages that are what was asked for, each once: RocketMQ's brokers also give those
-whose keys have the same hash, which its clients then drop, and a message twice that has a key
-twice. Where nothing was found and something could not be searched, the answer is an error, never
-"not found". Source: ``QueryMessageProcessor``.
+Only messages that match are returned, each once. RocketMQ's brokers also return those whose keys
+have the same hash, which its clients then drop, and return a message twice that has a key twice. If
+nothing was found and something could not be searched, the response is an error, never "not found".
+Source: ``QueryMessageProcessor``.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ Pending = Response | Awaitable[Response | None]
 
 
 class QueryProcessor:
-    """Answers queries."""
+    """Answers queries by key (12) and by offset (33)."""
 
     def __init__(self, core: BrokerCore) -> None:
         self.core: Final = core
@@ -43,23 +43,23 @@ class QueryProcessor:
 
     def query(self, command: RemotingCommand, channel: Channel) -> Pending:
         """Return the newest messages of a topic that have a key, a unique key or a tag."""
-        asked = commands.QUERY_MESSAGE.request.decode(command.ext_fields)
+        request = commands.QUERY_MESSAGE.request.decode(command.ext_fields)
         config = self.core.config
-        is_unique = asked.is_unique_key or asked.index_type == UNIQUE_TYPE
-        max_num = config.defaultQueryMaxNum if asked.is_unique_key else asked.max_num
+        is_unique = request.is_unique_key or request.index_type == UNIQUE_TYPE
+        max_num = config.defaultQueryMaxNum if request.is_unique_key else request.max_num
         max_num = min(max_num, config.maxMsgsNumBatch)
-        can_be = 0 < len(asked.key) <= limits.MAX_KEY_BYTES
-        can_be = can_be and 0 < len(asked.topic) <= limits.MAX_TOPIC_CHARACTERS
-        if not can_be or max_num <= 0:
+        is_valid = 0 < len(request.key) <= limits.MAX_KEY_BYTES
+        is_valid = is_valid and 0 < len(request.topic) <= limits.MAX_TOPIC_CHARACTERS
+        if not is_valid or max_num <= 0:
             return self._answer(FoundRecords())
-        is_tag = asked.index_type == TAG_TYPE and not is_unique
+        is_tag = request.index_type == TAG_TYPE and not is_unique
         message_filter = MessageFilter(
-            topic=asked.topic,
-            key=None if is_unique or is_tag else asked.key,
-            unique_key=None if is_tag else asked.key,
-            begin=max(asked.begin_timestamp_ms, 0) or None,
-            end=asked.end_timestamp_ms,
-            tags=frozenset({asked.key}) if is_tag else None,
+            topic=request.topic,
+            key=None if is_unique or is_tag else request.key,
+            unique_key=None if is_tag else request.key,
+            begin=max(request.begin_timestamp_ms, 0) or None,
+            end=request.end_timestamp_ms,
+            tags=frozenset({request.key}) if is_tag else None,
         )
         search = self.core.search
         found = (search.by_tag if is_tag else search.by_key)(
@@ -91,19 +91,32 @@ class QueryProcessor:
 
     def view(self, command: RemotingCommand, channel: Channel) -> Pending:
         """Return the record that begins at an offset of the log."""
-        asked = commands.VIEW_MESSAGE_BY_ID.request.decode(command.ext_fields)
-        offset = asked.physical_offset
-        content = self.core.store.record(offset, 0)
-        if content is None:
-            return _no_record(offset)
-        try:
-            record = commitlog_record.decode(content, physical_offset=offset)
-        except RecordError as error:
-            return _no_record(offset, f": {error}" if error.reason == "crc" else "")
-        is_start = self.core.search.is_record_start(record, channel)
-        if isinstance(is_start, bool):
-            return Response(body=bytes(content)) if is_start else _no_record(offset)
-        return _view_later(is_start, offset, bytes(content))
+        request = commands.VIEW_MESSAGE_BY_ID.request.decode(command.ext_fields)
+        return view_record(self.core, request.physical_offset, command, channel)
+
+
+def view_record(
+    core: BrokerCore, offset: int, command: RemotingCommand, channel: Channel
+) -> Pending:
+    """Return the record that begins at an offset of the log as the body of an answer.
+
+    ``command`` is the request for which it is read, which access control may refuse.
+    """
+    content = core.store.record(offset, 0)
+    if content is None:
+        return _no_record(offset)
+    try:
+        record = commitlog_record.decode(content, physical_offset=offset)
+    except RecordError as error:
+        return _no_record(offset, f": {error}" if error.reason == "crc" else "")
+    if core.access is not None:
+        refusal = core.access.decide_reading(command, channel, record)
+        if refusal is not None:
+            return refusal
+    is_start = core.search.is_record_start(record, channel)
+    if isinstance(is_start, bool):
+        return Response(body=bytes(content)) if is_start else _no_record(offset)
+    return _view_later(is_start, offset, bytes(content))
 
 
 async def _view_later(

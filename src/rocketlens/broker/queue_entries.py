@@ -1,4 +1,4 @@
-"""Reads entries of a queue in any thread, beside the one that appends to it."""
+"""Reads entries of a queue in any thread, while another thread appends to it."""
 
 from typing import TYPE_CHECKING
 

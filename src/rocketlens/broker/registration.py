@@ -1,38 +1,40 @@
-"""Tells the name servers which topics this broker has (103), and that it stops (104).
+"""Registers this broker's topics with the name servers (103), and unregisters it (104).
 
-All name servers are told at the start, every 30 seconds, and at once when a topic changes. Changes
-that come while they are being told go together with the next time. A name server that cannot be
-reached holds nobody up for longer than the timeout.
+This happens at the start, every 30 seconds, and at once when a topic changes. Changes that come
+during a registration go together with the next one. Each name server has a task of its own, so one
+that is slow or cannot be reached delays no other. A request that changes a topic waits for the name
+servers that know this broker; one that has to receive all topics first is not waited for, since
+that takes seconds if there are many.
 
 ======================================  ========================================================
-a name server                           is told
+a name server                           is sent
 ======================================  ========================================================
 that may not know this broker           all topics, in parts if there are many
-that was told over this connection      the topics that changed
-where nothing changed                   all topics; where they are many, it is asked for the
-                                        version that it knows (322), and told one part in turn
+that knows it from this connection      the topics that changed
+and nothing changed                     all topics; if there are many, one part in turn, after
+                                        asking for the version that it knows (322)
 ======================================  ========================================================
 
-A RocketMQ name server takes topics only with a version that it does not know. So each part has a
-version of its own that no table ever has, and the last part has the true one: a name server that
-was told a part of the topics is known by its version.
+A RocketMQ name server accepts topics only with a version that it does not know. So each part has a
+version of its own that no table ever has, and the last part has the true one. A name server that
+received only some of the parts is recognized by its version.
 
-Whoever can reach a name server can register under this broker's name. So its route is looked up
-before and after it is told: see :mod:`rocketlens.broker.name_watch`.
+Any program that can reach a name server can register under this broker's name. So its route is
+looked up before and after a registration: see :mod:`rocketlens.broker.name_watch`.
 """
 
 import asyncio
 import logging
 import zlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.name_watch import REMINDER_MS, NameWatch
-from rocketlens.broker.tables.topics import StoredTopic
+from rocketlens.broker.tables.topics import StoredTopic, TopicTable
 from rocketlens.errors import BrokerError, ProtocolError, RocketLensError
 from rocketlens.model.rocketmq import CRC_MASK
 from rocketlens.net.channel import Channel
@@ -60,66 +62,74 @@ from rocketlens.wire.declare import write_body
 _log: Final = logging.getLogger("rocketlens.broker")
 
 HA_DISTANCE: Final = 1
-"""RocketMQ's replication port is so far above the first; nothing listens there."""
+"""RocketMQ's replication port is so far above the first; RocketLens does not listen there."""
 TOPICS_IN_A_PART: Final = 1_000
-"""At most 600 KB, of which a name server must make sense before the timeout. RocketMQ: all topics
-in one body, or 800 (``splitRegistrationSize``) where that is switched on."""
+"""At most 600 KB, which a name server must parse before the timeout. RocketMQ: all topics in one
+body, or 800 topics (``splitRegistrationSize``) if that is switched on.
+"""
 
 
 @dataclass(slots=True)
-class _Told:
-    """What one name server was told."""
+class _ServerState:
+    """What one name server knows of this broker, and who waits until it knows more."""
 
     channel: Channel | None = None
-    """The connection over which it was told of all topics; it knows them while that is open."""
+    """The connection over which it received all topics; it knows them while that is open."""
     counter: int = -1
-    """Of the last change that it was told of."""
+    """Counter of the last change that it received."""
     next_part: int = 0
-    """Which part of the topics it is told in the next period without a change."""
+    """The part of the topics that it receives in the next period without a change."""
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a topic has changed."""
+    next: asyncio.Future[None] | None = None
+    """Ends with the next registration, for those who wait for it."""
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held during a registration."""
+
+    @property
+    def is_up_to_date(self) -> bool:
+        """Whether it knows all topics but those that changed meanwhile."""
+        return self.channel is not None and self.channel.is_open
+
+    def announced(self) -> asyncio.Future[None]:
+        """Return a future that ends with the next registration."""
+        if self.next is None:
+            self.next = asyncio.get_running_loop().create_future()
+        return self.next
 
 
-_THREAD: Final = WorkThreads(1)
-"""Of its own: a broker must stay registered, however many bodies of others wait to be read."""
+_THREAD: Final = WorkThreads(1, "registration")
+"""A thread of its own: a broker must stay registered, even if many bodies wait to be parsed."""
 
 
-class _Round:
-    """What the name servers are told at one time: the topics as they are now."""
+class _Registration:
+    """All topics as they are at the start of a registration, and the bodies to send."""
 
     def __init__(self, core: BrokerCore) -> None:
         table = core.topics.table
         self.counter: Final = table.data_version.counter
-        self.state_version: Final = table.data_version.state_version
-        self.version: Final = DataVersion(
-            counter=self.counter,
-            state_version=self.state_version,
-            timestamp_ms=table.data_version.timestamp_ms,
-        )
-        self.changed_since: Final = table.changed_since
+        self.version: Final = _version(table)
         self._perm: Final = core.config.brokerPermission
         self._now_ms: Final = core.clock()
         self._topics: Final = dict(table.topics)
         self._names: Final = list(table.topics)
         self._bodies: Final[dict[tuple[int, DataVersion], bytes]] = {}
-        """Of parts of the topics; several name servers are told the same."""
-
-    @property
-    def part_count(self) -> int:
-        """How many parts the topics have."""
-        return -(-len(self._names) // TOPICS_IN_A_PART)
+        """Bodies of parts of the topics, which several name servers receive."""
 
     async def all_parts(self, *, is_forced: bool) -> AsyncIterator[bytes]:
         """Yield the bodies that together have all topics; the last one has the true version.
 
-        ``is_forced``: there are at least two, so that topics are taken whatever is known.
+        ``is_forced``: yield at least two, so that a name server accepts the topics whatever it
+        knows.
         """
-        parts = list(range(self.part_count))
+        parts = list(range(_part_count(len(self._names))))
         if is_forced and len(parts) == 1:
             parts *= 2
         for left, number in zip(reversed(range(len(parts))), parts, strict=True):
             if left == 0:
                 yield await self.part(number)
             else:
-                # No table has counted fewer changes than none.
+                # A table counts changes from 0 on, so negative counters are free for parts.
                 version = replace(self.version, counter=-left, timestamp_ms=self._now_ms)
                 yield await self._body_of(number, version)
 
@@ -127,30 +137,18 @@ class _Round:
         """Return the body with one part of the topics, and the true version."""
         return await self._body_of(number, self.version)
 
-    async def changes(self, names: Sequence[str]) -> bytes:
-        """Return the body with some topics; those that are not there any more are left out."""
-        return await in_thread(lambda: self._write(names, self.version), _THREAD)
-
     async def _body_of(self, number: int, version: DataVersion) -> bytes:
         key = number, version
         if key not in self._bodies:
             start = number * TOPICS_IN_A_PART
             names = self._names[start : start + TOPICS_IN_A_PART]
-            self._bodies[key] = await in_thread(lambda: self._write(names, version), _THREAD)
+            topics = {name: self._topics[name] for name in names}
+            self._bodies[key] = await _body_with(topics, version, self._perm)
         return self._bodies[key]
-
-    def _write(self, names: Sequence[str], version: DataVersion) -> bytes:
-        topics = {
-            name: wire_topic(self._topics[name], self._perm)
-            for name in names
-            if name in self._topics and is_tellable(name)
-        }
-        table = TopicConfigTable(data_version=version, topic_config_table=topics)
-        return write_body(RegisterBrokerBody(topic_config_table=table))
 
 
 class Registrar:
-    """Keeps the name servers up to date."""
+    """Keeps this broker registered with the name servers."""
 
     def __init__(self, core: BrokerCore) -> None:
         self.core: Final = core
@@ -164,47 +162,50 @@ class Registrar:
             connect_timeout_s=self._timeout_s,
             call_timeout_s=self._timeout_s,
         )
-        self._told: Final = {address: _Told() for address in self._namesrvs}
+        self._states: Final = {address: _ServerState() for address in self._namesrvs}
         self._local_addresses: Final[dict[str, str]] = {}
-        """By name server: where the connection to it begins."""
+        """By name server: the local address of the connection to it."""
         self._logged_ms: Final[dict[str, int]] = {}
-        """By name server: when it was last logged that it cannot be told."""
+        """By name server: when the last failure was logged."""
         self._watch: Final = NameWatch(core)
-        self._wake: Final = asyncio.Event()
-        self._next: asyncio.Future[None] | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     def local_addresses(self) -> frozenset[str]:
-        """Return where the connections to name servers begin, each as ``ip:port``; any thread."""
+        """Return the local addresses of connections to name servers, as ``ip:port``; any thread."""
         return frozenset(self._local_addresses.values())
 
     async def start(self) -> None:
-        """Register with the name servers now, and from now on."""
+        """Register with the name servers, and stay registered until :meth:`stop`."""
         if not self._namesrvs:
             return
-        self._task = asyncio.get_running_loop().create_task(self._run())
         self.core.topics.announce = self.announce
-        told = self.announce()
-        if told is not None:
-            await asyncio.shield(told)
+        await _logged(self.register())
+        self._tasks = [asyncio.create_task(self._keep(address)) for address in self._namesrvs]
 
-    def announce(self) -> asyncio.Future[None] | None:
-        """Have the name servers told of a change; the future ends when they were."""
-        if self._task is None:
+    def announce(self) -> asyncio.Future[Any] | None:
+        """Announce a change to the name servers.
+
+        The future ends when those that know this broker received it, or when
+        ``limits.MAX_ANNOUNCEMENT_S`` are over; None if there are none.
+        """
+        for state in self._states.values():
+            state.wake.set()
+        up_to_date = [state for state in self._states.values() if state.is_up_to_date]
+        if not self._tasks or not up_to_date:
             return None
-        if self._next is None:
-            self._next = asyncio.get_running_loop().create_future()
-            self._wake.set()
-        return self._next
+        futures = [state.announced() for state in up_to_date]
+        return asyncio.ensure_future(asyncio.wait(futures, timeout=limits.MAX_ANNOUNCEMENT_S))
 
     async def stop(self) -> None:
         """Unregister from the name servers."""
-        if self._task is not None:
-            self.core.topics.announce = lambda: None
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
-            self._end(self._next)
+        self.core.topics.announce = lambda: None
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        for state in self._states.values():
+            _end(state.next)
         config = self.core.config
         request = UnregisterBrokerRequest(
             broker_name=config.brokerName,
@@ -216,7 +217,7 @@ class Registrar:
         try:
             await asyncio.gather(*(self._leave(address, fields) for address in self._namesrvs))
         finally:
-            # Also when there is no time left to wait for an answer.
+            # Also if there is no time left to wait for a response.
             await self._pool.close()
 
     async def _leave(self, address: str, fields: dict[str, str]) -> None:
@@ -227,92 +228,102 @@ class Registrar:
             self._note(address, error)
 
     async def register(self) -> None:
-        """Send all name servers what they lack, and wait for each as long as the timeout."""
-        now = _Round(self.core)
-        await asyncio.gather(*(self._update(address, now) for address in self._namesrvs))
-        await self._watch.save()
+        """Send all name servers what they lack, and wait for each until the timeout."""
+        registration = _Registration(self.core)
+        await asyncio.gather(*(self._update(address, registration) for address in self._namesrvs))
 
-    async def _run(self) -> None:
+    async def _keep(self, address: str) -> None:
+        """Register with one name server in each period, and when topics change."""
+        state = self._states[address]
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), self._period_s)
-            self._wake.clear()
-            told, self._next = self._next, None
+                await asyncio.wait_for(state.wake.wait(), self._period_s)
+            state.wake.clear()
+            announced, state.next = state.next, None
             try:
-                await self.register()
-            except Exception as error:  # noqa: BLE001 - whatever it is, the next time may pass
-                _log.error("the name servers cannot be told: %s", error)
+                await _logged(self._update(address))
             finally:
-                self._end(told)
+                _end(announced)
 
-    def _end(self, told: asyncio.Future[None] | None) -> None:
-        if told is not None and not told.done():
-            told.set_result(None)
-
-    async def _update(self, address: str, now: _Round) -> None:
-        """Send one name server what it lacks."""
-        told = self._told[address]
-        try:
-            channel = await self._channel(address)
-            if told.channel is not channel or not await self._tell_changes(address, told, now):
-                await self._tell_everything(address, channel, told, now)
-        except RocketLensError as error:
-            told.channel = None
-            self._note(address, error)
-        else:
-            self.core.not_told.pop(address, None)
+    async def _update(self, address: str, registration: _Registration | None = None) -> None:
+        """Send one name server what it lacks; if that is all topics, those of ``registration``."""
+        state = self._states[address]
+        async with state.turn:
+            try:
+                channel = await self._channel(address)
+                if state.channel is not channel or not await self._send_changes(address, state):
+                    registration = registration or _Registration(self.core)
+                    await self._send_all(address, channel, state, registration)
+            except RocketLensError as error:
+                state.channel = None
+                self._note(address, error)
+            else:
+                self.core.registration_failures.pop(address, None)
+        # Not waited for: a slow disk must not end the broker's registration.
+        self.core.saver.save_changed([self._watch])
 
     async def _channel(self, address: str) -> Channel:
         channel = await self._pool.channel(address)
         self._local_addresses[address] = channel.local_address
         return channel
 
-    async def _tell_changes(self, address: str, told: _Told, now: _Round) -> bool:
-        """Send what changed to a name server that knows this broker; False if it needs all."""
-        channel = told.channel
+    async def _send_changes(self, address: str, state: _ServerState) -> bool:
+        """Send what changed to a name server that knows this broker; False if it needs all.
+
+        Costs what changed, not what the broker has: clients wait for it.
+        """
+        channel, table = state.channel, self.core.topics.table
         assert channel is not None  # noqa: S101 - it was told over it
-        names = now.changed_since(told.counter)
+        names = table.changed_since(state.counter)
         if names is None or len(names) > TOPICS_IN_A_PART:
             return False
-        if told.counter == now.counter:
-            if not await self._is_ours(address, channel) or now.part_count < 2:
+        counter = table.data_version.counter
+        if state.counter == counter:
+            if not await self._is_ours(address, channel) or _part_count(len(table.topics)) < 2:
                 return False
-            if await self._is_forgotten(channel, now):
+            registration = _Registration(self.core)
+            if await self._is_forgotten(channel, registration.version):
                 return False
-            told.next_part = (told.next_part + 1) % now.part_count
-            body = await now.part(told.next_part)
+            counter = registration.counter
+            state.next_part = (state.next_part + 1) % _part_count(len(table.topics))
+            body = await registration.part(state.next_part)
         else:
-            body = await now.changes(names)
+            topics = {name: table.topics[name] for name in names if name in table.topics}
+            body = await _body_with(topics, _version(table), self.core.config.brokerPermission)
         try:
             await self._ask(channel, *self._registration(body))
         except BrokerError:
-            # It does not know this broker any more, or never did.
+            # The name server does not know this broker.
             return False
-        told.counter = now.counter
+        state.counter = counter
         return True
 
-    async def _tell_everything(
-        self, address: str, channel: Channel, told: _Told, now: _Round
+    async def _send_all(
+        self, address: str, channel: Channel, state: _ServerState, registration: _Registration
     ) -> None:
-        told.channel = None
+        state.channel = None
         is_forced = address in self.core.name_taken
-        async for body in now.all_parts(is_forced=is_forced):
+        async for body in registration.all_parts(is_forced=is_forced):
             await self._ask(channel, *self._registration(body))
-        told.channel, told.counter = channel, now.counter
+        state.channel, state.counter = channel, registration.counter
         if not await self._is_ours(address, channel) and not is_forced:
-            # Once more, so that its topics are this broker's again, too.
-            await self._tell_everything(address, channel, told, now)
+            # Once more, so that the topics are this broker's again, too.
+            await self._send_all(address, channel, state, registration)
 
     async def _is_ours(self, address: str, channel: Channel) -> bool:
-        """Look up to whom this broker's name leads, and note it."""
+        """Look up the address to which this broker's name leads; return whether it is this
+        broker's.
+        """
         try:
             answer = await self._ask(channel, *self._watch.question())
         except BrokerError:
             return True
         return self._watch.note(address, answer.body)
 
-    async def _is_forgotten(self, channel: Channel, now: _Round) -> bool:
-        """Ask whether the name server knows another version of the topics; that keeps it awake."""
+    async def _is_forgotten(self, channel: Channel, version: DataVersion) -> bool:
+        """Return whether the name server knows another version of the topics; asking keeps it
+        alive.
+        """
         config = self.core.config
         request = QueryDataVersionRequest(
             broker_name=config.brokerName,
@@ -321,7 +332,7 @@ class Registrar:
             broker_id=config.brokerId,
         )
         fields = QUERY_DATA_VERSION.request.encode(request)
-        body = write_body(now.version)
+        body = write_body(version)
         try:
             answer = await self._ask(channel, RequestCode.QUERY_DATA_VERSION, fields, body)
             return QUERY_DATA_VERSION.response.decode(answer.ext_fields).changed
@@ -344,10 +355,10 @@ class Registrar:
     async def _ask(
         self, channel: Channel, code: int, fields: dict[str, str], body: bytes = b""
     ) -> RemotingCommand:
-        """Ask over one connection.
+        """Send a request over one connection.
 
-        :raises BrokerError: when the answer has another code than 0.
-        :raises RemotingError: when there is no answer.
+        :raises BrokerError: if the response has another code than 0.
+        :raises RemotingError: if there is no response.
         """
         answer = await channel.request(code, fields, body, timeout_s=self._timeout_s)
         if answer.code != ResponseCode.SUCCESS:
@@ -355,13 +366,55 @@ class Registrar:
         return answer
 
     def _note(self, address: str, error: RocketLensError) -> None:
-        """Note a failure; it is logged at first, and again while it lasts."""
+        """Record a failure; it is logged at first, and again while it lasts."""
         now_ms = self.core.clock()
-        is_new = address not in self.core.not_told
+        is_new = address not in self.core.registration_failures
         if is_new or now_ms - self._logged_ms.get(address, 0) >= REMINDER_MS:
             self._logged_ms[address] = now_ms
-            _log.warning("name server %s cannot be told: %s", address, _words(address, error))
-        self.core.not_told[address] = _words(address, error)
+            _log.warning(
+                "registration with name server %s failed: %s", address, _words(address, error)
+            )
+        self.core.registration_failures[address] = _words(address, error)
+
+
+async def _logged(work: Coroutine[Any, Any, None]) -> None:
+    """Register; log a failure, whatever it is, since the next time may pass."""
+    try:
+        await work
+    except Exception as error:  # noqa: BLE001 - see above
+        _log.error("registration with the name servers failed: %s", error)
+
+
+def _end(announced: asyncio.Future[None] | None) -> None:
+    if announced is not None and not announced.done():
+        announced.set_result(None)
+
+
+def _version(table: TopicTable) -> DataVersion:
+    version = table.data_version
+    return DataVersion(
+        counter=version.counter,
+        state_version=version.state_version,
+        timestamp_ms=version.timestamp_ms,
+    )
+
+
+def _part_count(topic_count: int) -> int:
+    """Return the number of parts of so many topics."""
+    return -(-topic_count // TOPICS_IN_A_PART)
+
+
+async def _body_with(topics: Mapping[str, StoredTopic], version: DataVersion, perm: int) -> bytes:
+    """Return the body that registers some topics, by their names."""
+
+    def write() -> bytes:
+        table = {
+            name: wire_topic(topic, perm) for name, topic in topics.items() if is_registrable(name)
+        }
+        topic_table = TopicConfigTable(data_version=version, topic_config_table=table)
+        return write_body(RegisterBrokerBody(topic_config_table=topic_table))
+
+    return await in_thread(write, _THREAD)
 
 
 def _words(address: str, error: RocketLensError) -> str:
@@ -369,17 +422,12 @@ def _words(address: str, error: RocketLensError) -> str:
 
 
 def topic_table(core: BrokerCore, broker_perm: int = 7) -> Callable[[], TopicConfigTable]:
-    """Take all topics; what is returned makes them what commands have, in any thread.
+    """Return a function that builds the wire form of all current topics, in any thread.
 
-    They get no more permission than the broker has.
+    Topics get no more permission than the broker has.
     """
-    table = core.topics.table
-    version = DataVersion(
-        counter=table.data_version.counter,
-        state_version=table.data_version.state_version,
-        timestamp_ms=table.data_version.timestamp_ms,
-    )
-    stored = dict(table.topics)
+    version = _version(core.topics.table)
+    stored = dict(core.topics.topics)
 
     def make() -> TopicConfigTable:
         topics = {name: wire_topic(topic, broker_perm) for name, topic in stored.items()}
@@ -388,15 +436,15 @@ def topic_table(core: BrokerCore, broker_perm: int = 7) -> Callable[[], TopicCon
     return make
 
 
-def is_tellable(topic: str) -> bool:
+def is_registrable(topic: str) -> bool:
     """Return whether a name server accepts this topic name; a table may have any name."""
     return 0 < len(topic) <= limits.MAX_TOPIC_CHARACTERS and topic.isprintable()
 
 
 def wire_topic(topic: StoredTopic, broker_perm: int = 7) -> TopicConfig:
-    """Return a topic as commands have it, with no more permission than the broker has.
+    """Return the wire form of a topic, with no more permission than the broker has.
 
-    Inheritance is no permission of a broker.
+    The broker's permission has no bit for inheritance: that of the topic stays.
     """
     return TopicConfig(
         topic_name=topic.topic,

@@ -1,11 +1,10 @@
-"""Topics and consumer groups of a broker: their rules, and which make themselves.
+"""Topics and consumer groups of a broker: their rules, and those created automatically.
 
-There are at most so many of each; while more are asked for that is logged, once a minute. A name
-that a request brings in is checked before anything is made of it. Every change of topics
-is written, and told to the name servers, before whoever caused it is answered: each gives a future
-that ends with that. One that cannot be written stays, and is tried again, as in RocketMQ. Sources:
-``TopicValidator``,
-``TopicConfigManager``, ``SubscriptionGroupManager``.
+The number of each is bounded; refusals are counted, and logged once a minute. A name in a request
+is checked before a topic or group is created. Every change of topics is written, and announced to
+the name servers, before the request that caused it is answered: each method returns a future that
+ends then. A change that cannot be written stays in memory and is tried again, as in RocketMQ.
+Sources: ``TopicValidator``, ``TopicConfigManager``, ``SubscriptionGroupManager``.
 """
 
 import asyncio
@@ -16,11 +15,12 @@ from typing import Any, Final
 from rocketlens import limits
 from rocketlens.broker.config import BrokerConfig
 from rocketlens.broker.tables.topics import GroupTable, StoredTopic, TopicTable
-from rocketlens.errors import BadInput
+from rocketlens.errors import BadInput, MessageIllegal
 from rocketlens.model.rocketmq import (
     BENCHMARK_TOPIC,
     DEFAULT_TOPIC,
     DELAY_LEVEL_COUNT,
+    FAQ,
     HALF_TOPIC,
     OFFSET_MOVED_TOPIC,
     OP_HALF_TOPIC,
@@ -29,6 +29,7 @@ from rocketlens.model.rocketmq import (
     SCHEDULE_TOPIC,
     SELF_TEST_TOPIC,
     SYSTEM_GROUPS,
+    TIMER_TOPIC,
     group_problem,
     perm_text,
 )
@@ -37,7 +38,7 @@ from rocketlens.wire.codes import ResponseCode
 _log: Final = logging.getLogger("rocketlens.broker")
 
 WARNING_INTERVAL_MS: Final = 60_000
-"""Between two warnings that there is no room for more."""
+"""Milliseconds between two warnings that the bound is reached."""
 
 
 def topic_text(topic: StoredTopic) -> str:
@@ -52,32 +53,32 @@ def topic_text(topic: StoredTopic) -> str:
 
 
 class TooMany(BadInput):
-    """There is no room for another topic or group; the text says how many are allowed."""
+    """The bound on topics or groups is reached; the text has the bound."""
 
     code = ResponseCode.SYSTEM_ERROR
 
 
 class Room:
-    """Whether there may be one more; counts, and logs once a minute, that there may not."""
+    """Bounds the number of topics or groups; counts refusals, and logs them once a minute."""
 
-    def __init__(self, what: str, most: Callable[[], int], clock: Callable[[], int]) -> None:
-        """Bound ``what`` by ``most`` of them."""
+    def __init__(self, what: str, max_count: Callable[[], int], clock: Callable[[], int]) -> None:
+        """Allow ``max_count()`` of ``what``."""
         self._what: Final = what
-        self._most: Final = most
+        self._max_count: Final = max_count
         self._clock: Final = clock
         self._warned_ms: int | None = None
         self.refused = 0
 
     def has(self, count: int, name: str) -> bool:
-        """Return whether ``name`` may be made where there are ``count``."""
-        if count < self._most():
+        """Return whether ``name`` may be created if there are ``count`` now."""
+        if count < self._max_count():
             return True
         self.refused += 1
         now_ms = self._clock()
         if self._warned_ms is None or now_ms - self._warned_ms >= WARNING_INTERVAL_MS:
             self._warned_ms = now_ms
             _log.warning(
-                "there are %d %s and no room for another: %s is not made, nor were %d before it",
+                "there are %d %s and no room for another: %s is not created, nor were %d before it",
                 count,
                 self._what,
                 name[: limits.MAX_SHOWN_CHARACTERS],
@@ -87,21 +88,21 @@ class Room:
 
 
 PersistFuture = asyncio.Future[Any] | None
-"""Ends when a change is known where it must be; None when it is."""
+"""Ends when a change is written and announced; None if it is already."""
 
 Persist = Callable[[], PersistFuture]
-"""Begins to write a change, or to announce it."""
+"""Starts to write or to announce a change."""
 
 
 class TopicRegistry:
     """The topics of a broker.
 
-    ``save`` writes the table and ``announce`` registers with the name servers; ``pending`` are the
-    topics of which either is going on, each with the future that ends with it.
+    ``save`` writes the table, and ``announce`` registers with the name servers. ``pending`` has the
+    topics that are being written or announced, each with the future that ends then.
     """
 
     def __init__(self, table: TopicTable, config: BrokerConfig, clock: Callable[[], int]) -> None:
-        """Take the table of the store, and make the topics that RocketMQ's brokers begin with."""
+        """Use the table of the store, and create the topics of a new RocketMQ broker."""
         self.table: Final = table
         self.config: Final = config
         self.topics: Final[Mapping[str, StoredTopic]] = table.topics
@@ -109,43 +110,52 @@ class TopicRegistry:
         self.announce: Persist = lambda: None
         self.pending: Final[dict[str, asyncio.Future[Any]]] = {}
         self.room: Final = Room("topics", lambda: limits.MAX_TOPICS, clock)
-        missing = [made for made in _first_topics(config) if made.topic not in table.topics]
+        missing = [topic for topic in _first_topics(config) if topic.topic not in table.topics]
         if missing:
             table.put(*missing)
             table.save()
 
     def get(self, topic: str) -> StoredTopic | None:
-        """Return a topic, None when there is none."""
+        """Return a topic; None if it does not exist."""
         return self.topics.get(topic)
 
     def has_room_for(self, topic: str) -> bool:
-        """Return whether a topic exists, or may be made; a refusal is counted and logged."""
+        """Return whether a topic exists or may be created; a refusal is counted and logged."""
         return topic in self.topics or self.room.has(len(self.topics), topic)
 
     def put(self, topic: StoredTopic) -> PersistFuture:
-        """Make or change a topic.
+        """Create or change a topic.
 
-        :raises BadInput: when there is no room for it.
+        :raises BadInput: if the bound on topics is reached.
         """
         if not self.has_room_for(topic.topic):
-            raise TooMany(f"{limits.MAX_TOPICS} topics are allowed, and so many are there")
+            raise TooMany(
+                f"{limits.MAX_TOPICS} topics are allowed, and all are in use: delete topics first"
+            )
+        verb = "changed" if topic.topic in self.topics else "created"
         self.table.put(topic)
-        ended = self._persist_and_announce()
-        if ended is not None:
-            self.pending[topic.topic] = ended
-            ended.add_done_callback(lambda done: self._known(topic.topic, done))
-        return ended
+        _log.info(
+            "topic %s is %s: %d queues to read, %d to write, permissions %s",
+            *(topic.topic, verb, topic.read_queue_count, topic.write_queue_count),
+            perm_text(topic.perm),
+        )
+        announced = self._persist_and_announce()
+        if announced is not None:
+            self.pending[topic.topic] = announced
+            announced.add_done_callback(lambda done: self._on_announced(topic.topic, done))
+        return announced
 
     def remove(self, topic: str) -> PersistFuture:
-        """Forget a topic."""
+        """Remove a topic."""
         if self.table.remove(topic) is None:
             return None
+        _log.info("topic %s is deleted", topic)
         return self._persist_and_announce()
 
     def create_for_send(
         self, topic: str, default_topic: str, queue_count: int, sys_flag: int
     ) -> StoredTopic | None:
-        """Make a topic that a producer sends to, if ``default_topic`` may be inherited from."""
+        """Create the topic of a message if ``default_topic`` allows it; return None if not."""
         default = self.topics.get(default_topic)
         if (
             default is None
@@ -155,7 +165,7 @@ class TopicRegistry:
         ):
             return None
         count = max(min(queue_count, default.write_queue_count), 0)
-        made = StoredTopic(
+        new_topic = StoredTopic(
             topic,
             count,
             count,
@@ -163,39 +173,41 @@ class TopicRegistry:
             default.filter_type,
             sys_flag,
         )
-        self.put(made)
-        return made
+        self.put(new_topic)
+        return new_topic
 
     def create_for_group(self, topic: str, queue_count: int, sys_flag: int = 0) -> StoredTopic:
-        """Return a retry or dead-letter topic, made now if there is none.
+        """Return a retry or dead-letter topic; create it if it does not exist.
 
-        :raises BadInput: when there is no room for it.
+        :raises BadInput: if the bound on topics is reached.
         """
-        made = self.topics.get(topic)
-        if made is None:
-            made = StoredTopic(topic, queue_count, queue_count, PERM_READ_WRITE, sys_flag=sys_flag)
-            self.put(made)
-        return made
+        stored = self.topics.get(topic)
+        if stored is None:
+            stored = StoredTopic(
+                topic, queue_count, queue_count, PERM_READ_WRITE, sys_flag=sys_flag
+            )
+            self.put(stored)
+        return stored
 
     def _persist_and_announce(self) -> PersistFuture:
-        endings = [ending for ending in (self.save(), self.announce()) if ending is not None]
-        if len(endings) < 2:
-            return endings[0] if endings else None
-        return asyncio.ensure_future(_all(endings))
+        futures = [future for future in (self.save(), self.announce()) if future is not None]
+        if len(futures) < 2:
+            return futures[0] if futures else None
+        return asyncio.ensure_future(_all(futures))
 
-    def _known(self, topic: str, done: asyncio.Future[Any]) -> None:
+    def _on_announced(self, topic: str, done: asyncio.Future[Any]) -> None:
         if self.pending.get(topic) is done:
             del self.pending[topic]
 
 
-async def _all(endings: list[asyncio.Future[Any]]) -> None:
-    await asyncio.wait(endings)
+async def _all(futures: list[asyncio.Future[Any]]) -> None:
+    await asyncio.wait(futures)
 
 
 def _first_topics(config: BrokerConfig) -> list[StoredTopic]:
     """Return the topics that a new broker has."""
     count = config.defaultTopicQueueNums
-    made = [
+    topics = [
         StoredTopic(SELF_TEST_TOPIC, 1, 1),
         StoredTopic(BENCHMARK_TOPIC, 1024, 1024),
         StoredTopic(config.brokerClusterName, 16, 16, PERM_READ_WRITE | PERM_INHERIT),
@@ -205,19 +217,20 @@ def _first_topics(config: BrokerConfig) -> list[StoredTopic]:
         StoredTopic(f"{config.brokerClusterName}_REPLY_TOPIC", 1, 1),
         StoredTopic(HALF_TOPIC, 1, 1),
         StoredTopic(OP_HALF_TOPIC, 1, 1),
+        StoredTopic(TIMER_TOPIC, 1, 1),
     ]
     if config.autoCreateTopicEnable:
-        made.append(StoredTopic(DEFAULT_TOPIC, count, count, PERM_READ_WRITE | PERM_INHERIT))
+        topics.append(StoredTopic(DEFAULT_TOPIC, count, count, PERM_READ_WRITE | PERM_INHERIT))
     if config.traceTopicEnable:
-        made.append(StoredTopic(config.msgTraceTopicName, 1, 1))
-    return made
+        topics.append(StoredTopic(config.msgTraceTopicName, 1, 1))
+    return topics
 
 
 class GroupRegistry:
-    """The subscription groups of a broker: for each RocketMQ's members as they are."""
+    """The subscription groups of a broker, each as RocketMQ's JSON object."""
 
     def __init__(self, table: GroupTable, config: BrokerConfig, clock: Callable[[], int]) -> None:
-        """Take the table of the store, and make the groups that RocketMQ's brokers begin with."""
+        """Use the table of the store, and create the groups of a new RocketMQ broker."""
         self.table: Final = table
         self.config: Final = config
         self.save: Persist = lambda: None
@@ -228,25 +241,30 @@ class GroupRegistry:
             table.save()
 
     def put(self, groups: Mapping[str, Mapping[str, Any]]) -> PersistFuture:
-        """Make or change groups, all of them or none.
+        """Create or change groups, all of them or none.
 
-        :raises BadInput: when there is no room for all of them.
+        :raises BadInput: if the bound on groups is reached.
         """
         new = groups.keys() - self.table.groups.keys()
         for name in new:
             if not self.room.has(len(self.table.groups) + len(new) - 1, name):
-                raise TooMany(f"{limits.MAX_GROUPS} groups are allowed")
+                raise TooMany(f"{limits.MAX_GROUPS} groups are allowed: delete groups first")
         self.table.put_many(groups)
+        for name in groups:
+            _log.info("group %s is %s", name, "created" if name in new else "changed")
         return self.save()
 
     def remove(self, group: str) -> PersistFuture:
-        """Forget a group."""
-        return self.save() if self.table.remove(group) else None
+        """Remove a group."""
+        if not self.table.remove(group):
+            return None
+        _log.info("group %s is deleted", group)
+        return self.save()
 
     def find(self, group: str) -> dict[str, Any] | None:
-        """Return a group, made now if it may make itself; None when there is none.
+        """Return a group, created now if that is allowed; None if it does not exist.
 
-        Nobody waits until it is written: one that is lost would be made again.
+        The caller does not wait until it is written: a group that is lost is created again.
         """
         found = self.table.groups.get(group)
         if (
@@ -257,5 +275,16 @@ class GroupRegistry:
             if not self.room.has(len(self.table.groups), group):
                 return None
             found = self.table.put(group)
+            _log.info("group %s is created", group)
             self.save()
         return found
+
+
+class SubscriptionGroupMissing(MessageIllegal):
+    """The group of a retry topic does not exist, and groups are not created automatically."""
+
+    code = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+
+    def __init__(self, group: str) -> None:
+        """Build the message in RocketMQ's words."""
+        super().__init__(f"subscription group not exist, {group} {FAQ}")

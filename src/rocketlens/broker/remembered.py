@@ -1,17 +1,17 @@
-"""Makes queue offsets that a broker's files remember fit the log that is there.
+"""Corrects queue offsets in a broker's files that do not fit its log.
 
-The files outlive the log: it may have been replaced by an empty or by another one, and may have
-lost its end. An offset behind the end of its queue would then hide every new message until the
-queue has grown past it.
+The files outlive the log: it may have been replaced by an empty or another one, and may have lost
+its end. An offset behind the end of its queue would then hide every new message until the queue has
+grown past it.
 
 =====================  =====================================================================
-the log                an offset becomes
+log                    corrected offset
 =====================  =====================================================================
-is the same            at most the queue's end; a delay offset at least the queue's begin
-is another one         the queue's begin: what is read or delivered twice is not lost
+the same               at most the queue's end; a delay offset at least the queue's begin
+another one            the queue's begin: messages are read or delivered twice, not lost
 =====================  =====================================================================
 
-For a log that is the same, this is what RocketMQ does with delay offsets. Source:
+For the same log, RocketMQ corrects delay offsets so. Source:
 ``ScheduleMessageService.correctDelayOffset``.
 """
 

@@ -1,7 +1,7 @@
-"""What a broker tells of itself (28): everything that ``clusterList`` and ``brokerStatus`` show.
+"""Runtime information of a broker (28): everything that ``clusterList`` and ``brokerStatus`` show.
 
-Names and formats are RocketMQ's, its misspellings included; tools of 4.9 and 5 read different
-ones. Source: ``AdminBrokerProcessor.prepareRuntimeInfo``.
+Names and formats are RocketMQ's, its misspellings included. Tools of 4.9 and of 5 read different
+names. Source: ``AdminBrokerProcessor.prepareRuntimeInfo``.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from rocketlens.wire.command import OUR_VERSION, RemotingCommand
 from rocketlens.wire.declare import write_body
 
 _QUEUES: Final = ("send", "pull", "litePull", "query", "ack")
-"""RocketMQ has a thread pool for each; here only look-ups wait."""
+"""RocketMQ has a thread pool for each; in RocketLens only look-ups are queued."""
 _NOT_MEASURED: Final = {
     "getMessageEntireTimeMax": "0",
     "putLatency99": "0.00",
@@ -28,13 +28,12 @@ _NOT_MEASURED: Final = {
     "putMessageFailedTimes": "0",
     "remainTransientStoreBufferNumbs": "2147483647",
 }
-"""What a broker of RocketMQ says that has measured nothing."""
-_NONE: Final = ("timerReadBehind", "timerOffsetBehind", "timerCongestNum")
+"""Values that are not measured: those of a broker of RocketMQ that has just started."""
 _NO_RATE: Final = ("timerEnqueueTps", "timerDequeueTps")
 
 
 class RuntimeProcessor:
-    """Tells what there is to tell."""
+    """Answers GET_BROKER_RUNTIME_INFO (28)."""
 
     def __init__(self, core: BrokerCore) -> None:
         self.core: Final = core
@@ -44,28 +43,29 @@ class RuntimeProcessor:
         return {RequestCode.GET_BROKER_RUNTIME_INFO: self.runtime}
 
     def runtime(self, _: RemotingCommand, __: Channel) -> Response:
-        """Return the table."""
+        """Return the table of runtime information."""
         table = {
             **self._service(),
             **self._counts(),
             **self._log(),
             **self._index(),
             **self._name_servers(),
-            **self._kept(),
+            **self._bounded_tables(),
             **self._delays(),
             **self._network(),
+            **(self.core.access.runtime() if self.core.access else {}),
         }
         return Response(body=write_body(KvTable(table=dict(sorted(table.items())))))
 
     def _service(self) -> dict[str, str]:
-        figures = self.core.figures
+        stats = self.core.stats
         table = {
             "brokerVersionDesc": "V5_5_0",
             "brokerVersion": str(OUR_VERSION),
             "brokerActive": "true",
-            "bootTimestamp": str(figures.started_ms),
+            "bootTimestamp": str(stats.started_ms),
             "startAcceptSendRequestTimeStamp": "0",
-            "runtime": _duration(self.core.clock() - figures.started_ms),
+            "runtime": _duration(self.core.clock() - stats.started_ms),
             "pageCacheLockTimeMills": "0",
             "EndTransactionQueueSize": "0",
             "EndTransactionThreadPoolQueueCapacity": "100000",
@@ -77,27 +77,30 @@ class RuntimeProcessor:
         table["queryThreadPoolQueueSize"] = str(self.core.search.waiting)
         table["queryThreadPoolQueueCapacity"] = str(limits.MAX_LOOK_UPS)
         table.update(_NOT_MEASURED)
-        table.update(dict.fromkeys(_NONE, "0"))
+        timers = self.core.timers
+        table["timerReadBehind"] = str(timers.behind_ms // 1000)
+        table["timerOffsetBehind"] = str(timers.unread)
+        table["timerCongestNum"] = str(timers.waiting)
         table.update(dict.fromkeys(_NO_RATE, "0.0"))
         return table
 
     def _counts(self) -> dict[str, str]:
-        figures = self.core.figures
-        got = figures.got_rates()
+        stats = self.core.stats
+        transfer_rates = stats.transfer_rates()
         return {
-            "putMessageTimesTotal": str(figures.put),
-            "putTps": figures.put_rates(),
-            "getTransferredTps": got,
-            "getTransferedTps": got,
-            "getFoundTps": figures.found_rates(),
-            "getMissTps": figures.missed_rates(),
-            "getTotalTps": figures.asked_rates(),
-            "msgPutTotalYesterdayMorning": str(figures.put_yesterday),
-            "msgPutTotalTodayMorning": str(figures.put_morning),
-            "msgPutTotalTodayNow": str(figures.put),
-            "msgGetTotalYesterdayMorning": str(figures.got_yesterday),
-            "msgGetTotalTodayMorning": str(figures.got_morning),
-            "msgGetTotalTodayNow": str(figures.got),
+            "putMessageTimesTotal": str(stats.put_total),
+            "putTps": stats.put_rates(),
+            "getTransferredTps": transfer_rates,
+            "getTransferedTps": transfer_rates,
+            "getFoundTps": stats.get_found_rates(),
+            "getMissTps": stats.get_missed_rates(),
+            "getTotalTps": stats.get_rates(),
+            "msgPutTotalYesterdayMorning": str(stats.put_until_previous_midnight),
+            "msgPutTotalTodayMorning": str(stats.put_until_midnight),
+            "msgPutTotalTodayNow": str(stats.put_total),
+            "msgGetTotalYesterdayMorning": str(stats.get_until_previous_midnight),
+            "msgGetTotalTodayMorning": str(stats.get_until_midnight),
+            "msgGetTotalTodayNow": str(stats.get_total),
         }
 
     def _log(self) -> dict[str, str]:
@@ -110,7 +113,7 @@ class RuntimeProcessor:
             "commitLogDirCapacity": f"Total : {_size_1024(space.total)}, "
             f"Free : {_size_1024(space.free)}.",
             "putMessageSizeTotal": str(written),
-            "putMessageAverageSize": str(written / max(self.core.figures.put, 1)),
+            "putMessageAverageSize": str(written / max(self.core.stats.put_total, 1)),
             "commitLogMinOffset": str(store.min_offset),
             "commitLogMaxOffset": str(store.end_offset),
             "earliestMessageTimeStamp": str(-1 if first is None else store_timestamp_at(first)),
@@ -123,8 +126,9 @@ class RuntimeProcessor:
         }
 
     def _index(self) -> dict[str, str]:
-        """Return who builds index files, and how far they are; not RocketMQ's fields, but for
-        ``indexBehindBytes``.
+        """Return which process builds index files, and up to which physical offset.
+
+        These fields are not RocketMQ's, except ``indexBehindBytes``.
         """
         store = self.core.store
         indexed = store.indexed_offset
@@ -138,33 +142,38 @@ class RuntimeProcessor:
         }
 
     def _name_servers(self) -> dict[str, str]:
-        """Return what is wrong with the registration, nothing if all is well. All of it is ours."""
+        """Return problems of the registration; empty values if there are none. Not RocketMQ's."""
         core = self.core
-        taken = (f"{server} leads to {other}" for server, other in core.name_taken.items())
+        conflicts = (f"{server} leads to {other}" for server, other in core.name_taken.items())
         return {
-            "brokerNameTaken": "; ".join(taken),
+            "brokerNameTaken": "; ".join(conflicts),
             "brokerNameTakenTimes": str(core.name_taken_times),
             "nameServersNotTold": "; ".join(
-                f"{each}: {why}" for each, why in core.not_told.items()
+                f"{each}: {why}" for each, why in core.registration_failures.items()
             ),
         }
 
-    def _kept(self) -> dict[str, str]:
-        """Return what clients make this broker keep, and what was refused. All of it is ours."""
+    def _bounded_tables(self) -> dict[str, str]:
+        """Return sizes of tables that clients fill, and refusals. Not RocketMQ's fields."""
         core = self.core
         return {
             "topics": str(len(core.topics.topics)),
             "topicsRefused": str(core.topics.room.refused),
             "groups": str(len(core.groups.table.groups)),
             "groupsRefused": str(core.groups.room.refused),
-            "clientGroupsBytes": str(core.clients.kept_bytes),
-            "clientsClosedForGroups": str(core.clients.ended),
+            "clientGroupsBytes": str(core.clients.total_bytes),
+            "clientsClosedForGroups": str(core.clients.closed_largest),
             "heartbeatsRefused": str(core.clients.refused),
             "offsetsRefused": str(core.offsets.refused),
+            "queueLocks": str(core.queue_locks.count),
+            "queueLocksRefused": str(core.queue_locks.refused),
+            "heldPulls": str(core.held_pulls.count),
+            "heldPullsBytes": str(core.held_pulls.kept_bytes),
+            "pullsNotHeld": str(core.held_pulls.not_held),
         }
 
     def _network(self) -> dict[str, str]:
-        """Return how many connections there are, and how many were refused or ended."""
+        """Return the number of connections, of those refused, and of those closed."""
         network = self.core.network
         if network is None:
             return {}
@@ -178,38 +187,38 @@ class RuntimeProcessor:
         }
 
     def _delays(self) -> dict[str, str]:
-        """Return of each delay level what was delivered and what there is: ``"3,5"``."""
+        """Return for each delay level the delivered and the maximum offset: ``"3,5"``."""
         table: dict[str, str] = {}
         for level in range(1, DELAY_LEVEL_COUNT + 1):
-            high = self.core.store.queues.max_offset(SCHEDULE_TOPIC, level - 1)
-            if high:
-                done = self.core.delay_offsets.table.get(level, 0)
-                table[f"scheduleMessageOffset_{level}"] = f"{done},{high}"
+            max_offset = self.core.store.queues.max_offset(SCHEDULE_TOPIC, level - 1)
+            if max_offset:
+                delivered = self.core.delay_offsets.table.get(level, 0)
+                table[f"scheduleMessageOffset_{level}"] = f"{delivered},{max_offset}"
         return table
 
 
-def _duration(passed_ms: int) -> str:
-    """Write a time as RocketMQ does: ``[ 0 days, 1 hours, 2 minutes, 3 seconds ]``."""
-    minutes, seconds = divmod(max(passed_ms, 0) // 1000, 60)
+def _duration(elapsed_ms: int) -> str:
+    """Return a time as RocketMQ does: ``[ 0 days, 1 hours, 2 minutes, 3 seconds ]``."""
+    minutes, seconds = divmod(max(elapsed_ms, 0) // 1000, 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
     return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
 
 
 def _size(size: int) -> str:
-    """Write a size as RocketMQ does, in decimal units: ``1.5 MB``."""
+    """Return a size as RocketMQ does, in decimal units: ``1.5 MB``."""
     return _in_units(size, 1000, ("kB", "MB", "GB", "TB", "PB"))
 
 
 def _size_1024(size: int) -> str:
-    """Write a size as RocketMQ does, in binary units: ``1.5 MiB``."""
+    """Return a size as RocketMQ does, in binary units: ``1.5 MiB``."""
     return _in_units(size, 1024, ("KiB", "MiB", "GiB", "TiB", "PiB"))
 
 
 def _in_units(size: int, step: int, units: tuple[str, ...]) -> str:
     if size < step:
         return f"{size} B"
-    value, place = size / step, 0
-    while value >= step and place < len(units) - 1:
-        value, place = value / step, place + 1
-    return f"{value:.1f} {units[place]}"
+    value, unit = size / step, 0
+    while value >= step and unit < len(units) - 1:
+        value, unit = value / step, unit + 1
+    return f"{value:.1f} {units[unit]}"

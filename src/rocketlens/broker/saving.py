@@ -1,95 +1,125 @@
-"""Writes the broker's tables in a thread of their own, so that no request waits for the disk.
+"""Writes the broker's tables in threads of their own, so that no request waits for the disk.
 
-What is written is a table as it is when its turn comes, taken on the event loop; putting it into
-words, writing and syncing are the thread's. So one file is written at a time, no older state ever
-follows a newer one, and of several changes that wait only the last is written. A table that could
-not be written is logged and stays changed: it is written with the next save of it.
+A snapshot of a table is taken on the event loop when its turn comes; a thread encodes, writes and
+syncs it. Each table is written by one thread at a time, so no older state is written after a newer
+one, and of several waiting changes only the last is written. No table waits for another one. A
+table that could not be written is logged and stays changed: the next save writes it.
+
+A large table is compacted in another thread, while its changes are written as before.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 _log: Final = logging.getLogger("rocketlens.broker")
 
 TABLE_THREAD: Final = "rocketlens-tables"
+COMPACTION_THREAD: Final = "rocketlens-compaction"
+WRITER_COUNT: Final = 4
+"""Tables that are written at once: a large one, and one that waits for the log, delay no topic."""
 
 
 class Table(Protocol):
-    """What is kept in memory and in one file."""
+    """A table in memory that is saved in one file."""
 
     is_changed: bool
-    """Whether memory has more than the file."""
+    """Whether memory has changes that the file does not have."""
 
     def snapshot(self) -> Callable[[], None]:
-        """Take the state of now; what is given writes it, in any thread, and may raise OSError."""
+        """Return a function that writes the current state, in any thread; it may raise OSError."""
 
     def save(self) -> None:
-        """Write all of it now; may raise OSError."""
+        """Write the whole table now; may raise OSError."""
+
+
+@runtime_checkable
+class CompactableTable(Table, Protocol):
+    """A table whose changes are written first, and which is written whole now and then."""
+
+    def compaction(self) -> Callable[[], None] | None:
+        """Return a function that writes the whole table, in any thread, while its changes are
+        saved; it may raise OSError. None if it need not be written.
+        """
 
 
 class TableSaver:
     """Saves tables; belongs to the running event loop."""
 
     def __init__(self) -> None:
-        """Begin with nothing to do."""
+        """Create a saver with an empty queue."""
         self._loop: Final = asyncio.get_running_loop()
-        self._thread: Final = ThreadPoolExecutor(1, TABLE_THREAD)
-        self._waiting: Final[dict[Table, asyncio.Future[bool]]] = {}
-        self._is_writing = False
+        self._threads: Final = ThreadPoolExecutor(WRITER_COUNT, TABLE_THREAD)
+        self._compactor: Final = ThreadPoolExecutor(1, COMPACTION_THREAD)
+        self._queue: Final[dict[Table, asyncio.Future[bool]]] = {}
+        self._writing: Final[set[Table]] = set()
+        self._compacting: Final[set[Table]] = set()
+        self._is_closed = False
 
     def save(self, table: Table) -> asyncio.Future[bool]:
-        """Have a table written as it is now, or later; the future says whether it could be."""
-        ended = self._waiting.get(table)
-        if ended is None:
-            ended = self._waiting[table] = self._loop.create_future()
-            if not self._is_writing:
-                self._write_next()
-        return ended
+        """Save a table now or in its turn; the future has whether it was written."""
+        result = self._queue.get(table)
+        if result is None:
+            result = self._queue[table] = self._loop.create_future()
+            if table not in self._writing:
+                self._write(table)
+        return result
 
     def save_changed(self, tables: Iterable[Table]) -> None:
-        """Have those written that changed."""
+        """Save the tables that changed."""
         for table in tables:
             if table.is_changed:
                 self.save(table)
 
-    def _write_next(self) -> None:
-        self._is_writing = bool(self._waiting)
-        if not self._is_writing:
-            return
-        table = next(iter(self._waiting))
-        ended = self._waiting.pop(table)
+    def _write(self, table: Table) -> None:
+        result = self._queue.pop(table)
+        self._writing.add(table)
         table.is_changed = False
         write = table.snapshot()
-        written = self._loop.run_in_executor(self._thread, _tried, table, write)
-        written.add_done_callback(lambda done: self._written(ended, is_written=done.result()))
+        written = self._loop.run_in_executor(self._threads, _try_write, table, write)
+        written.add_done_callback(
+            lambda done: self._written(table, result, is_written=done.result())
+        )
 
-    def _written(self, ended: asyncio.Future[bool], *, is_written: bool) -> None:
-        _end(ended, is_written=is_written)
-        self._write_next()
+    def _written(self, table: Table, result: asyncio.Future[bool], *, is_written: bool) -> None:
+        self._writing.discard(table)
+        _end(result, is_written=is_written)
+        if table in self._queue:
+            self._write(table)
+        if isinstance(table, CompactableTable) and not self._is_closed:
+            self._compact(table)
+
+    def _compact(self, table: CompactableTable) -> None:
+        compact = None if table in self._compacting else table.compaction()
+        if compact is not None:
+            self._compacting.add(table)
+            ended = self._loop.run_in_executor(self._compactor, _try_write, table, compact)
+            ended.add_done_callback(lambda _: self._compacting.discard(table))
 
     def close(self, tables: Iterable[Table] = ()) -> None:
-        """End after the write that runs; then write those of ``tables`` that changed, here."""
-        self._thread.shutdown(wait=True)
-        for table, ended in self._waiting.items():
+        """Wait for the current writes, then write the changed ones of ``tables`` in this thread."""
+        self._is_closed = True
+        for threads in (self._threads, self._compactor):
+            threads.shutdown(wait=True)
+        for table, result in self._queue.items():
             table.is_changed = True
-            _end(ended, is_written=False)
-        self._waiting.clear()
+            _end(result, is_written=False)
+        self._queue.clear()
         for table in tables:
             if table.is_changed:
                 table.is_changed = False
-                _tried(table, table.save)
+                _try_write(table, table.save)
 
 
-def _end(ended: asyncio.Future[bool], *, is_written: bool) -> None:
-    if not ended.done():
-        ended.set_result(is_written)
+def _end(result: asyncio.Future[bool], *, is_written: bool) -> None:
+    if not result.done():
+        result.set_result(is_written)
 
 
-def _tried(table: Table, write: Callable[[], None]) -> bool:
-    """Write, and say whether it could be done."""
+def _try_write(table: Table, write: Callable[[], None]) -> bool:
+    """Write, and return whether that succeeded."""
     try:
         write()
     except Exception as error:  # noqa: BLE001 - whatever it is, the other tables are written

@@ -1,26 +1,28 @@
 """Delivers delayed messages when they are due.
 
-Queue n of SCHEDULE_TOPIC_XXXX has the messages of delay level n + 1, and each entry's tags code is
-when its message is due. A message that is due is stored again in its real topic, its properties as
-they are. How far each level came is kept in ``config/delayOffset.json``. That is written when a
-delivery moved it, at most once a second, so what a crash within that second leaves is delivered
-again; RocketMQ writes it every ``flushDelayOffsetInterval``, 10 s. Source:
+Queue n of SCHEDULE_TOPIC_XXXX has the messages of delay level n + 1, and the tags code of each
+entry is the time at which its message is due. A due message is stored again in its real topic, with
+unchanged properties. The progress of each level is in ``config/delayOffset.json``. It is written
+after a delivery, at most once a second, so messages of the last second are delivered again after a
+crash; RocketMQ writes it every ``flushDelayOffsetInterval``, 10 s. Source:
 ``ScheduleMessageService``.
 """
 
 import logging
-from typing import Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
-from rocketlens.broker.core import BrokerCore
 from rocketlens.errors import RecordError, StoreError
 from rocketlens.formats import commitlog_record
-from rocketlens.formats.commitlog_record import pack_host
 from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8
 from rocketlens.model.rocketmq import HALF_TOPIC, SCHEDULE_TOPIC, parse_delay_levels, topic_problem
 from rocketlens.store.read.commitlog import SegmentLost
 from rocketlens.store.write.queue_append import QueueWriter
+
+if TYPE_CHECKING:
+    from rocketlens.broker.core import BrokerCore
 
 _log: Final = logging.getLogger("rocketlens.broker")
 
@@ -31,19 +33,19 @@ AT_ONCE: Final = 500
 class Schedule:
     """The delay levels of a broker."""
 
-    def __init__(self, core: BrokerCore) -> None:
+    def __init__(self, core: "BrokerCore") -> None:
         self.core: Final = core
         delays_ms = parse_delay_levels(core.settings.store.messageDelayLevel)
         queue_ids = {queue.queue_id for queue in core.store.queues.of_topic(SCHEDULE_TOPIC)}
         self._delays_ms: Final = dict(enumerate(delays_ms[1:], 1))
-        """By level. Levels that only an earlier configuration had are delivered, too."""
+        """Milliseconds by level. Levels of an earlier configuration are delivered, too."""
         for queue_id in sorted(queue_ids):
             self._delays_ms.setdefault(queue_id + 1, max(delays_ms))
 
     def deliver_due(self, at_once: int = AT_ONCE) -> int:
-        """Deliver what is due, up to a number of messages of each level; returns how many.
+        """Deliver due messages, up to a number for each level; return how many.
 
-        Stops at the first that cannot be stored now; the next call goes on there.
+        Stops at the first that cannot be stored now; the next call tries it again.
         """
         now_ms = self.core.clock()
         return sum(self._deliver(level, now_ms, at_once) for level in self._delays_ms)
@@ -75,8 +77,8 @@ class Schedule:
     ) -> QueueEntry | None:
         """Return an entry if its message is due.
 
-        One that is farther off than its level's delay was written with other delays, or by a
-        clock that was ahead: it is due now.
+        A message due later than its level's delay from now was written with other delays, or while
+        the clock was ahead: it is due now.
         """
         entry = queue.entry(offset)
         if entry is None:
@@ -84,10 +86,10 @@ class Schedule:
         return entry if entry.tags_code <= now_ms or entry.tags_code > latest_ms else None
 
     def _store_again(self, entry: QueueEntry) -> None:
-        """Store a delayed message in its real topic; one that cannot be is left out, and logged.
+        """Store a delayed message in its real topic; skip and log it if it is damaged.
 
-        :raises StoreError: when nothing can be stored now.
-        :raises SegmentLost: when its record cannot be read now.
+        :raises StoreError: if the store cannot append now.
+        :raises SegmentLost: if its record cannot be read now.
         """
         content = self.core.store.record(entry.physical_offset, entry.store_size)
         if content is None:
@@ -97,25 +99,28 @@ class Schedule:
         except RecordError as error:
             _log.error("a delayed message is lost: %s", error)
             return
-        properties = props.parse(decode_utf8(record.properties))
-        topic = properties.get(props.REAL_TOPIC, "")
-        queue_id = properties.get(props.REAL_QUEUE_ID, "")
-        if (
-            topic_problem(topic) is not None
-            or topic == HALF_TOPIC
-            or not (queue_id.isascii() and queue_id.isdigit() and len(queue_id) < 10)
-        ):
-            _log.error("a delayed message is left out: it names %.80r/%.20r", topic, queue_id)
+        found = real_queue(props.parse(decode_utf8(record.properties)))
+        if found is None:
             return
-        self.core.store.append(
+        topic, queue_id = found
+        self.core.store_again(record, topic, queue_id)
+
+
+def real_queue(properties: Mapping[str, str]) -> tuple[str, int] | None:
+    """Return the topic and queue in which a message that waited is stored; None, and log it, if
+    its properties name none that can be.
+    """
+    topic = properties.get(props.REAL_TOPIC, "")
+    queue_id = properties.get(props.REAL_QUEUE_ID, "")
+    if (
+        topic_problem(topic) is not None
+        or topic == HALF_TOPIC
+        or not (queue_id.isascii() and queue_id.isdigit() and len(queue_id) < 10)
+    ):
+        _log.error(
+            "a delayed message is skipped: its real topic and queue are %.80r/%.20r",
             topic,
-            int(queue_id),
-            record.body,
-            record.properties,
-            pack_host(record.born_host),
-            born_timestamp_ms=record.born_timestamp_ms,
-            flag=record.flag,
-            sys_flag=record.sys_flag,
-            reconsume_times=record.reconsume_times,
+            queue_id,
         )
-        self.core.figures.put += 1
+        return None
+    return topic, int(queue_id)

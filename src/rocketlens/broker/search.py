@@ -1,18 +1,18 @@
-"""Look-ups over the store that the broker is writing to: who looks up when, and in which thread.
+"""Look-ups in the store that the broker is writing: their schedule and their threads.
 
-A message is found as soon as its send is answered: each look-up first reads what was appended
-since the last one into memory (:mod:`rocketlens.broker.live_index`). Every hit is compared with its
-record before it is returned (:mod:`rocketlens.broker.look_up`).
+A message is found as soon as its send is answered: each look-up first reads the part of the log
+appended since the last one into memory (:mod:`rocketlens.broker.live_index`). Every hit is compared
+with its record before it is returned (:mod:`rocketlens.broker.look_up`).
 
-So that no look-up finds much to read, the log is read several times a second even if nobody asks,
-in steps of some milliseconds.
+So that no look-up has much to read, the log is also read several times a second without any
+look-up, in steps of some milliseconds.
 
-The memory and the index files are used by one look-up or step at a time. A look-up that has little
-to read is done at once on the event loop; one that has much, or turns out to, goes to a thread, and
-so do those that come while that works. There each connection has its turn for a millisecond
-(:mod:`rocketlens.broker.turns`). Look-ups by tag, which read the entries of whole queues, have
-another thread and a reader of the log of their own: look-ups by key and by id never wait for them.
-Look-ups of a connection that is gone are dropped.
+One look-up or step at a time uses the memory and the index files. A look-up with little to read is
+done at once on the event loop. One with much to read is done in a thread, and so are those that
+arrive while it runs. There each connection has its turn for a millisecond
+(:mod:`rocketlens.broker.turns`). Look-ups by tag, which read the entries of whole queues, have a
+second thread and a reader of the log of their own: look-ups by key and by id never wait for them.
+Look-ups of a closed connection are dropped.
 """
 
 import asyncio
@@ -22,15 +22,17 @@ from typing import Final, TypeVar
 
 from rocketlens import limits
 from rocketlens.broker import look_up as look_ups
+from rocketlens.broker import pull_records
 from rocketlens.broker.live_index import LiveIndex
 from rocketlens.broker.look_up import FoundRecords, LookUp
 from rocketlens.broker.turns import LookUpLimits, Turns, Work, result_of
-from rocketlens.errors import RocketLensError
 from rocketlens.formats.commitlog_record import Record
+from rocketlens.net.event_loop import keep_objects
 from rocketlens.net.pace import Owner
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.index import TakesLong
 from rocketlens.store.read.index_files import CorruptIndexFile
+from rocketlens.store.read.kernel_loader import KERNELS
 from rocketlens.store.read.tail import load_kernels
 from rocketlens.store.write.message_store import MessageStore
 
@@ -39,7 +41,7 @@ T = TypeVar("T")
 _log: Final = logging.getLogger("rocketlens.broker")
 
 READ_INTERVAL_S: Final = 0.25
-"""Seconds from one round of steps to the next."""
+"""Seconds between two rounds of steps."""
 THREAD_NAME: Final = "rocketlens-search"
 TAG_THREAD_NAME: Final = "rocketlens-search-tags"
 KEY_BOUNDS: Final = LookUpLimits(
@@ -56,14 +58,15 @@ TAG_BOUNDS: Final = KEY_BOUNDS._replace(
 class LiveSearch:
     """Searches the store of a running broker.
 
-    ``index`` may be used in the thread of ``turns`` only, or while that is kept from working.
+    ``index`` may be used only in the thread of ``turns``, or while that thread is kept from
+    working.
     """
 
     def __init__(self, store: MessageStore) -> None:
         self._store: Final = store
         self.index: Final = LiveIndex(store)
         self._tag_log: CommitLog | None = None
-        """The reader of look-ups by tag, in their thread."""
+        """The reader of look-ups by tag, for their thread only."""
         self.turns: Final = Turns(THREAD_NAME, KEY_BOUNDS)
         self.tag_turns: Final = Turns(TAG_THREAD_NAME, TAG_BOUNDS)
         self._reader: asyncio.Task[None] | None = None
@@ -71,28 +74,28 @@ class LiveSearch:
 
     @property
     def waiting(self) -> int:
-        """How many look-ups wait, or are worked on in the threads."""
+        """Number of look-ups that wait or run in the threads."""
         return self.turns.waiting + self.tag_turns.waiting
 
     async def open(self, *, load_after_s: float | None = None) -> None:
-        """Open the index files, and begin to read the log that they lack.
+        """Open the index files, and start to read the part of the log that they do not cover.
 
-        The kernels are loaded ``load_after_s`` seconds from now, or else when there is much to
-        read, by which time look-ups may have to wait for that.
+        The kernels are loaded ``load_after_s`` seconds from now, or earlier if there is much to
+        read; look-ups may wait for that.
         """
         await self.between_look_ups(self.index.open)
         if load_after_s is not None:
             self._loads_at = asyncio.get_running_loop().time() + load_after_s
-        self._reader = asyncio.create_task(self._keep_reading())
+        self._reader = asyncio.create_task(self._catch_up_loop())
 
     def by_key(
         self, look_up: LookUp, owner: Owner | None = None
     ) -> "FoundRecords | asyncio.Future[FoundRecords]":
         """Return the newest records that have a key or unique key of a topic.
 
-        ``owner`` is the connection that asks.
+        ``owner`` is the connection that sent the request.
 
-        :raises Busy: if too many look-ups wait, as the future does if this one waited too long.
+        :raises Busy: if too many look-ups wait. The future raises it if this one waited too long.
         """
         corrupt = None
         if self.turns.try_begin(owner):
@@ -119,7 +122,7 @@ class LiveSearch:
     def is_record_start(
         self, record: Record, owner: Owner | None = None
     ) -> "bool | asyncio.Future[bool]":
-        """Return whether a record that claims its place really begins there.
+        """Return whether a record starts at its physical offset.
 
         :raises Busy: as :meth:`by_key`.
         """
@@ -130,25 +133,25 @@ class LiveSearch:
         return self.turns.put(owner, look_ups.is_record_start(self.index, record))
 
     def closed(self, owner: Owner) -> None:
-        """Drop what a connection that is gone has asked for."""
+        """Drop the look-ups of a closed connection."""
         self.turns.drop(owner)
         self.tag_turns.drop(owner)
 
     def between_look_ups(self, work: Callable[[], T]) -> "asyncio.Future[T]":
-        """Do something with the index in the thread of look-ups, between the pieces of two.
+        """Run work on the index in the thread of look-ups, between two pieces.
 
         The future raises what ``work`` raises.
         """
         return self.turns.put(None, _once(work))
 
     def segments_changed(self) -> None:
-        """Note that segments were deleted."""
+        """Update the readers after segments were deleted."""
         self.between_look_ups(self.index.refresh_log)
         if self._tag_log is not None:
             self.tag_turns.put(None, _once(self._tag_log.refresh))
 
     def close(self) -> None:
-        """Wait for the piece of a look-up under way, if there is one, and unmap everything."""
+        """Wait for the current piece of a look-up, and unmap everything."""
         if self._reader is not None:
             self._reader.cancel()
         self.turns.close()
@@ -157,21 +160,23 @@ class LiveSearch:
         if self._tag_log is not None:
             self._tag_log.close()
 
-    async def _keep_reading(self) -> None:
-        """Read what is appended, in steps between which look-ups have their turn."""
+    async def _catch_up_loop(self) -> None:
+        """Read what is appended, in steps, with look-ups between them."""
         while True:
             try:
                 if self._is_time_to_load():
-                    await asyncio.to_thread(load_kernels)
+                    await asyncio.to_thread(KERNELS.load, load_kernels)
+                    await asyncio.to_thread(KERNELS.load, pull_records.load_kernels)
+                    keep_objects()
+                    self._loads_at = None
                 while await self.between_look_ups(self.index.step):
                     pass
-            except (OSError, RocketLensError) as error:
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next time may pass
                 _log.warning("the log could not be read for look-ups: %s", error)
             await asyncio.sleep(READ_INTERVAL_S)
 
     def _is_time_to_load(self) -> bool:
         if self._loads_at is not None and asyncio.get_running_loop().time() >= self._loads_at:
-            self._loads_at = None
             return True
         return self.index.should_load_kernels
 
@@ -182,6 +187,6 @@ class LiveSearch:
 
 
 def _once(work: Callable[[], T]) -> Work[T]:
-    """Return a look-up of one piece that does something else."""
+    """Return a look-up of one piece that runs ``work``."""
     return work()
-    yield  # never come to: it makes this a generator
+    yield  # never reached: it makes this a generator

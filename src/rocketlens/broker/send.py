@@ -1,19 +1,21 @@
 """Sending: codes 10 and 310 (one message) and 320 (a batch).
 
-What a message becomes on the way, as RocketMQ 5 does it:
+How a message is changed before it is stored, as in RocketMQ 5:
 
 ==========================  =======================================================================
 message                     stored
 ==========================  =======================================================================
-plain                       where it says; properties with MSG_REGION, TRACE_ON, UNIQ_KEY, CLUSTER
+plain                       in its queue; properties with MSG_REGION, TRACE_ON, UNIQ_KEY, CLUSTER
 ``DELAY`` of 1 and above    in SCHEDULE_TOPIC_XXXX, queue level - 1, with REAL_TOPIC and REAL_QID
+``TIMER_DELAY_SEC``, ...    in rmq_sys_wheel_timer, queue 0, likewise, unless it is due: see
+                            :mod:`rocketlens.broker.timer_time`
 ``TRAN_MSG`` true           in RMQ_SYS_TRANS_HALF_TOPIC, queue 0, likewise
 to ``%RETRY%g``, too often  in ``%DLQ%g``
-member of a batch           where it says; properties as they are
+member of a batch           in its queue; properties unchanged
 ==========================  =======================================================================
 
-Properties stand in the order of Java's ``HashMap``. Bodies are stored as they came, compressed
-or not. Sources: ``SendMessageProcessor``, ``AbstractSendMessageProcessor``, ``HookUtils``.
+Properties are in the order of Java's ``HashMap``. Bodies are stored as received, compressed or
+not. Sources: ``SendMessageProcessor``, ``AbstractSendMessageProcessor``, ``HookUtils``.
 """
 
 import asyncio
@@ -26,8 +28,9 @@ from typing import Final
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.properties import REDIRECTING_NAMES, PropertyWriter
-from rocketlens.broker.registry import topic_text
+from rocketlens.broker.registry import SubscriptionGroupMissing, topic_text
 from rocketlens.broker.tables.topics import StoredTopic
+from rocketlens.broker.timer_time import recall_handle
 from rocketlens.errors import FormatError, MessageIllegal
 from rocketlens.formats import batch_body
 from rocketlens.formats.batch_body import BatchMember
@@ -41,7 +44,9 @@ from rocketlens.model.rocketmq import (
     PERM_WRITE,
     RETRY_PREFIX,
     SCHEDULE_TOPIC,
+    SYS_FLAG_COMMIT,
     SYS_FLAG_TRANSACTION_MASK,
+    TIMER_TOPIC,
     UNIT_FLAG,
     UNIT_SUB_FLAG,
     topic_problem,
@@ -50,7 +55,7 @@ from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import in_thread
 from rocketlens.store.write.append import Appended
 from rocketlens.wire.codes import V3_4_9, RequestCode, ResponseCode
-from rocketlens.wire.command import RemotingCommand
+from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
 from rocketlens.wire.commands import send as commands
 from rocketlens.wire.declare import read_i32
 
@@ -70,15 +75,15 @@ _FIELDS: Final = (
 _pick_long: Final = commands.SEND_MESSAGE.request.picker(*_FIELDS)
 _pick_short: Final = commands.SEND_MESSAGE_V2.request.picker(*_FIELDS)
 
-Refused = tuple[ResponseCode, str]
+Refusal = tuple[ResponseCode, str]
 Fields = tuple[str, int, int, int, int, str | None, int | None, bool | None]
 
-MEMBERS_AT_ONCE: Final = 500
-"""Members of a batch that are stored in one piece of work: some milliseconds."""
+MEMBERS_PER_TURN: Final = 500
+"""Members of a batch that are stored in one piece of work on the event loop: milliseconds."""
 
 
 class SendProcessor:
-    """Stores what producers send."""
+    """Stores messages that producers send (codes 10, 310 and 320)."""
 
     def __init__(self, core: BrokerCore) -> None:
         self.core: Final = core
@@ -89,12 +94,13 @@ class SendProcessor:
         self._writer: Final = PropertyWriter(
             region=config.regionId, trace_on=config.traceOn, cluster=config.brokerClusterName
         )
-        self._reply: Final = {
+        self.reply: Final = {
             props.MSG_REGION: config.regionId,
             props.TRACE_ON: "true" if config.traceOn else "false",
         }
+        """Fields of every response."""
         self._highest_level: Final = len(core.settings.store.messageDelayLevel.split())
-        self._keys_made = 0
+        self._key_count = 0
 
     def handlers(self) -> Mapping[int, Handler]:
         """Return the handler of each code."""
@@ -105,23 +111,14 @@ class SendProcessor:
         }
 
     def send(self, command: RemotingCommand, channel: Channel) -> Pending:
-        """Store a message, or the members of a batch, and say where."""
+        """Store a message, or the members of a batch, and return their ids and offsets."""
         pick = _pick_long if command.code == RequestCode.SEND_MESSAGE else _pick_short
         fields = pick(command.ext_fields)
-        topic, queue_id, batch = fields[0], fields[1], fields[7]
-        config = self._topics.get(topic)
-        if config is None or topic in NOT_ALLOWED_SEND_TOPICS:
-            config, refused = self._topic_for(topic, command)
-            if config is None:
-                return self._refuse(refused)
-        if not config.perm & PERM_WRITE:
-            words = f"the topic[{topic}] sending message is forbidden"
-            return self._refuse((ResponseCode.NO_PERMISSION, words))
-        if queue_id >= config.write_queue_count and queue_id >= config.read_queue_count:
-            words = f"request queueId[{queue_id}] is illegal, {topic_text(config)} Producer: "
-            return self._refuse((ResponseCode.INVALID_PARAMETER, words + channel.address))
-        if queue_id < 0:
-            queue_id = self.core.chance.randrange(max(config.write_queue_count, 1))
+        topic, batch = fields[0], fields[7]
+        target = self.target(command, channel, topic, fields[1])
+        if isinstance(target, Response):
+            return target
+        config, queue_id = target
         if batch or command.code == RequestCode.SEND_BATCH_MESSAGE:
             answer = self._store_batch(command, channel, queue_id, fields)
         else:
@@ -129,6 +126,25 @@ class SendProcessor:
         if self._pending and topic in self._pending:
             return _after(self._pending[topic], answer)
         return answer
+
+    def target(
+        self, command: RemotingCommand, channel: Channel, topic: str, queue_id: int
+    ) -> tuple[StoredTopic, int] | Response:
+        """Return topic and queue of a message, or the response if it may not be stored there."""
+        config = self._topics.get(topic)
+        if config is None or topic in NOT_ALLOWED_SEND_TOPICS:
+            config, refusal = self._topic_for(topic, command)
+            if config is None:
+                return self._refuse(refusal)
+        if not config.perm & PERM_WRITE:
+            words = f"the topic[{topic}] sending message is forbidden"
+            return self._refuse((ResponseCode.NO_PERMISSION, words))
+        if queue_id >= config.write_queue_count and queue_id >= config.read_queue_count:
+            words = f"request queueId[{queue_id}] is illegal, {topic_text(config)} Producer: "
+            return self._refuse((ResponseCode.INVALID_PARAMETER, words + channel.address))
+        if queue_id < 0:
+            queue_id = self.core.rng.randrange(max(config.write_queue_count, 1))
+        return config, queue_id
 
     def _store(
         self,
@@ -156,6 +172,9 @@ class SendProcessor:
                 topic, queue_id, sys_flag, properties, reconsume_times or 0
             )
         core = self.core
+        handle = None
+        if topic == TIMER_TOPIC:
+            handle = recall_handle(properties, core.config.brokerName)
         appended = core.store.append(
             topic,
             queue_id,
@@ -167,54 +186,57 @@ class SendProcessor:
             sys_flag=sys_flag,
             reconsume_times=reconsume_times or 0,
         )
-        core.figures.put += 1
+        core.stats.put_total += 1
         response = Response(
             ext_fields={
                 "msgId": f"{core.id_prefix}{appended.physical_offset:016X}",
                 "queueId": str(reply_queue_id),
                 "queueOffset": str(appended.queue_offset),
                 "transactionId": unique_key,
-                **self._reply,
+                **self.reply,
             }
         )
+        if handle is not None:
+            response.ext_fields["recallHandle"] = handle
         if self._is_sync and properties.get(props.WAIT, "true").lower() == "true":
-            return self._when_durable(appended, response)
+            return self.when_durable(appended, response)
         return response
 
-    def _when_durable(
+    def when_durable(
         self, appended: Appended, response: Response
     ) -> asyncio.Future[Response | None]:
+        """Return ``response`` once a message is durable."""
         end_offset = appended.physical_offset + appended.store_size
-        return self.core.durable.answer(end_offset, response)
+        return self.core.replies.reply_when_durable(end_offset, response)
 
-    def _refuse(self, refused: Refused) -> Response:
-        return Response(refused[0], dict(self._reply), remark=refused[1])
+    def _refuse(self, refusal: Refusal) -> Response:
+        return Response(refusal[0], dict(self.reply), remark=refusal[1])
 
     def _topic_for(
         self, topic: str, command: RemotingCommand
-    ) -> tuple[StoredTopic | None, Refused]:
-        """Make the topic of a message, if it may be made; otherwise say why not."""
+    ) -> tuple[StoredTopic | None, Refusal]:
+        """Create the topic of a message; return None, and why, if it may not be created."""
         problem = topic_problem(topic)
         if problem is not None:
             return None, (ResponseCode.INVALID_PARAMETER, problem)
         if topic in NOT_ALLOWED_SEND_TOPICS:
             words = f"Sending message to topic[{topic}] is forbidden."
             return None, (ResponseCode.NO_PERMISSION, words)
-        is_long = command.code == RequestCode.SEND_MESSAGE
+        is_long = command.code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
         codec = (commands.SEND_MESSAGE if is_long else commands.SEND_MESSAGE_V2).request
-        asked = codec.decode(command.ext_fields)
+        request = codec.decode(command.ext_fields)
         is_retry = topic.startswith(RETRY_PREFIX)
         sys_flag = 0
-        if asked.unit_mode:
+        if request.unit_mode:
             sys_flag = UNIT_SUB_FLAG if is_retry else UNIT_FLAG
         topics = self.core.topics
-        made = topics.create_for_send(
-            topic, asked.default_topic, asked.default_topic_queue_nums, sys_flag
+        config = topics.create_for_send(
+            topic, request.default_topic, request.default_topic_queue_nums, sys_flag
         )
-        if made is None and is_retry:
-            made = topics.create_for_group(topic, 1, sys_flag)
+        if config is None and is_retry:
+            config = topics.create_for_group(topic, 1, sys_flag)
         words = f"topic[{topic}] not exist, apply first please!{FAQ}"
-        return made, (ResponseCode.TOPIC_NOT_EXIST, words)
+        return config, (ResponseCode.TOPIC_NOT_EXIST, words)
 
     def _to_retry(
         self,
@@ -223,20 +245,21 @@ class SendProcessor:
         queue_id: int,
         reconsume_times: int | None,
     ) -> tuple[StoredTopic, int, dict[str, str]]:
-        """Send what failed too often to the dead letters; return what to change of properties."""
+        """Return topic, queue and new properties; after too many tries, the dead letter's."""
         name = config.topic[len(RETRY_PREFIX) :]
         group = self.core.groups.find(name)
         if group is None:
             raise SubscriptionGroupMissing(name)
-        most = int(group.get("retryMaxTimes", 16))
+        max_times = int(group.get("retryMaxTimes", 16))
         codec = commands.SEND_MESSAGE_V2 if "b" in command.ext_fields else commands.SEND_MESSAGE
-        asked = codec.request.decode(command.ext_fields)
-        if command.version >= V3_4_9 and asked.max_reconsume_times is not None:
-            most = asked.max_reconsume_times
-        if (reconsume_times or 0) <= most:
+        request = codec.request.decode(command.ext_fields)
+        if command.version >= V3_4_9 and request.max_reconsume_times is not None:
+            max_times = request.max_reconsume_times
+        # Orderly consumers retry in memory, and send only what shall be a dead letter.
+        if (reconsume_times or 0) <= max_times and not self.core.queue_locks.has(name):
             return config, queue_id, {}
         dead = self.core.topics.create_for_group(f"{DEAD_LETTER_PREFIX}{name}", 1)
-        return dead, 0, {props.DELAY: "-1"}
+        return dead, 0, {props.DELAY: "0"}
 
     def _redirect(
         self,
@@ -246,23 +269,26 @@ class SendProcessor:
         properties: dict[str, str],
         reconsume_times: int,
     ) -> tuple[str, int, int]:
-        """Return where a delayed or half message is stored, and change its properties."""
+        """Return topic, queue and flag of a delayed or half message, and change its properties."""
         level = read_i32(properties.get(props.DELAY, "0"), props.DELAY)
         is_half = properties.get(props.TRANSACTION_PREPARED, "").lower() == "true"
         if is_half and not (reconsume_times > 0 and level > 0):
+            if level <= 0:
+                self.core.timers.check(properties)
             properties[props.TRANSACTION_ID] = properties[props.UNIQUE_KEY]
             properties[props.REAL_TOPIC] = topic
             properties[props.REAL_QUEUE_ID] = str(queue_id)
             return HALF_TOPIC, 0, sys_flag & ~SYS_FLAG_TRANSACTION_MASK
-        if props.TIMER_NAMES & properties.keys():
-            raise TimerMissing
-        if level > 0:
-            level = min(level, self._highest_level)
-            properties[props.DELAY] = str(level)
-            properties[props.REAL_TOPIC] = topic
-            properties[props.REAL_QUEUE_ID] = str(queue_id)
-            return SCHEDULE_TOPIC, level - 1, sys_flag
-        return topic, queue_id, sys_flag
+        if sys_flag & SYS_FLAG_TRANSACTION_MASK not in (0, SYS_FLAG_COMMIT):
+            return topic, queue_id, sys_flag
+        if level <= 0:
+            return (*self.core.timers.redirect(topic, queue_id, properties), sys_flag)
+        props.remove_timers(properties)
+        level = min(level, self._highest_level)
+        properties[props.DELAY] = str(level)
+        properties[props.REAL_TOPIC] = topic
+        properties[props.REAL_QUEUE_ID] = str(queue_id)
+        return SCHEDULE_TOPIC, level - 1, sys_flag
 
     def _store_batch(
         self,
@@ -274,8 +300,8 @@ class SendProcessor:
         topic, text = fields[0], fields[5]
         if topic.startswith(RETRY_PREFIX):
             raise MessageIllegal(f"batch request does not support retry group {topic}")
-        members = _members(command.body, MEMBERS_AT_ONCE + 1)
-        if len(members) > MEMBERS_AT_ONCE:
+        members = _members(command.body, MEMBERS_PER_TURN + 1)
+        if len(members) > MEMBERS_PER_TURN:
             return self._store_large_batch(command, channel, queue_id, fields)
         _check_no_delay(command.body, text or "", members)
         appended = self._append(channel, queue_id, fields, members)
@@ -285,19 +311,23 @@ class SendProcessor:
     async def _store_large_batch(
         self, command: RemotingCommand, channel: Channel, queue_id: int, fields: Fields
     ) -> Response | None:
-        """Store a batch in steps of a millisecond or two, with turns for others between them.
+        """Store a batch in steps of some milliseconds, and let other requests run between them.
 
-        Those may store messages of the same queue there.
+        They may store messages of the same queue between two members.
         """
-        most = self.core.settings.store.maxMessageSize
+        max_message_bytes = self.core.settings.store.maxMessageSize
         topic, text = fields[0], fields[5] or ""
-        members = await in_thread(lambda: _checked_members(command.body, text, most))
+        # What is sent one-way is stored even if the producer has closed its connection since.
+        owner = None if command.flag & ONE_WAY_FLAG else channel
+        members = await in_thread(
+            lambda: _checked_members(command.body, text, max_message_bytes), owner=owner
+        )
         ids, first, last = [], None, None
-        for start in range(0, len(members), MEMBERS_AT_ONCE):
+        for start in range(0, len(members), MEMBERS_PER_TURN):
             if topic not in self._topics:
                 words = f"topic[{topic}] was deleted while the batch was stored"
                 return self._refuse((ResponseCode.TOPIC_NOT_EXIST, words))
-            step = members[start : start + MEMBERS_AT_ONCE]
+            step = members[start : start + MEMBERS_PER_TURN]
             appended = self._append(channel, queue_id, fields, step)
             ids.append(self._ids_of(appended))
             first, last = first or appended[0], appended[-1]
@@ -320,7 +350,7 @@ class SendProcessor:
             sys_flag=sys_flag,
             reconsume_times=reconsume_times or 0,
         )
-        core.figures.put += len(appended)
+        core.stats.put_total += len(appended)
         return appended
 
     def _ids_of(self, appended: list[Appended]) -> str:
@@ -334,7 +364,7 @@ class SendProcessor:
             "msgId": ids,
             "queueId": str(queue_id),
             "queueOffset": str(first.queue_offset),
-            **self._reply,
+            **self.reply,
         }
         properties = props.parse(text)
         if props.UNIQUE_KEY in properties:
@@ -342,60 +372,43 @@ class SendProcessor:
             ext_fields["transactionId"] = properties[props.UNIQUE_KEY]
         response = Response(ext_fields=ext_fields)
         if self._is_sync and properties.get(props.WAIT, "true").lower() == "true":
-            return self._when_durable(last, response)
+            return self.when_durable(last, response)
         return response
 
     def _new_key(self) -> str:
-        """Make a unique key for a message that came without one."""
-        self._keys_made += 1
+        """Return a unique key for a message that has none."""
+        self._key_count += 1
         address = self.core.store.store_host.address
-        made = UniqueKey.at(
+        unique_key = UniqueKey.at(
             self.core.clock(),
             address,
             process_id=os.getpid(),
             client_hash=hash(socket.gethostname()),
-            counter=self._keys_made,
+            counter=self._key_count,
         )
-        return made.encode()
+        return unique_key.encode()
 
 
-class SubscriptionGroupMissing(MessageIllegal):
-    """A retry topic's group is not there, and may not make itself."""
-
-    code = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
-
-    def __init__(self, group: str) -> None:
-        """Take the group."""
-        super().__init__(f"subscription group not exist, {group} {FAQ}")
-
-
-class TimerMissing(MessageIllegal):
-    """A message is to be delivered at any time of its own; only delay levels are kept."""
-
-    code = ResponseCode.SYSTEM_ERROR
-
-    def __init__(self) -> None:
-        """Build the message in RocketMQ's words."""
-        super().__init__("accurate timer message is not enabled, timerWheelEnable is false")
-
-
-def _members(body: bytes, most: int) -> list[BatchMember]:
-    """Read the first members of a batch, ``most`` of them."""
+def _members(body: bytes, max_count: int) -> list[BatchMember]:
+    """Read the first ``max_count`` members of a batch."""
     try:
-        return list(islice(batch_body.decode(body), most))
+        return list(islice(batch_body.decode(body), max_count))
     except FormatError as error:
         raise MessageIllegal(f"the message is illegal: {error}") from None
 
 
-def _checked_members(body: bytes, text: str, message_bytes: int) -> list[BatchMember]:
-    """Read the members of a large batch; each must be fit to be stored, before any is."""
-    most = limits.MAX_BATCH_MEMBERS
-    members = _members(body, most + 1)
-    if len(members) > most:
-        words = f"the message is illegal: a batch of more than {most} members: send it in parts"
-        raise MessageIllegal(words)
+def _checked_members(body: bytes, text: str, max_message_bytes: int) -> list[BatchMember]:
+    """Read the members of a large batch, and check each, before any of them is stored."""
+    max_count = limits.MAX_BATCH_MEMBERS
+    members = _members(body, max_count + 1)
+    if len(members) > max_count:
+        words = f"the message is illegal: a batch of more than {max_count} members"
+        raise MessageIllegal(f"{words}: send it in parts")
     for number, member in enumerate(members):
-        if len(member.body) > message_bytes or len(member.properties) > limits.MAX_PROPERTIES_BYTES:
+        if (
+            len(member.body) > max_message_bytes
+            or len(member.properties) > limits.MAX_PROPERTIES_BYTES
+        ):
             words = f"the message is illegal: member {number} of the batch is too large"
             raise MessageIllegal(words)
     _check_no_delay(body, text, members)
@@ -403,6 +416,10 @@ def _checked_members(body: bytes, text: str, message_bytes: int) -> list[BatchMe
 
 
 def _check_no_delay(body: bytes, text: str, members: list[BatchMember]) -> None:
+    if "TIMER_D" in text and not props.TIMER_NAMES.isdisjoint(props.parse(text)):
+        # RocketMQ stores its members without the time they are due, and then delivers no timer any
+        # more: it cannot pass over them.
+        raise MessageIllegal("a batch has no delivery time: send its messages one by one")
     if b"DELAY\x01" not in body and "DELAY\x01" not in text:
         return
     for each in (text, *(member.properties.decode(errors="replace") for member in members)):
@@ -411,7 +428,7 @@ def _check_no_delay(body: bytes, text: str, members: list[BatchMember]) -> None:
             raise MessageIllegal("a batch has no delayed messages: send them one by one")
 
 
-async def _after(told: asyncio.Future[None], answer: Pending) -> Response | None:
-    """Return an answer once the name servers know the topic."""
-    await asyncio.shield(told)
+async def _after(announced: asyncio.Future[None], answer: Pending) -> Response | None:
+    """Return ``answer`` once the name servers know the topic."""
+    await asyncio.shield(announced)
     return answer if isinstance(answer, Response) else await answer

@@ -1,14 +1,16 @@
-"""A broker as a whole: opens the store, listens, registers, keeps house, and stops.
+"""A broker as a whole: opens the store, listens, registers, runs periodic work, and stops.
 
 ======================  =======================================================================
-what                    when
+work                    when
 ======================  =======================================================================
-counts are sampled      every second
-delayed messages        every 0.1 s
-consumer offsets        every 5 s, and at the end; so is what could not be written before
-delay offsets           after a delivery, at most every second, and at the end
+sample counts           every second
+delayed messages        every 0.1 s, those with a level and those with a time of their own
+held pulls              every 0.2 s, those whose time is over
+consumer offsets        every 5 s and at the stop, with tables not written before
+delay offsets           after a delivery, at most every second, and at the stop
+open transactions       every 30 s
 expired files           every 10 s
-index builder           looked at every 5 s, where it is another process
+index builder           checked every 5 s, if it is another process
 registration            at the start, every 30 s, and when a topic changes
 ======================  =======================================================================
 """
@@ -18,57 +20,74 @@ import logging
 import random
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from rocketlens import limits
+from rocketlens.broker import metrics
+from rocketlens.broker.auth import access
 from rocketlens.broker.client import ClientProcessor
 from rocketlens.broker.config import VIP_DISTANCE, BrokerSettings
+from rocketlens.broker.consumer_status import ConsumerStatusProcessor
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.group import GroupProcessor
+from rocketlens.broker.held_pulls import TICK_S
 from rocketlens.broker.index_process import IndexProcess
 from rocketlens.broker.inspection import InspectionProcessor
 from rocketlens.broker.offset import OffsetProcessor
 from rocketlens.broker.pull import PullProcessor
 from rocketlens.broker.query import QueryProcessor
+from rocketlens.broker.queue_locks import QueueLockProcessor
 from rocketlens.broker.registration import Registrar
+from rocketlens.broker.relay import RelayProcessor
+from rocketlens.broker.reply import ReplyProcessor
 from rocketlens.broker.runtime import RuntimeProcessor
 from rocketlens.broker.schedule import Schedule
 from rocketlens.broker.send import SendProcessor
+from rocketlens.broker.send_back import SendBackProcessor
 from rocketlens.broker.topic import TopicProcessor
 from rocketlens.broker.transaction import TransactionProcessor
 from rocketlens.errors import RocketLensError
 from rocketlens.model.message import Host
 from rocketlens.net.channel import Channel, Handler
-from rocketlens.net.event_loop import end_on_signals, within
+from rocketlens.net.event_loop import end_on_signals, keep_objects, within
 from rocketlens.net.group import ConnectionLimits
 from rocketlens.net.server import RemotingServer
+from rocketlens.net.status_port import StatusPort, StatusSource
 from rocketlens.net.tls import ServerTls
 from rocketlens.store.disk import Disk
 from rocketlens.store.fs import raise_open_file_limit
+from rocketlens.store.read.kernel_loader import KERNELS
 from rocketlens.store.write.message_store import MessageStore, StoreOptions, system_clock
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+    from rocketlens.broker.transaction_checks import TransactionChecks
 
 _log: Final = logging.getLogger("rocketlens.broker")
 
 SAMPLE_INTERVAL_S: Final = 1.0
 SCHEDULE_INTERVAL_S: Final = 0.1
 DELIVERED_AT_ONCE: Final = 16
-"""Delayed messages of one level that are delivered in one piece of work: a millisecond."""
+"""Delayed messages of one level that are delivered in one piece of work: 1 ms."""
 DELAY_SAVE_INTERVAL_S: Final = 1.0
-"""Between two saves of delay offsets; ``flushDelayOffsetInterval`` where that is less."""
+"""Maximum seconds between two saves of delay offsets; ``flushDelayOffsetInterval`` if that is
+less.
+"""
 WATCH_INTERVAL_S: Final = 5.0
 LOAD_KERNELS_AFTER_S: Final = 1.0
-"""In a process of its own a broker does that before it must, but not while its clients connect."""
+"""A broker process loads them early, but not while its clients connect."""
 PORT_TRIES: Final = 20
 OTHER_FILES: Final = 256
-"""Files of log and index that are mapped, connections to name servers, and the like."""
+"""Descriptors for mapped files of log and index, connections to name servers, and others."""
 
 
 class BrokerService:
-    """A broker. Made, started and stopped in one event loop; an async context manager.
+    """A broker. Created, started and stopped in one event loop; an async context manager.
 
-    ``core`` has its store and tables, and ``address`` where it listens, once it is started.
+    After the start ``core`` has its store and tables, and ``address`` its address.
     """
 
     def __init__(
@@ -81,7 +100,7 @@ class BrokerService:
         load_kernels_after_s: float | None = None,
         max_connections: int | None = None,
         clock: Callable[[], int] = system_clock,
-        chance: random.Random | None = None,
+        rng: random.Random | None = None,
         disk: Disk | None = None,
     ) -> None:
         """Prepare; nothing is opened yet.
@@ -98,7 +117,7 @@ class BrokerService:
         self._load_kernels_after_s: Final = load_kernels_after_s
         self._max_connections: Final = max_connections
         self._clock: Final = clock
-        self._chance: Final = chance or random.Random()  # noqa: S311 - chooses queues
+        self._rng: Final = rng or random.Random()  # noqa: S311 - chooses queues
         self._handlers: Final[dict[int, Handler]] = {}
         self._disk: Final = disk or Disk()
         self._tls: Final = settings.tls.server if tls is None else tls
@@ -106,11 +125,13 @@ class BrokerService:
         self._server: RemotingServer | None = None
         self._registrar: Registrar | None = None
         self._schedule: Schedule | None = None
+        self._checks: TransactionChecks | None = None
         self._timers: Final[dict[str, asyncio.TimerHandle]] = {}
         self._delay_save_s = 0.0
         self._registering_addresses: Callable[[], frozenset[str]] = frozenset
-        self.has_left: Final = asyncio.Event()
-        """Set when it stops and the name servers were told, or could not be in time."""
+        self._state = "starting"
+        self.is_unregistered: Final = asyncio.Event()
+        """Set when the broker is unregistered at its stop, or the attempt failed."""
 
     @property
     def core(self) -> BrokerCore:
@@ -120,19 +141,32 @@ class BrokerService:
 
     @property
     def address(self) -> str:
-        """Where clients find it, as ``ip:port``."""
+        """The address of the broker for clients, as ``ip:port``."""
         return self.core.address
 
+    def status_source(self) -> StatusSource:
+        """Return what this broker says of itself; must be called in its event loop."""
+
+        async def collect() -> "Iterable[Metric]":
+            return [] if self._core is None else await metrics.collect(self._core)
+
+        def problems() -> list[str]:
+            core = self._core
+            return metrics.problems(core) if core and self._state == "running" else [self._state]
+
+        name = f"broker {self.settings.broker.brokerName}"
+        return StatusSource(name, asyncio.get_running_loop(), collect, problems)
+
     def registering_addresses(self) -> frozenset[str]:
-        """Return where the connections to name servers begin, each as ``ip:port``; any thread."""
+        """Return the local addresses of connections to name servers, as ``ip:port``; any thread."""
         return self._registering_addresses()
 
     async def start(self) -> None:
-        """Open the store and listen; registered when this returns.
+        """Open the store and listen; the broker is registered when this returns.
 
-        :raises StoreLocked: at once, when another process has the store.
-        :raises OSError: when a port is taken, or the store cannot be used.
-        :raises BadInput: when the store does not fit the configuration.
+        :raises StoreLocked: at once, if another process has the store open.
+        :raises OSError: if a port is in use, or the store cannot be used.
+        :raises BadInput: if the store does not fit the configuration.
         """
         open_files = raise_open_file_limit()
         most = self._max_connections or max_connections(open_files)
@@ -144,8 +178,9 @@ class BrokerService:
         )
         try:
             host = self._listen(self._server)
-            # Nobody is served before the next turn of the loop, by when there are handlers.
+            # No request is handled before the next turn of the loop, and then there are handlers.
             self._open(host)
+            keep_objects()
             await self.core.search.open(load_after_s=self._load_kernels_after_s)
             self._registrar = Registrar(self.core)
             self._registering_addresses = self._registrar.local_addresses
@@ -158,30 +193,40 @@ class BrokerService:
             core.index_process = self._index
             self._index.start()
             self._every(WATCH_INTERVAL_S, self._watch_index)
-        self._every(SAMPLE_INTERVAL_S, core.figures.sample)
+        self._every(SAMPLE_INTERVAL_S, core.stats.sample)
         self._every(SCHEDULE_INTERVAL_S, self._deliver)
+        self._every(TICK_S, core.held_pulls.tick)
         self._every(core.config.flushConsumerOffsetInterval / 1000, self._save)
+        if self._checks is not None:
+            self._every(core.config.transactionCheckInterval / 1000, self._checks.tick)
         self._every(self.settings.store.cleanResourceInterval / 1000, self._clean)
-        _log.info("broker %s listens on %s", core.config.brokerName, core.address)
+        if core.access is not None:
+            self._every(access.WATCH_INTERVAL_S, core.access.watch)
+        self._state = "running"
+        words = "broker %s of %s listens on %s and port %d; clients are told %s"
+        port = core.store.store_host.port
+        _log.info(
+            *(words, core.config.brokerName, core.config.brokerClusterName),
+            *(Host(core.config.listen_address, port), port - VIP_DISTANCE, core.address),
+        )
 
     async def stop(self, hurried: asyncio.Event | None = None) -> None:
-        """Leave the cluster, answer what is under way, and close the store; once is enough.
+        """Unregister, answer current requests, and close the store; later calls do nothing.
 
-        Nobody is waited for longer than some seconds, and not at all once ``hurried`` is set.
+        Waits for clients some seconds at most, and not at all once ``hurried`` is set.
         """
         began_s = time.monotonic()
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
+        self._state = "stopping"
+        self._cancel_timers()
         index, polite = self._index, self._answer_and_close()
         try:
             if index is None:
                 await within(polite, limits.MAX_FAREWELL_S, hurried)
             else:
-                ending = within(index.stop(limits.MAX_FAREWELL_S), None, hurried)
-                await asyncio.gather(within(polite, limits.MAX_FAREWELL_S, hurried), ending)
+                shutdown = within(index.stop(limits.MAX_FAREWELL_S), None, hurried)
+                await asyncio.gather(within(polite, limits.MAX_FAREWELL_S, hurried), shutdown)
         finally:
-            self.has_left.set()
+            self.is_unregistered.set()
             server, self._server = self._server, None
             if server is not None:
                 await server.abort()
@@ -191,15 +236,24 @@ class BrokerService:
                 max(began_s + limits.MAX_STOP_S - time.monotonic(), limits.MIN_STOP_INDEX_S)
             )
 
+    def _cancel_timers(self) -> None:
+        """End the periodic work."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        if self._checks is not None:
+            self._checks.close()
+
     async def _answer_and_close(self) -> None:
         """Unregister from the name servers and end the connections of clients."""
         registrar, self._registrar = self._registrar, None
         if registrar is not None:
             await within(registrar.stop(), limits.MAX_UNREGISTER_S)
-        self.has_left.set()
+        self.is_unregistered.set()
         if self._core is not None:
-            # Whoever waits for the disk is answered before connections end.
+            # Requests that wait for the disk are answered before connections are closed.
             self._core.store.flush_log()
+            await self._core.held_pulls.answer_all()
             await asyncio.sleep(0)
         if self._server is not None:
             await self._server.stop(limits.MAX_STOP_ANSWERS_S)
@@ -207,17 +261,20 @@ class BrokerService:
     def _close_store(self, index_s: float) -> None:
         core, self._core = self._core, None
         if core is not None:
+            # Look-ups and the index builder may wait for kernels, which can take long.
+            KERNELS.abandon()
+            if core.access is not None:
+                core.access.close()
             core.search.close()
             core.saver.close(core.tables)
             if self._index is not None and not self._index.was_killed:
                 core.store.adopt_index_builder()
             core.store.close(at_most_seconds=index_s)
+            _log.info("broker %s stopped", core.config.brokerName)
 
     async def close_abruptly(self) -> None:
         """Close everything as if this process were killed; for tests."""
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
+        self._cancel_timers()
         if self._server is not None:
             await self._server.stop(0)
             self._server = None
@@ -239,7 +296,7 @@ class BrokerService:
         return Host(config.brokerIP1, port)
 
     def _open(self, host: Host) -> None:
-        """Open the store and make the processors."""
+        """Open the store and create the processors."""
         options = StoreOptions(store_host=host, build_index=self._build_index)
         store = MessageStore(
             self.settings.store_path,
@@ -250,7 +307,7 @@ class BrokerService:
         )
         try:
             core = BrokerCore(
-                self.settings, store, clock=self._clock, chance=self._chance, disk=self._disk
+                self.settings, store, clock=self._clock, rng=self._rng, disk=self._disk
             )
         except BaseException:
             store.close_abruptly()
@@ -259,37 +316,53 @@ class BrokerService:
         if self._server is not None:
             core.network = self._server.group
         self._schedule = Schedule(core)
+        transactions = TransactionProcessor(core)
+        self._checks = transactions.checks
+        sender = SendProcessor(core)
         for processor in (
-            SendProcessor(core),
+            sender,
+            ReplyProcessor(core, sender),
+            SendBackProcessor(core),
             QueryProcessor(core),
             PullProcessor(core),
             OffsetProcessor(core),
             TopicProcessor(core),
             ClientProcessor(core),
-            TransactionProcessor(core),
+            transactions,
             GroupProcessor(core),
             InspectionProcessor(core),
             RuntimeProcessor(core),
+            RelayProcessor(core),
+            ConsumerStatusProcessor(core),
+            QueueLockProcessor(core),
         ):
             self._handlers.update(processor.handlers())
+        if self.settings.auth.is_on:
+            core.access = access.AccessControl(core)
+            self._handlers.update(core.access.guarded(self._handlers))
 
     def _closed(self, channel: Channel) -> None:
         if self._core is not None:
             self._core.closed(channel)
 
     def _deliver(self) -> None:
-        """Deliver what is due; the offsets are saved soon after."""
-        if self._schedule is not None and self._schedule.deliver_due(DELIVERED_AT_ONCE):
-            # There may be more; others have their turn in between.
+        """Deliver due messages; their offsets are saved soon after."""
+        core = self.core
+        delivered = core.timers.step(DELIVERED_AT_ONCE)
+        if self._schedule is not None:
+            delivered += self._schedule.deliver_due(DELIVERED_AT_ONCE)
+        if delivered:
+            # There may be more; other requests are handled in between.
             self._timers["more"] = asyncio.get_running_loop().call_later(0, self._deliver_more)
-        core, now_s = self.core, asyncio.get_running_loop().time()
-        if core.delay_offsets.is_changed and now_s >= self._delay_save_s:
+        now_s = asyncio.get_running_loop().time()
+        tables = (core.delay_offsets, core.timer_progress)
+        if now_s >= self._delay_save_s and any(table.is_changed for table in tables):
             interval_s = core.config.flushDelayOffsetInterval / 1000
             self._delay_save_s = now_s + min(interval_s, DELAY_SAVE_INTERVAL_S)
-            core.saver.save(core.delay_offsets)
+            core.saver.save_changed(tables)
 
     def _deliver_more(self) -> None:
-        _tried("delayed messages wait", self._deliver)
+        _try("delayed messages wait", self._deliver)
 
     def _save(self) -> None:
         self.core.saver.save_changed(self.core.tables)
@@ -305,20 +378,20 @@ class BrokerService:
         self._clean_more()
 
     def _clean_more(self) -> None:
-        """Look at the files of some queues; others have their turn before the next."""
+        """Clean the files of some queues; other requests are handled before the next."""
         if self.core.store.clean_queues():
             loop = asyncio.get_running_loop()
             words = "files of queues could not be deleted"
-            self._timers["queues"] = loop.call_later(0, _tried, words, self._clean_more)
+            self._timers["queues"] = loop.call_later(0, _try, words, self._clean_more)
 
     def _every(self, interval_s: float, work: Callable[[], object]) -> None:
-        """Do something again and again; what fails is tried again the next time."""
+        """Run work periodically; after a failure it runs again the next time."""
         loop = asyncio.get_running_loop()
         name = f"{getattr(work, '__qualname__', work)}"
 
         def again() -> None:
             self._timers[name] = loop.call_later(interval_s, again)
-            _tried(f"{name} failed", work)
+            _try(f"{name} failed", work)
 
         self._timers[name] = loop.call_later(interval_s, again)
 
@@ -339,32 +412,37 @@ async def run(
     stop: asyncio.Event | None = None,
     build_index: bool = True,
     index_command: Sequence[str] = (),
+    status: StatusPort | None = None,
 ) -> None:
-    """Run a broker until a signal or ``stop``; ``ready`` hears its address once it serves.
+    """Run a broker until a signal or ``stop``; ``ready`` is called with its address.
 
+    ``status`` answers for it.
     Raises what :meth:`BrokerService.start` does.
     """
-    ending = end_on_signals(stop)
+    shutdown = end_on_signals(stop)
     service = BrokerService(
         settings,
         build_index=build_index,
         index_command=index_command,
         load_kernels_after_s=LOAD_KERNELS_AFTER_S,
     )
-    try:
-        await within(service.start(), None, ending.ended)
-        if not ending.ended.is_set():
-            if ready is not None:
-                ready(service.address)
-            await ending.ended.wait()
-    finally:
-        await service.stop(ending.hurried)
+    if status is not None:
+        status.add(service.status_source())
+    with KERNELS.in_background():
+        try:
+            await within(service.start(), None, shutdown.ended)
+            if not shutdown.ended.is_set():
+                if ready is not None:
+                    ready(service.address)
+                await shutdown.ended.wait()
+        finally:
+            await service.stop(shutdown.hurried)
 
 
 def max_connections(open_files: int) -> int:
-    """Return how many connections there may be so that the store always has files left to open.
+    """Return how many connections are allowed so that the store has files left to open.
 
-    It may have a quarter of all as queues, two descriptors each, and others beside.
+    The store may open a quarter of all as queues, two descriptors each, and some others.
     """
     queues = max(open_files // 2, limits.MIN_QUEUE_FILES)
     others = min(OTHER_FILES, open_files // 4)
@@ -372,9 +450,9 @@ def max_connections(open_files: int) -> int:
 
 
 def _free_port(address: str) -> int:
-    """Return a port that is free now, as is the one two below.
+    """Return a free port whose port two below is free, too.
 
-    :raises OSError: when none was found.
+    :raises OSError: if there is none.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     for _ in range(PORT_TRIES):
@@ -388,8 +466,8 @@ def _free_port(address: str) -> int:
     raise OSError(f"found no two free ports on {address}")
 
 
-def _tried(words: str, work: Callable[[], object]) -> None:
-    """Do something whose failure is no reason to stop."""
+def _try(words: str, work: Callable[[], object]) -> None:
+    """Run work whose failure is logged, not raised."""
     try:
         work()
     except (OSError, RocketLensError) as error:

@@ -1,10 +1,10 @@
-"""Finds the messages of a topic that may have a tag, newest first, by the entries of its queues.
+"""Searches the messages of a topic by tag, newest first, in the entries of its queues.
 
-Each entry has the hash code of its message's tag, and twins of a tag share it: what is found here
-is a candidate. Entries whose tags code is no hash code are candidates, too: in SCHEDULE_TOPIC it is
-the time of the delivery, and with RocketMQ's ``enableConsumeQueueExt`` an address elsewhere.
+An entry has the hash code of its message's tag, and different tags can share it: the results are
+candidates. Entries whose tags code is not a hash code are candidates, too: in SCHEDULE_TOPIC it is
+the time of delivery, and with RocketMQ's ``enableConsumeQueueExt`` an address of another file.
 
-Store times are read from the records: a clock may have been set back, so they are in no order.
+Store times are read from the records. They are in no order, because a clock may be set back.
 """
 
 from collections.abc import Iterator
@@ -33,30 +33,30 @@ _HASH_CODES: Final = 2**31
 
 
 _NOT_LOOKED_AT: Final = (2**63, False)
-"""Of a queue of which nothing was read: it may have the newest message."""
+"""The newest message of a queue that was not read yet may be the newest of all."""
 
 
 def tagged_newest_first(
     store: MessageStore, log: CommitLog, message_filter: MessageFilter, failures: list[str]
 ) -> Iterator[tuple[int, None]]:
-    """Yield the physical offsets of the messages that may match, newest first.
+    """Yield the physical offsets of candidates, newest first.
 
-    Nothing is read farther than it is iterated; each time that some entries were read in vain it is
+    Entries are read as the iteration proceeds; after entries without a candidate it yields
     :data:`~rocketlens.store.read.index_files.PAUSE`. May run in any thread beside the one that
-    appends, as long as nobody else uses ``log``: the store's own reader belongs to that thread.
-    What cannot be read is added to ``failures``.
+    appends, if no other thread uses ``log``: the store's own reader belongs to that thread. Read
+    errors are added to ``failures``.
     """
     topic = message_filter.topic
     queues = [] if topic is None else store.queues.of_topic(topic)
-    found = [
+    candidates = [
         _candidates(queue, log, message_filter, store.min_offset, failures) for queue in queues
     ]
-    for offset, is_candidate in merge(*found, reverse=True):
+    for offset, is_candidate in merge(*candidates, reverse=True):
         yield (offset, None) if is_candidate else PAUSE
 
 
 def deleted_part(store: MessageStore, topic: str) -> list[str]:
-    """Return why messages of a topic that was deleted are not found, if the log may have some."""
+    """Return why messages of a deleted topic are not found, if the log may still have some."""
     end_offset = store.deleted.ends.get(topic, 0)
     if end_offset <= store.min_offset:
         return []
@@ -70,10 +70,10 @@ def _candidates(
     min_offset: int,
     failures: list[str],
 ) -> Iterator[tuple[int, bool]]:
-    """Yield where the messages of one queue are that may match, newest first.
+    """Yield the physical offsets of the candidates of one queue, newest first.
 
-    With False comes an offset that all which follow are at or below, at the begin and after each
-    stretch of entries.
+    An offset with False is an upper bound of all that follow; one comes first, and one after each
+    block of entries.
     """
     import numpy as np
 
@@ -93,11 +93,13 @@ def _candidates(
         if offsets.max() < min_offset:
             return
         tags_codes = entries["tags_code"].astype(np.int64)
-        may_be = (tags_codes == code) | (tags_codes < -_HASH_CODES) | (tags_codes >= _HASH_CODES)
+        is_candidate = (
+            (tags_codes == code) | (tags_codes < -_HASH_CODES) | (tags_codes >= _HASH_CODES)
+        )
         if queue.topic == SCHEDULE_TOPIC:
-            may_be[:] = True
-        may_be &= (entries["store_size"] != FILLER_SIZE) & (offsets >= min_offset)
-        for offset in _in_time(log, message_filter, offsets[may_be])[::-1].tolist():
+            is_candidate[:] = True
+        is_candidate &= (entries["store_size"] != FILLER_SIZE) & (offsets >= min_offset)
+        for offset in _in_time(log, message_filter, offsets[is_candidate])[::-1].tolist():
             yield offset, True
         yield int(offsets[0]), False
 
@@ -106,43 +108,43 @@ def _read(queue: QueueWriter, start: int, stop: int, failures: list[str]) -> "np
     """Return the entries from ``start`` to below ``stop``, which are of one file."""
     import numpy as np
 
-    place = f"{queue.topic}/{queue.queue_id}"
+    name = f"{queue.topic}/{queue.queue_id}"
     try:
         entries = read_entries(queue, start, stop)
     except OSError as error:
         if not queue.is_removed:
-            failures.append(f"queue {place} cannot be read from {start} on: {error.strerror}")
+            failures.append(f"queue {name} cannot be read from {start} on: {error.strerror}")
         return np.empty(0, ENTRY_LAYOUT.dtype)
     if len(entries) < stop - start or (entries["store_size"] <= 0).any():
-        failures.append(f"queue {place} lacks entries from {start} on")
+        failures.append(f"queue {name} lacks entries from {start} on")
     return entries[entries["store_size"] > 0]
 
 
 def _in_time(
     log: CommitLog, message_filter: MessageFilter, offsets: "npt.NDArray[np.int64]"
 ) -> "npt.NDArray[np.int64]":
-    """Leave out the messages that were stored at other times."""
+    """Drop the offsets of messages that were stored outside the filter's time range."""
     import numpy as np
 
-    is_kept = np.ones(len(offsets), np.bool_)
-    place = 0
-    while place < len(offsets):
-        segment = log.segment_of(int(offsets[place]))
+    is_in_time = np.ones(len(offsets), np.bool_)
+    start = 0
+    while start < len(offsets):
+        segment = log.segment_of(int(offsets[start]))
         if segment is None:
-            place += 1
+            start += 1
             continue
         last = segment.end_offset - MIN_RECORD_BYTES
         here = (offsets >= segment.base_offset) & (offsets <= last)
-        here[:place] = False
+        here[:start] = False
         try:
             content = log.map(segment).array()
         except RecordError:
-            # Whoever verifies says that it cannot be read.
+            # Verifying the candidates reports that the segment cannot be read.
             return offsets
         times = store_timestamps(content, offsets[here] - segment.base_offset)
         is_late = times > message_filter.end
         begin = message_filter.begin
         is_early = np.zeros(len(times), np.bool_) if begin is None else times < begin
-        is_kept[here] = ~(is_late | is_early)
-        place = max(int(np.flatnonzero(here)[-1]) + 1 if here.any() else 0, place + 1)
-    return offsets[is_kept]
+        is_in_time[here] = ~(is_late | is_early)
+        start = max(int(np.flatnonzero(here)[-1]) + 1 if here.any() else 0, start + 1)
+    return offsets[is_in_time]

@@ -11,8 +11,8 @@ cleanup.policy          DELETE, COMPACTION                            no        
 queue.type              SimpleCQ                                      no          SimpleCQ
 ======================  ============================================  ==========  ==========
 
-What cannot be changed may be said when a topic is made. RocketMQ has queues of batches, too
-(``BatchCQ``); there are none here, so a topic cannot be promised them.
+An attribute that cannot be changed can be set when a topic is created. RocketMQ also has queues of
+batches (``BatchCQ``). RocketLens does not, and refuses topics that need them.
 
 Sources: ``AttributeParser``, ``AttributeUtil``, ``TopicAttributes``.
 """
@@ -27,7 +27,7 @@ from rocketlens.wire.declare import read_i64
 
 
 class _Attribute(NamedTuple):
-    """What one attribute may be: one of ``values``, or a number from ``low`` to ``high``."""
+    """The allowed values of one attribute: ``values``, or a number from ``low`` to ``high``."""
 
     values: tuple[str, ...] = ()
     low: int = -1
@@ -55,15 +55,16 @@ _ATTRIBUTES: Final[Mapping[str, _Attribute]] = {
 
 
 class AttributeRefused(BadInput):
-    """Attributes cannot be changed like this; the text is RocketMQ's own remark."""
+    """Attributes cannot be changed so; the text is RocketMQ's own remark."""
 
     code = ResponseCode.SYSTEM_ERROR
 
 
 def change(known: Mapping[str, str] | None, text: str) -> dict[str, str]:
-    """Apply ``+name=value,-name`` to the attributes of a topic; None for one that is made now.
+    """Apply ``+name=value,-name`` to the attributes of a topic; ``attributes`` is None for a new
+    one.
 
-    :raises AttributeRefused: when one of them may not be, in RocketMQ's words.
+    :raises AttributeRefused: if a change is not allowed, in RocketMQ's words.
     """
     changed = dict(known or {})
     for signed, value in _parse(text).items():
@@ -90,9 +91,9 @@ def change(known: Mapping[str, str] | None, text: str) -> dict[str, str]:
 
 
 def _parse(text: str) -> dict[str, str]:
-    """Return what is written: names with their signs, and values ("" behind a minus)."""
+    """Return names with their signs, and values ("" after a minus)."""
     parsed: dict[str, str] = {}
-    # As in Java, nothing stands behind the last comma or equals sign.
+    # As in Java, nothing follows the last comma or equals sign.
     for part in text.rstrip(",").split(",") if text.strip(",") else ():
         key, value = part, ""
         if "=" in part:

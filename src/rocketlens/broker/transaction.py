@@ -1,19 +1,21 @@
-"""The end of a transaction (37).
+"""End of a transaction (37).
 
 A commit stores the half message again, in its real topic, with the half's physical offset in
 ``prepared_transaction_offset``; a rollback stores nothing. Both leave a mark in
-RMQ_SYS_TRANS_OP_HALF_TOPIC: tag ``d``, and the half's queue offset as text. Source:
+RMQ_SYS_TRANS_OP_HALF_TOPIC, with tag ``d`` and the half's queue offset as body. Source:
 ``EndTransactionProcessor``, ``TransactionalMessageServiceImpl``.
 """
 
 from collections.abc import Awaitable, Mapping
+from contextlib import suppress
 from typing import Final
 
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.ended import EndedHalves
-from rocketlens.errors import RecordError
+from rocketlens.broker.transaction_checks import TransactionChecks
+from rocketlens.errors import MessageIllegal, RecordError
 from rocketlens.formats import commitlog_record
-from rocketlens.formats.commitlog_record import Record, pack_host
+from rocketlens.formats.commitlog_record import Record
 from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8
 from rocketlens.model.rocketmq import (
@@ -35,45 +37,46 @@ _MARK_PROPERTIES: Final = b"WAIT\x01true\x02TAGS\x01d\x02"
 
 
 class TransactionProcessor:
-    """Ends transactions."""
+    """Commits and rolls back transactions (37)."""
 
     def __init__(self, core: BrokerCore) -> None:
         self.core: Final = core
         self._highest_level: Final = len(core.settings.store.messageDelayLevel.split())
         self._ended: Final = EndedHalves(core.store, core.search)
+        self.checks: Final = TransactionChecks(core, self._ended)
 
     def handlers(self) -> Mapping[int, Handler]:
         """Return the handler of each code."""
         return {RequestCode.END_TRANSACTION: self.end}
 
     def end(self, command: RemotingCommand, _: Channel) -> Response | Awaitable[Response | None]:
-        """Commit or roll back; unknown leaves it open."""
-        asked = commands.END_TRANSACTION.request.decode(command.ext_fields)
-        if asked.commit_or_rollback not in (COMMIT, ROLLBACK):
+        """Commit or roll back a transaction; it stays open if the request says neither."""
+        request = commands.END_TRANSACTION.request.decode(command.ext_fields)
+        if request.commit_or_rollback not in (COMMIT, ROLLBACK):
             return Response()
-        half = self._half(asked.commit_log_offset)
-        refused = _refusal(half, asked)
-        if half is None or refused is not None:
-            return Response(ResponseCode.SYSTEM_ERROR, remark=refused)
-        is_commit = asked.commit_or_rollback == COMMIT
-        if not self._ended.knows(half):
+        half = self._half(request.commit_log_offset)
+        refusal = _refusal(half, request)
+        if half is None or refusal is not None:
+            return Response(ResponseCode.SYSTEM_ERROR, remark=refusal)
+        is_commit = request.commit_or_rollback == COMMIT
+        if not self._ended.knows(half.physical_offset):
             return self._end_later(half, is_commit=is_commit)
         return self._end(half, is_commit=is_commit)
 
     async def _end_later(self, half: Record, *, is_commit: bool) -> Response | None:
-        await self._ended.read_back(half)
+        await self._ended.read_back(half.physical_offset)
         return self._end(half, is_commit=is_commit)
 
     def _end(self, half: Record, *, is_commit: bool) -> Response:
-        """End a transaction; one that was ended is not ended again."""
-        if not self._ended.is_ended(half):
+        """End a transaction; ignored if it was ended before."""
+        if not self._ended.is_ended(half.queue_offset):
             if is_commit:
                 self._commit(half)
             self._mark(half)
         return Response()
 
     def _half(self, physical_offset: int) -> Record | None:
-        """Return the half message at an offset; None when there is none."""
+        """Return the half message at a physical offset; None if there is none."""
         content = self.core.store.record(physical_offset, 0)
         if content is None:
             return None
@@ -96,25 +99,26 @@ class TransactionProcessor:
         queue_id = read_i32(properties.pop(props.REAL_QUEUE_ID), props.REAL_QUEUE_ID)
         level = min(read_i32(properties.get(props.DELAY, "0"), props.DELAY), self._highest_level)
         if level > 0:
+            props.remove_timers(properties)
             properties[props.REAL_TOPIC] = topic
             properties[props.REAL_QUEUE_ID] = str(queue_id)
             topic, queue_id = SCHEDULE_TOPIC, level - 1
-        self.core.store.append(
+        else:
+            # The time of a half message was checked when it was sent. What may not wait any more,
+            # because the configuration has changed, is delivered.
+            with suppress(MessageIllegal):
+                topic, queue_id = self.core.timers.redirect(topic, queue_id, properties)
+        self.core.store_again(
+            half,
             topic,
             queue_id,
-            half.body,
-            props.format_properties(props.java_order(properties)).encode(),
-            pack_host(half.born_host),
-            born_timestamp_ms=half.born_timestamp_ms,
-            flag=half.flag,
+            properties,
             sys_flag=half.sys_flag & ~SYS_FLAG_TRANSACTION_MASK | SYS_FLAG_COMMIT,
-            reconsume_times=half.reconsume_times,
             prepared_transaction_offset=half.physical_offset,
         )
-        self.core.figures.put += 1
 
     def _mark(self, half: Record) -> None:
-        """Note durably that a half message needs nothing any more."""
+        """Store the mark that a half message is ended."""
         self.core.store.append(
             OP_HALF_TOPIC,
             0,
@@ -123,21 +127,21 @@ class TransactionProcessor:
             self.core.store_host,
             born_timestamp_ms=self.core.clock(),
         )
-        self._ended.add(half)
+        self._ended.add(half.queue_offset)
 
 
-def _refusal(half: Record | None, asked: EndTransactionRequest) -> str | None:
-    """Return in RocketMQ's words why a transaction cannot be ended; None when it can."""
+def _refusal(half: Record | None, request: EndTransactionRequest) -> str | None:
+    """Return in RocketMQ's words why a transaction cannot be ended; None if it can."""
     if half is None:
         return "Find prepared transaction message failed"
     properties = props.parse(decode_utf8(half.properties))
-    if properties.get(props.PRODUCER_GROUP) != asked.producer_group:
+    if properties.get(props.PRODUCER_GROUP) != request.producer_group:
         return "The producer group wrong"
-    if half.queue_offset != asked.tran_state_table_offset:
+    if half.queue_offset != request.tran_state_table_offset:
         return "The transaction state table offset wrong"
-    if asked.transaction_id and properties.get(props.TRANSACTION_ID) not in (
+    if request.transaction_id and properties.get(props.TRANSACTION_ID) not in (
         None,
-        asked.transaction_id,
+        request.transaction_id,
     ):
         return "The commit log offset wrong"
     return None

@@ -1,12 +1,12 @@
-"""A thread for look-ups that take a while: in pieces of a millisecond, each connection in its turn.
+"""A thread for long look-ups: they run in pieces of a millisecond, each connection in its turn.
 
 A look-up is a generator. It yields after each piece, is sent whether its time is over, and then
-ends with what it has. So nobody waits for the whole of another's look-up, however long that is:
-only for a piece of each connection that waits, too.
+ends with what it has found. So no connection waits for another's whole look-up, only for one piece
+of each other connection.
 
-Look-ups that have not begun go first, and have most of the turns: those that need only a piece are
-soon done, however many long ones are under way, also those of their own connection. Of its long
-ones one is gone on with after another.
+Look-ups that have not begun go first and have the larger share of turns: those that need only one
+piece end soon, even if long ones run, also of the same connection. The long look-ups of one
+connection run one after another.
 """
 
 import asyncio
@@ -24,36 +24,37 @@ from rocketlens.wire.codes import ResponseCode
 
 T = TypeVar("T")
 Work = Generator[None, bool | None, T]
-"""Yields after each piece, and is sent True when its time is over: then it ends with what it has.
+"""Yields after each piece, and is sent True when its time is over: then it ends with what it has
+found.
 
-Whoever takes it by ``next`` alone lets it go on to its end.
+A caller that uses ``next`` alone lets it run to its end.
 """
 
 FRESH_TURNS: Final = 4
-"""Turns of look-ups that begin, for each one of those that go on."""
+"""Turns of look-ups that begin, for each turn of those that continue."""
 
 
 class LookUpLimits(NamedTuple):
-    """How many look-ups may wait, and for how long they wait and are worked on."""
+    """Bounds for look-ups: how many wait, how long they wait, and how long they run."""
 
     of_one: int
-    """Of one connection."""
+    """Maximum of one connection."""
     of_all: int
     work_s: float
-    """Seconds of the thread's own time, for this look-up and for others since it was asked for."""
+    """Seconds of the thread's processor time, for this look-up and for others since its request."""
     wait_s: float
-    """Seconds, whatever the thread did."""
+    """Seconds of elapsed time."""
 
 
 class Busy(RocketLensError):
-    """A look-up is refused, or given up before it began: there are too many."""
+    """A look-up is refused, or dropped before it began, because there are too many."""
 
     code = ResponseCode.SYSTEM_BUSY
     retriable = True
 
 
 class Piece:
-    """The time that a piece may take; begins when it is made."""
+    """Measures the time of a piece; starts when it is created."""
 
     __slots__ = ("_until",)
 
@@ -66,12 +67,12 @@ class Piece:
         return time.perf_counter() > self._until
 
     def begin(self) -> None:
-        """Begin the next one."""
+        """Start the next piece."""
         self._until = time.perf_counter() + limits.MAX_LOOK_UP_TURN_S
 
 
 def result_of(work: Work[T]) -> T:
-    """Do a look-up to its end here and now."""
+    """Run a look-up to its end in this thread."""
     try:
         while True:
             next(work)
@@ -81,7 +82,7 @@ def result_of(work: Work[T]) -> T:
 
 
 class _Job:
-    """A look-up that waits, or is under way."""
+    """A look-up that waits or runs."""
 
     __slots__ = ("deadline_s", "future", "owner", "pieces", "work", "worked_until_s")
 
@@ -99,18 +100,18 @@ class _Job:
         self.deadline_s: Final = deadline_s
         self.worked_until_s: Final = worked_until_s
         self.pieces = 0
-        """How many were done."""
+        """Number of pieces done."""
 
     @property
     def has_begun(self) -> bool:
-        """Return whether a piece was done."""
+        """Whether a piece was done."""
         return self.pieces > 0
 
 
 class Turns:
-    """One thread, and who waits for it; made and used in one event loop.
+    """One thread and its queue; created and used in one event loop.
 
-    ``None`` as an owner stands for the broker itself, whose work has no bounds.
+    The owner ``None`` is the broker itself, whose work has no bounds.
     """
 
     def __init__(
@@ -120,48 +121,50 @@ class Turns:
         clock: Callable[[], float] = time.monotonic,
         work_clock: Callable[[], float] = time.thread_time,
     ) -> None:
-        """``work_clock`` tells what the calling thread has used of a processor."""
+        """``work_clock`` returns the processor time of the calling thread."""
         self.bounds: Final = bounds
         self._clock: Final = clock
         self._work_clock: Final = work_clock
         self._worked_s = 0.0
-        """For all look-ups; the broker's own work does not count."""
+        """Of all look-ups; the broker's own work does not count."""
         self._loop: Final = asyncio.get_running_loop()
         self._working: Final = threading.Lock()
-        """Held during each piece, and by the event loop for a look-up that is done at once."""
+        """Held during each piece, and by the event loop for a look-up that it does at once."""
         self._changed: Final = threading.Condition()
-        """Guards what follows."""
+        """Guards the attributes below."""
         self._jobs: Final[dict[Owner | None, deque[_Job]]] = {}
         self._fresh: Final[OrderedDict[Owner | None, None]] = OrderedDict()
         self._begun: Final[OrderedDict[Owner | None, None]] = OrderedDict()
-        """Whose first look-up has not begun, and whose has, each in the order of their turns."""
+        """Owners whose first look-up has not begun, and owners whose has, each in the order of
+        turns.
+        """
         self._current: _Job | None = None
         self._left: Final[list[_Job]] = []
-        """Begun, and dropped since."""
+        """Jobs that were begun, then dropped."""
         self._count = self._turn = 0
         self._is_closed = False
         self._thread: Final = threading.Thread(target=self._run, name=name, daemon=True)
 
     @property
     def waiting(self) -> int:
-        """How many look-ups wait or are under way."""
+        """Number of look-ups that wait or run."""
         return self._count
 
     def try_begin(self, owner: Owner | None) -> bool:
-        """Keep the thread from working until :meth:`end`, unless it is, or the owner has its turn.
+        """Keep the thread from working until :meth:`end`; False if it works or the owner is queued.
 
         For work of some milliseconds at most, on the event loop.
         """
         return owner not in self._jobs and self._working.acquire(blocking=False)
 
     def end(self) -> None:
-        """Let the thread go on."""
+        """Let the thread work again."""
         self._working.release()
 
     def put(self, owner: Owner | None, work: Work[T]) -> "asyncio.Future[T]":
-        """Have a look-up worked on in its turn; the future has what it returns or raises.
+        """Queue a look-up; the future has what it returns or raises.
 
-        :raises Busy: when too many wait.
+        :raises Busy: if too many wait.
         """
         bounds = self.bounds
         future: asyncio.Future[T] = self._loop.create_future()
@@ -177,7 +180,7 @@ class Turns:
                 raise Busy(f"{bounds.of_all} look-ups wait already: ask later")
             self._count += 1
             if jobs is not None:
-                _add_fresh(jobs, job)
+                _add_new(jobs, job)
             else:
                 self._jobs[owner] = deque((job,))
                 self._fresh[owner] = None
@@ -187,7 +190,7 @@ class Turns:
         return future
 
     def drop(self, owner: Owner) -> None:
-        """Forget what a connection that is gone has asked for; its futures are cancelled."""
+        """Drop the look-ups of a closed connection; their futures are cancelled."""
         with self._changed:
             jobs = self._jobs.pop(owner, None)
             if jobs is None:
@@ -201,7 +204,7 @@ class Turns:
             job.future.cancel()
 
     def close(self) -> None:
-        """Wait for the piece under way; all futures that are left are cancelled."""
+        """Wait for the current piece; all remaining futures are cancelled."""
         with self._changed:
             self._is_closed = True
             jobs = [job for each in self._jobs.values() for job in each]
@@ -213,7 +216,7 @@ class Turns:
             job.future.cancel()
 
     def _run(self) -> None:
-        """Work, in the thread, until closed."""
+        """Run pieces, in the thread, until closed."""
         while True:
             with self._changed:
                 while not self._jobs and not self._left and not self._is_closed:
@@ -227,23 +230,23 @@ class Turns:
                 for each in left:
                     each.work.close()
                 if job is not None:
-                    outcome = self._go_on(job)
+                    outcome = self._run_piece(job)
             if job is not None:
-                self._came_back(job, is_done=outcome is not None)
-            # Whoever hears of it finds the thread free.
+                self._on_done(job, is_done=outcome is not None)
+            # Release the lock first: a caller that receives the result finds the thread free.
             if outcome is not None:
                 self._tell(outcome)
 
     def _next(self) -> _Job | None:
-        """Return whose turn it is."""
+        """Return the job whose turn it is."""
         self._turn += 1
         ring = self._fresh
         if not ring or (self._begun and self._turn % (FRESH_TURNS + 1) == 0):
             ring = self._begun
         return self._jobs[next(iter(ring))][0] if ring else None
 
-    def _go_on(self, job: _Job) -> "_Outcome | None":
-        """Do a piece of a look-up; return what came of it if that was the last."""
+    def _run_piece(self, job: _Job) -> "_Outcome | None":
+        """Run a piece of a look-up; return its result if that was the last."""
         owner, work, future = job.owner, job.work, job.future
         is_late = owner is not None and (
             self._worked_s > job.worked_until_s or self._clock() > job.deadline_s
@@ -261,15 +264,15 @@ class Turns:
             job.pieces += 1
         except StopIteration as end:
             return _Outcome(future, end.value, None)
-        except Exception as error:  # noqa: BLE001 - whoever asked is told
+        except Exception as error:  # noqa: BLE001 - raised in the caller
             return _Outcome(future, None, error)
         finally:
             if owner is not None:
                 self._worked_s += self._work_clock() - began_s
         return None
 
-    def _came_back(self, job: _Job, *, is_done: bool) -> None:
-        """Put whoever had a turn behind the others, if there is more for it to do."""
+    def _on_done(self, job: _Job, *, is_done: bool) -> None:
+        """Queue the owner again, behind the others, if it has more work."""
         with self._changed:
             self._current = None
             jobs = self._jobs.get(job.owner)
@@ -290,17 +293,17 @@ class Turns:
                 del self._jobs[job.owner]
 
     def _tell(self, outcome: "_Outcome") -> None:
-        # The loop is closed when it did not wait for its broker to stop.
+        # The loop is closed if it did not wait for its broker to stop.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(outcome.give)
 
 
-def _add_fresh(jobs: deque[_Job], job: _Job) -> None:
-    """Put a look-up behind the first, which may be under way, and before all that have begun."""
-    place = len(jobs)
-    while place > 1 and jobs[place - 1].has_begun:
-        place -= 1
-    jobs.insert(place, job)
+def _add_new(jobs: deque[_Job], job: _Job) -> None:
+    """Queue a look-up behind the first, which may be running, and before all that have begun."""
+    index = len(jobs)
+    while index > 1 and jobs[index - 1].has_begun:
+        index -= 1
+    jobs.insert(index, job)
 
 
 class _Outcome(NamedTuple):
@@ -309,7 +312,7 @@ class _Outcome(NamedTuple):
     error: Exception | None
 
     def give(self) -> None:
-        """Let whoever asked know, in the event loop."""
+        """Set the results of futures, in the event loop."""
         if self.future.done():
             return
         if self.error is None:

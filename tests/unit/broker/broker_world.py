@@ -10,6 +10,7 @@ from rocketlens.errors import RecordError
 from rocketlens.formats import batch_body, commitlog_record
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire.codes import RequestCode
+from tests.support.patience import PATIENCE_S
 
 NOW_MS = 1_700_000_000_000
 CONF = """\
@@ -46,7 +47,9 @@ class World:
     async def call(self, code, body=b"", /, **fields):
         """Ask; fields that are None are left out."""
         texts = {name: text_of(value) for name, value in fields.items() if value is not None}
-        return await self.pool.call(self.service.address, int(code), texts, body, timeout_s=60)
+        return await self.pool.call(
+            self.service.address, int(code), texts, body, timeout_s=PATIENCE_S
+        )
 
     async def send(self, topic="Orders", body=b"body", properties="", **changes):
         """Send one message with code 310."""
@@ -141,7 +144,7 @@ async def running(directory, clock=None, disk=None, **changes):
         settings_of(directory, **changes),
         build_index=False,
         clock=clock,
-        chance=random.Random(7),
+        rng=random.Random(7),
         disk=disk,
     )
     await service.start()

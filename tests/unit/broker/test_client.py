@@ -1,7 +1,11 @@
 """Who is connected, and what tools are told about groups."""
 
 import json
+import threading
 
+import pytest
+
+from rocketlens.broker import client
 from rocketlens.wire.codes import RequestCode
 from tests.unit.broker.broker_world import NOW_MS, in_broker
 from tests.unit.broker.heartbeats import (
@@ -86,3 +90,47 @@ def test_a_heartbeat_that_is_none_or_too_much_is_refused(tmp_path):
         assert world.core.clients.consumers == {}
 
     in_broker(tmp_path, test)
+
+
+@pytest.mark.parametrize("count", [1, 1000])
+def test_a_large_heartbeat_is_parsed_off_the_loop(tmp_path, monkeypatch, count):
+    threads = set()
+    read_body = client.read_body
+
+    def parse(*arguments):
+        threads.add(threading.current_thread())
+        return read_body(*arguments)
+
+    monkeypatch.setattr(client, "read_body", parse)
+
+    async def test(world):
+        groups = [{"groupName": f"producer-{number:05}"} for number in range(count)]
+        body = json.dumps({"clientID": "c", "producerDataSet": groups}).encode()
+        assert (await world.call(RequestCode.HEART_BEAT, body)).code == 0
+        assert (threads == {threading.current_thread()}) == (count == 1)
+
+    in_broker(tmp_path, test)
+
+
+async def check(world, **subscription):
+    body = {"clientId": "c1", "group": "readers", "subscriptionData": subscription}
+    answer = await world.call(RequestCode.CHECK_CLIENT_CONFIG, json.dumps(body).encode())
+    return answer.code, answer.remark
+
+
+def test_a_subscription_is_checked_before_a_consumer_starts(tmp_path):
+    async def test(world):
+        orders = {"topic": "Orders", "subString": "n > 5", "subVersion": 1}
+        assert await check(world, **orders) == (0, None)
+        assert await check(world, **orders, expressionType="SQL92") == (0, None)
+        code, remark = await check(world, **orders | {"subString": "n >"}, expressionType="SQL92")
+        assert (code, remark[:24]) == (23, "parse the consumer's sub")
+        assert (await world.call(RequestCode.CHECK_CLIENT_CONFIG, b"{}")).code == 0
+
+    async def test_without(world):
+        orders = {"topic": "Orders", "subString": "n > 5", "expressionType": "SQL92"}
+        words = "The broker does not support consumer to filter message by SQL92"
+        assert await check(world, **orders) == (1, words)
+
+    in_broker(tmp_path, test, enablePropertyFilter=True)
+    in_broker(tmp_path / "without", test_without)

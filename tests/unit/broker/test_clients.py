@@ -1,9 +1,11 @@
 """Who is connected, and how much of it is kept."""
 
 import asyncio
+import json
 
 from rocketlens import limits
 from rocketlens.wire.codes import RequestCode
+from tests.support.patience import PATIENCE_S
 from tests.unit.broker.broker_world import in_broker
 from tests.unit.broker.heartbeats import (
     Another,
@@ -76,7 +78,7 @@ def test_what_a_connection_had_goes_with_it(tmp_path):
         both = int((await table_of(world))["clientGroupsBytes"])
         await other.pool.close()
         # The closed connection is noticed in one of the next turns of the loop.
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             while await client_ids(world) != ["b"]:
                 continue
         assert 0 < int((await table_of(world))["clientGroupsBytes"]) < both
@@ -117,5 +119,42 @@ def test_names_that_are_too_long_are_not_kept(tmp_path):
             assert "are allowed" in answer.remark
         assert not world.core.clients.producers
         assert (await world.call(RequestCode.HEART_BEAT, groups_of("c", ["g" * 255]))).code == 0
+
+    in_broker(tmp_path, test)
+
+
+async def beat_v2(world, fingerprint, *, without_sub=False):
+    """Send a heartbeat with a fingerprint; return whether the subscriptions are wanted again."""
+    heartbeat = json.loads(heartbeat_of("c1", "Orders"))
+    if without_sub:
+        del heartbeat["consumerDataSet"][0]["subscriptionDataSet"]
+    heartbeat |= {"heartbeatFingerprint": fingerprint, "withoutSub": without_sub}
+    answer = await world.call(RequestCode.HEART_BEAT, json.dumps(heartbeat).encode())
+    assert (answer.code, answer.ext_fields["IS_SUPPORT_HEART_BEAT_V2"]) == (0, "true")
+    return answer.ext_fields["IS_SUB_CHANGE"] == "true"
+
+
+def test_heartbeats_without_subscriptions_keep_those_of_the_one_before(tmp_path):
+    async def test(world):
+        clients = world.core.clients
+        assert not await beat_v2(world, 7)
+        total_bytes = clients.total_bytes
+        assert not await beat_v2(world, 7, without_sub=True)
+        assert list(clients.consumers["readers"].subscriptions) == ["Orders"]
+        assert clients.total_bytes == total_bytes
+        assert await beat_v2(world, 8, without_sub=True)
+        assert await beat_v2(world, 9)
+        assert not await beat_v2(world, 9, without_sub=True)
+        # One without a fingerprint is of an older client.
+        assert await beat_v2(world, 0)
+
+    in_broker(tmp_path, test)
+
+
+def test_a_broker_that_does_not_know_the_subscriptions_asks_for_them(tmp_path):
+    async def test(world):
+        assert await beat_v2(world, 7, without_sub=True)
+        assert not await beat_v2(world, 7)
+        assert list(world.core.clients.consumers["readers"].subscriptions) == ["Orders"]
 
     in_broker(tmp_path, test)

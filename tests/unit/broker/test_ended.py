@@ -1,7 +1,6 @@
 """Which half messages were ended, by the marks that say so."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -61,7 +60,7 @@ def test_no_mark_is_read_for_transactions_of_after_the_start(tmp_path, marks_rea
 
 
 def test_only_marks_behind_a_half_message_are_read_and_each_once(tmp_path, marks_read, monkeypatch):
-    monkeypatch.setattr(ended_halves, "MARKS_READ", 4)
+    monkeypatch.setattr(ended_halves, "MARKS_PER_READ", 4)
 
     async def main():
         async with running(tmp_path) as world:
@@ -98,12 +97,25 @@ def test_ended_transactions_take_a_bit_each_until_the_log_has_them_no_more(tmp_p
     async def test(world):
         ended = world.service._handlers[RequestCode.END_TRANSACTION].__self__._ended
         await end_many(world, 3)
-        (half, *_) = world.stored(HALF)
         for queue_offset in range(10_000):
-            ended.add(replace(half, queue_offset=queue_offset))
+            ended.add(queue_offset)
         assert sorted(ended._pages) == [0, 1, 2]
         world.core.store.queues.get(HALF, 0).min_offset_cache = (world.core.store.min_offset, 9000)
-        ended.add(replace(half, queue_offset=12_288))
+        ended.add(12_288)
         assert sorted(ended._pages) == [2, 3]
+
+    in_broker(tmp_path, test)
+
+
+def test_open_half_messages_are_those_that_no_mark_names(tmp_path):
+    async def test(world):
+        ended = world.service._handlers[RequestCode.END_TRANSACTION].__self__._ended
+        for queue_offset in range(20_000):
+            if queue_offset not in (0, 4095, 4096, 9_000, 19_999):
+                ended.add(queue_offset)
+        assert list(ended.open_halves(0, 20_002)) == [0, 4095, 4096, 9_000, 19_999, 20_000, 20_001]
+        assert list(ended.open_halves(1, 4096)) == [4095]
+        assert list(ended.open_halves(4096, 4097)) == [4096]
+        assert list(ended.open_halves(5, 5)) == []
 
     in_broker(tmp_path, test)

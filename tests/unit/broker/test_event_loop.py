@@ -14,6 +14,7 @@ from rocketlens.namesrv.service import NameServer
 from rocketlens.wire.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import write_body
+from tests.support.patience import PATIENCE_S
 from tests.unit.broker.broker_world import properties_of, running, send_fields
 from tests.unit.broker.loop_watch import watched_loops
 
@@ -91,6 +92,7 @@ def test_with_many_topics_name_servers_are_told_and_tools_answered(tmp_path):
             for number in range(2):
                 core.topics.put(StoredTopic(f"New{number}", 1, 1))
                 await asyncio.shield(core.topics.pending[f"New{number}"])
+            await registrar.register()
             assert len(name_server.routes.all_topics().topic_list) > MANY
             await ask(world, RequestCode.GET_ALL_TOPIC_CONFIG)
             await core.saver.save(core.topics.table)
@@ -144,7 +146,7 @@ def test_many_delayed_messages_that_are_due_are_delivered_in_small_steps(tmp_pat
             body, level = b"%d" % number, 1 + number % 3
             await world.send(body=body, e=1, properties=properties_of(DELAY=level))
         world.clock.now_ms += 20_000
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             while world.core.store.queues.max_offset("Orders", 1) < 1500:  # noqa: ASYNC110
                 await asyncio.sleep(0)
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from rocketlens import limits
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from tests.unit.broker.broker_world import in_broker, text_of
 
@@ -126,6 +127,16 @@ def test_topics_and_subscriptions_of_a_group_are_told(tmp_path):
         code = RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER
         wanted = await world.call(code, group="g", topic="Orders")
         assert json.loads(wanted.body) == {"group": "g", "topic": "Orders"}
+
+    in_broker(tmp_path, test)
+
+
+def test_a_group_that_would_not_be_read_back_is_refused_and_not_kept(tmp_path):
+    async def test(world):
+        answer = await update(world, groupName="large", x="A" * limits.MAX_CONFIG_ENTRY_BYTES)
+        assert answer.code == ResponseCode.INVALID_PARAMETER
+        assert "'large' in subscriptionGroup.json" in answer.remark
+        assert "large" not in world.core.groups.table.groups
 
     in_broker(tmp_path, test)
 

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from rocketlens.broker.index_process import IndexProcess, next_wait_s
+from tests.support.patience import PATIENCE_S
 
 READY = "print('ready: yes', flush=True)"
 WAIT_FOR_END = "import sys; sys.stdin.read()"
@@ -16,7 +17,7 @@ def program(*statements):
 
 
 async def until(condition):
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110 - the process has no event for it
             await asyncio.sleep(0)
 
@@ -170,7 +171,40 @@ def test_one_that_waits_to_be_started_again_is_stopped_at_once():
         index = IndexProcess(program("pass"), waits_s=lambda *_: 3600.0)
         index.start()
         await until(lambda: index.failures == 1)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             await index.stop()
 
     asyncio.run(main())
+
+
+def state_after_the_end_of(*lines):
+    """Return what is said of a program that ended, while it waits to be started again."""
+
+    async def main():
+        index = IndexProcess(program(*lines), waits_s=lambda *_: 60.0)
+        index.start()
+        await until(lambda: index.failures == 1)
+        state = index.state
+        await index.stop()
+        return state
+
+    return asyncio.run(main())
+
+
+def test_the_reason_of_a_killed_process_is_its_signal_and_not_what_it_said_last():
+    state = state_after_the_end_of(
+        "import os, signal, sys",
+        "print('starting Spark on local[*] ...', file=sys.stderr, flush=True)",
+        "os.kill(os.getpid(), signal.SIGKILL)",
+    )
+    assert state == "starts again in 60 s: it was killed by SIGKILL"
+
+
+def test_the_reason_is_what_the_program_said_and_not_what_its_jvm_wrote_behind():
+    state = state_after_the_end_of(
+        "import sys",
+        "print('rocketlens: no room on the disk', file=sys.stderr)",
+        "print('WARN ShutdownHookManager: bye', file=sys.stderr)",
+        "sys.exit(2)",
+    )
+    assert state == "starts again in 60 s: rocketlens: no room on the disk"

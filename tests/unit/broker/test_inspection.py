@@ -1,12 +1,15 @@
 """What tools look at."""
 
 import json
+import os
 
 import pytest
 
+from rocketlens.broker.auth.config import AuthConfig
 from rocketlens.broker.config import BrokerConfig
 from rocketlens.formats import java_properties
 from rocketlens.model.config_keys import keys_of
+from rocketlens.store.disk import Disk
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.wire.codes import RequestCode
 from tests.unit.broker.broker_world import in_broker, properties_of
@@ -51,8 +54,10 @@ def test_the_configuration_has_each_key_with_the_value_in_effect(tmp_path):
     async def test(world):
         told = (await world.call(RequestCode.GET_BROKER_CONFIG)).body.decode()
         values = java_properties.loads(told)
-        names = {row.name for table in (BrokerConfig, StoreConfig) for row in keys_of(table)}
-        assert values.keys() == names | {"tls.server.mode"}
+        tables = (BrokerConfig, AuthConfig, StoreConfig)
+        names = {row.name for table in tables for row in keys_of(table)}
+        secret = {"initAuthenticationUser", "innerClientAuthenticationCredentials"}
+        assert values.keys() == names - secret | {"tls.server.mode"}
         assert list(values) == sorted(values)
         root = world.core.store.layout.root
         assert (values["storePathRootDir"], values["bindAddress"]) == (str(root), "127.0.0.1")
@@ -107,6 +112,34 @@ def test_expired_files_of_all_queues_go_when_that_is_asked(tmp_path, monkeypatch
 
     hours = ";".join(f"{hour:02}" for hour in range(24))
     in_broker(tmp_path, test, mappedFileSizeCommitLog=16_384, deleteWhen=hours)
+
+
+class FullDisk(Disk):
+    """So full that a broker deletes what is not expired, to go on storing messages."""
+
+    def used_ratio(self, path):  # noqa: ARG002 - every path is on it
+        return 0.995
+
+
+def test_a_full_disk_is_no_reason_to_delete_messages_because_somebody_asks(tmp_path, caplog):
+    async def test(world):
+        for number in range(60):
+            assert (await world.send(body=bytes(1000), e=number % 3)).code == 0
+        log = world.core.store.layout.commit_log
+        before = sorted(log.iterdir())
+        for path in before:
+            os.utime(path, (0, world.clock.now_ms / 1000 - 2 * 3600))
+        for _ in range(3):
+            assert (await world.call(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)).code == 0
+        assert sorted(log.iterdir()) == before
+        assert "are deleted" not in caplog.text
+        # The broker itself does at its next round, and logs what it deletes.
+        world.service._clean()
+        assert sorted(log.iterdir()) == before[-1:]
+        for words in ("100% full", before[0].name, "120 min ago", "Orders"):
+            assert words in caplog.text
+
+    in_broker(tmp_path, test, disk=FullDisk(), mappedFileSizeCommitLog=16_384)
 
 
 def test_entries_that_are_not_there_are_refused(tmp_path):

@@ -13,6 +13,7 @@ from rocketlens.wire import declare
 from rocketlens.wire.bodies.heartbeat import HeartbeatData, ProducerData
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import write_body
+from tests.support.patience import PATIENCE_S
 from tests.unit.broker.broker_world import in_broker
 
 QUESTIONS = {
@@ -91,7 +92,7 @@ def test_large_answers_are_built_one_at_a_time_and_few_of_a_connection_wait(tmp_
             assert (await world.call(code, topic="Topic1")).code == 0
             own, world.pool = world.pool, ClientPool(lambda _: True)
             waiting.add(asyncio.ensure_future(world.call(code, topic="Wide")))
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE_S):
                 while large._waiting.total() < 3:  # noqa: ASYNC110 - it is told by nobody
                     await asyncio.sleep(0)
             assert (await world.call(code, topic="Wide")).code == ResponseCode.SYSTEM_BUSY

@@ -15,6 +15,11 @@ from tests.unit.broker.impostors import (
 )
 
 
+async def saved(world):
+    """Wait until what was noted is in its file."""
+    return await world.core.saver.save(world.service._registrar._watch)
+
+
 @pytest.mark.parametrize("state", [0, 1, 2**31 - 1])
 def test_a_broker_notices_that_its_name_was_taken_says_so_and_takes_it_back(
     tmp_path, caplog, state
@@ -31,6 +36,7 @@ def test_a_broker_notices_that_its_name_was_taken_says_so_and_takes_it_back(
             assert "leads to this broker again" in caplog.text
             table = await figures(world)
             assert (table["brokerNameTaken"], table["brokerNameTakenTimes"]) == ("", "1")
+            assert await saved(world)
             note = json.loads(world.core.store.layout.name_taken.read_text())
             assert (note["lastBy"], note["takenBy"]) == (impostor.address, {})
 
@@ -58,6 +64,7 @@ def test_a_name_that_stays_taken_is_told_once_and_shown_as_long_as_it_is(tmp_pat
             await world.service._registrar.register()
             assert caplog.text.count("leads to 10.9.9.9:1") == 2
             assert (await figures(world))["brokerNameTakenTimes"] == "1"
+            assert await saved(world)
             assert world.core.store.layout.name_taken.exists()
         # A start begins without it: who has the name then is looked up anew.
         async with running(tmp_path) as world:

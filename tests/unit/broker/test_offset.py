@@ -1,11 +1,16 @@
 """Offsets of queues and of groups."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
+from rocketlens.wire.bodies.stats import ResetOffsets
 from rocketlens.wire.codes import RequestCode
+from rocketlens.wire.declare import read_body
 from tests.unit.broker.broker_world import NOW_MS, in_broker, running
+from tests.unit.broker.heartbeats import beat
+from tests.unit.net.loopback import until
 
 QUEUE = {"topic": "Orders", "queueId": 0}
 GROUP = {"consumerGroup": "readers", **QUEUE}
@@ -145,5 +150,146 @@ def test_an_offset_is_kept_only_in_a_queue_that_the_topic_has_or_had(tmp_path):
         assert (await commit(2, 5)).code == (await commit(3, 5)).code == 0
         assert world.core.offsets.table == {"T@g": {0: 1, 1: 1, 2: 5, 3: 5}}
         assert world.core.offsets.refused == 3
+
+    in_broker(tmp_path, test)
+
+
+RESET = {"group": "readers", "topic": "Orders", "timestamp": -1, "isForce": True}
+
+
+async def reset(world, **changes):
+    return await world.call(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, **(RESET | changes))
+
+
+async def in_queues(world, *counts):
+    for queue_id, count in enumerate(counts):
+        for _ in range(count):
+            await world.send(e=queue_id)
+    world.core.groups.find("readers")
+
+
+def offsets_in(answer):
+    assert answer.code == 0, answer.remark
+    table = read_body(ResetOffsets, answer.body).offset_table
+    return {queue.queue_id: offset for queue, offset in table.items()}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, {0: 3, 1: 1, 2: 0, 3: 0}),
+        ({"timestamp": 0}, {0: 0, 1: 0, 2: 0, 3: 0}),
+        ({"queueId": 1}, {1: 1}),
+        ({"queueId": 0, "offset": 2}, {0: 2}),
+        ({"queueId": 0, "offset": -1, "timestamp": 0}, {0: 0}),
+    ],
+)
+def test_a_group_is_reset_in_one_queue_or_all(tmp_path, changes, expected):
+    async def test(world):
+        await in_queues(world, 3, 1)
+        assert offsets_in(await reset(world, **changes)) == expected
+        for queue_id, offset in expected.items():
+            answer = await world.call(
+                RequestCode.QUERY_CONSUMER_OFFSET, **GROUP | {"queueId": queue_id}
+            )
+            assert answer.ext_fields["offset"] == str(offset)
+
+    in_broker(tmp_path, test)
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "remark"),
+    [
+        ({"topic": "None"}, 17, "Topic None does not exist"),
+        ({"group": "none"}, 26, "Group none does not exist"),
+        ({"queueId": 4}, 1, "Topic Orders has no queue 4"),
+        (
+            {"queueId": 0, "offset": 9},
+            1,
+            "Target offset 9 not in consume queue range [0-3]",
+        ),
+    ],
+)
+def test_a_reset_that_leads_nowhere_is_refused(tmp_path, changes, code, remark):
+    async def test(world):
+        await in_queues(world, 3)
+        answer = await reset(world, **changes)
+        assert (answer.code, answer.remark) == (code, remark)
+        assert world.core.offsets.table == {}
+
+    in_broker(tmp_path, test)
+
+
+def test_consumers_go_on_there_whatever_they_pull_or_commit(tmp_path):
+    async def test(world):
+        await in_queues(world, 3)
+        begun = asyncio.ensure_future(world.pull(3, sysFlag=6, suspendTimeoutMillis=15_000))
+        await until(lambda: world.core.held_pulls.count == 1)
+        await reset(world, queueId=0, offset=1)
+        answer = await begun
+        assert (answer.code, answer.remark) == (21, "OFFSET_RESET")
+        assert answer.ext_fields["nextBeginOffset"] == "1"
+        await reset(world, queueId=0, offset=2)
+        late = await world.call(RequestCode.UPDATE_CONSUMER_OFFSET, **GROUP, commitOffset=3)
+        assert (late.code, late.remark) == (0, "Offset has been previously reset")
+        answer = await world.pull(3, sysFlag=5, commitOffset=3)
+        assert (answer.code, answer.ext_fields["nextBeginOffset"]) == (21, "2")
+        assert world.core.offsets.get("readers", "Orders", 0) == 2
+        assert (await world.pull(3)).code == 19
+        await world.call(RequestCode.UPDATE_CONSUMER_OFFSET, **GROUP, commitOffset=3)
+        assert world.core.offsets.get("readers", "Orders", 0) == 3
+
+    in_broker(tmp_path, test)
+
+
+def test_a_consumer_that_begins_where_its_group_was_reset_to_just_goes_on(tmp_path):
+    async def test(world):
+        await in_queues(world, 3)
+        await reset(world, queueId=0, offset=1)
+        assert (await world.pull(1)).code == 0
+        assert (await world.pull(3)).code == 19
+
+    in_broker(tmp_path, test)
+
+
+def test_a_reset_ends_with_its_topic_or_group(tmp_path):
+    async def test(world):
+        await in_queues(world, 3)
+        await reset(world)
+        await world.call(
+            RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName="readers", cleanOffset=True
+        )
+        assert world.core.offsets.resets == {}
+        world.core.groups.find("readers")
+        await reset(world)
+        await world.call(RequestCode.DELETE_TOPIC_IN_BROKER, topic="Orders")
+        assert world.core.offsets.resets == {}
+
+    in_broker(tmp_path, test)
+
+
+async def clone(world, **changes):
+    fields = {"srcGroup": "readers", "destGroup": "others", "topic": "Orders", "offline": False}
+    return await world.call(RequestCode.CLONE_GROUP_OFFSET, **(fields | changes))
+
+
+def test_a_group_goes_on_where_another_is(tmp_path):
+    async def test(world):
+        await in_queues(world, 3, 2)
+        await world.send(topic="More")
+        offsets = world.core.offsets
+        for topic, queue_id, offset in (("Orders", 0, 2), ("Orders", 1, 1), ("More", 0, 1)):
+            offsets.put("readers", topic, queue_id, offset)
+        assert (await clone(world)).code == 0
+        assert [offsets.get("others", "Orders", queue_id) for queue_id in (0, 1)] == [2, 1]
+        assert offsets.get("others", "More", 0) is None
+        assert (await clone(world, topic=None, destGroup="third")).code == 0
+        assert sorted(offsets.topics_of("third")) == ["More", "Orders"]
+        assert (await clone(world, destGroup="../x")).code == 29
+        await beat(world, "c1", "Orders")
+        await clone(world, topic=None, destGroup="fourth")
+        assert offsets.topics_of("fourth") == ["Orders"]
+        await clone(world, topic=None, destGroup="fifth", offline=True)
+        assert sorted(offsets.topics_of("fifth")) == ["More", "Orders"]
 
     in_broker(tmp_path, test)

@@ -4,11 +4,19 @@ import json
 
 import pytest
 
-from rocketlens.broker import pull
+from rocketlens.broker import pull_filter, pull_records
+from rocketlens.broker.pull_records import PullRecords
 from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES
 from rocketlens.store.write.queue_append import QueueWriter
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from tests.unit.broker.broker_world import bodies, in_broker, properties_of, records_of
+from tests.unit.broker.heartbeats import heartbeat_of
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["interpreted", "compiled"])
+def _kernel(request, monkeypatch):
+    pull_records.load_kernels()
+    monkeypatch.setattr(PullRecords, "is_compiled", request.param)
 
 
 async def send_many(world, count, **changes):
@@ -262,8 +270,8 @@ def test_what_may_not_be_read_is_refused(tmp_path):
 def test_a_pull_looks_at_few_entries_however_many_messages_it_asks_for(
     tmp_path, monkeypatch, subscription
 ):
-    monkeypatch.setattr(pull, "ENTRIES_LOOKED_AT", 50)
-    read = QueueWriter.read
+    monkeypatch.setattr(pull_filter, "ENTRIES_PER_PULL", 50)
+    read = QueueWriter.read_bytes
     counts = []
 
     def counted(queue, offset, count):
@@ -272,7 +280,7 @@ def test_a_pull_looks_at_few_entries_however_many_messages_it_asks_for(
 
     async def test(world):
         await world.send_batch([(b"%d" % number, "") for number in range(400)])
-        monkeypatch.setattr(QueueWriter, "read", counted)
+        monkeypatch.setattr(QueueWriter, "read_bytes", counted)
         answer = await world.pull(maxMsgNums=2**31 - 1, subscription=subscription)
         assert sum(counts) <= 50
         if subscription == "*":
@@ -281,3 +289,89 @@ def test_a_pull_looks_at_few_entries_however_many_messages_it_asks_for(
             assert (answer.code, answer.ext_fields["nextBeginOffset"]) == (20, "50")
 
     in_broker(tmp_path, test, mappedFileSizeConsumeQueue=60_000)
+
+
+async def bodies_by_sql92(world, expression, **changes):
+    answer = await world.pull(expressionType="SQL92", subscription=expression, **changes)
+    return bodies(answer) if answer.code == 0 else (answer.code, answer.remark)
+
+
+def test_messages_are_filtered_by_an_expression_over_their_properties(tmp_path):
+    async def test(world):
+        for number in range(6):
+            properties = properties_of(n=number, TAGS=f"Tag{number % 2}")
+            await world.send(body=b"%d" % number, properties=properties)
+        assert await bodies_by_sql92(world, "n > 2") == [b"3", b"4", b"5"]
+        assert await bodies_by_sql92(world, "n BETWEEN 1 AND 4 AND TAGS = 'Tag1'") == [b"1", b"3"]
+        assert await bodies_by_sql92(world, "n > 5") == (20, "NO_MATCHED_MESSAGE")
+        assert await bodies_by_sql92(world, "TAGS = 5") == (20, "NO_MATCHED_MESSAGE")
+        answer = await world.pull(expressionType="SQL92", subscription="n = 1")
+        assert answer.ext_fields["nextBeginOffset"] == "6"
+
+    in_broker(tmp_path, test, enablePropertyFilter=True)
+
+
+def test_an_expression_that_is_none_or_not_allowed_is_refused(tmp_path):
+    async def test(world):
+        await world.send()
+        code, remark = await bodies_by_sql92(world, "n >")
+        assert (code, remark[:41]) == (23, "parse the consumer's subscription failed:")
+        other = await world.pull(expressionType="CLASS", subscription="n")
+        words = "The broker does not support consumer to filter message by "
+        assert (other.code, other.remark) == (1, words + "CLASS")
+
+    async def test_without(world):
+        await world.send()
+        words = "The broker does not support consumer to filter message by SQL92"
+        assert await bodies_by_sql92(world, "n > 1") == (1, words)
+
+    in_broker(tmp_path, test, enablePropertyFilter=True)
+    in_broker(tmp_path / "without", test_without)
+
+
+def test_a_pull_evaluates_few_messages_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(pull_filter, "ENTRIES_PER_PULL", 50)
+
+    async def test(world):
+        await world.send_batch([(b"%d" % number, "") for number in range(40)])
+        answer = await world.pull(expressionType="SQL92", subscription="n = 1")
+        assert (answer.code, answer.ext_fields["nextBeginOffset"]) == (20, "32")
+
+    in_broker(tmp_path, test, enablePropertyFilter=True)
+
+
+async def subscribe_by_sql92(world, expression):
+    said = json.loads(heartbeat_of("c1", "Orders"))
+    subscription = said["consumerDataSet"][0]["subscriptionDataSet"][0]
+    subscription |= {"expressionType": "SQL92", "subString": expression}
+    assert (await world.call(RequestCode.HEART_BEAT, json.dumps(said).encode())).code == 0
+
+
+def test_the_expression_of_a_heartbeat_counts_for_pulls_without_one(tmp_path):
+    async def test(world):
+        await world.send(body=b"1", properties=properties_of(n=1))
+        await world.send(body=b"2", properties=properties_of(n=2))
+        await subscribe_by_sql92(world, "n = 2")
+        assert bodies(await world.pull(sysFlag=0, subscription=None)) == [b"2"]
+        await world.call(RequestCode.UNREGISTER_CLIENT, clientID="c1", consumerGroup="readers")
+        await subscribe_by_sql92(world, "n = ")
+        answer = await world.pull(sysFlag=0, subscription=None)
+        words = "The broker's consumer filter data is not exist!Your expression may be wrong!"
+        assert (answer.code, answer.remark) == (27, words)
+
+    in_broker(tmp_path, test, enablePropertyFilter=True)
+
+
+def test_a_group_that_may_not_broadcast_is_refused(tmp_path):
+    async def test(world):
+        await world.send()
+        heartbeat = json.loads(heartbeat_of("c1", "Orders"))
+        heartbeat["consumerDataSet"][0]["messageModel"] = "BROADCASTING"
+        await world.call(RequestCode.HEART_BEAT, json.dumps(heartbeat).encode())
+        assert (await world.pull(sysFlag=0)).code == 0
+        world.core.groups.table.put("readers", consumeBroadcastEnable=False)
+        answer = await world.pull(sysFlag=0)
+        words = "the consumer group[readers] can not consume by broadcast way"
+        assert (answer.code, answer.remark) == (16, words)
+
+    in_broker(tmp_path, test)

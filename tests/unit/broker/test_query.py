@@ -12,6 +12,7 @@ from rocketlens.errors import ConnectionLost
 from rocketlens.net.pool import ClientPool
 from rocketlens.store.read.tail import Tail
 from rocketlens.wire.codes import RequestCode, ResponseCode
+from tests.support.patience import PATIENCE_S
 from tests.unit.broker.broker_world import (
     NOW_MS,
     bodies,
@@ -122,7 +123,7 @@ def test_a_query_with_much_to_read_holds_up_nobody(tmp_path, monkeypatch):
 
 async def come_true(is_so):
     """Wait until something is so."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_S):
         while not is_so():  # noqa: ASYNC110 - it is told by nobody
             await asyncio.sleep(0)
 

@@ -7,11 +7,13 @@ import zlib
 
 import pytest
 
+from rocketlens import limits
 from rocketlens.broker import registration
 from rocketlens.errors import ConnectionLost
 from rocketlens.net.channel import Response
 from rocketlens.net.pace import in_thread
 from rocketlens.wire.codes import RequestCode
+from tests.support.patience import PATIENCE_S
 from tests.unit.broker.broker_world import create_topic, running, settings_of
 from tests.unit.broker.impostors import (
     NameServerStub,
@@ -52,7 +54,7 @@ def test_a_broker_registers_however_many_bodies_wait_to_be_read(tmp_path):
         held_up = [asyncio.ensure_future(in_thread(may_go_on.wait)) for _ in range(50)]
         await asyncio.sleep(0)
         try:
-            async with asyncio.timeout(60), running(tmp_path, namesrvAddr=stub.address):
+            async with asyncio.timeout(PATIENCE_S), running(tmp_path, namesrvAddr=stub.address):
                 assert "TBW102" in stub.topics
         finally:
             may_go_on.set()
@@ -128,10 +130,10 @@ def test_a_name_server_that_is_not_there_or_refuses_stops_nobody(tmp_path, caplo
         addresses = f"127.0.0.1:1;{stub.address}"
         async with running(tmp_path, namesrvAddr=addresses) as world:
             assert (await world.send("Auto")).code == 0
-            assert caplog.text.count("name server 127.0.0.1:1 cannot be told") == 1
+            assert caplog.text.count("registration with name server 127.0.0.1:1 failed") == 1
             world.clock.now_ms += 600_000
             await world.service._registrar.register()
-            assert caplog.text.count("name server 127.0.0.1:1 cannot be told") == 2
+            assert caplog.text.count("registration with name server 127.0.0.1:1 failed") == 2
             shown = (await figures(world))["nameServersNotTold"]
             assert "127.0.0.1:1: no" in shown
             assert f"{stub.address}: code 1" in shown
@@ -162,11 +164,11 @@ def test_a_registration_that_cannot_be_made_is_not_the_last(tmp_path, monkeypatc
         stub = NameServerStub()
         async with running(tmp_path, namesrvAddr=stub.address) as world:
 
-            def fail(_):
+            def fail(*_):
                 raise ValueError("no registration can be made of this")
 
             with monkeypatch.context() as patch:
-                patch.setattr(registration, "_Round", fail)
+                patch.setattr(registration, "wire_topic", fail)
                 await create_topic(world, topic="Lost")
             assert "no registration can be made of this" in caplog.text
             await create_topic(world, topic="New")
@@ -231,6 +233,54 @@ def test_many_topics_are_told_in_parts_and_then_only_what_changes(tmp_path, smal
     asyncio.run(main())
 
 
+async def end_connections(stub, world):
+    """End the connections of a name server, and wait until the broker knows it."""
+    for channel in list(stub.server.group.channels):
+        channel.close()
+    ours = world.service._registrar._states[stub.address].channel
+    with pytest.raises(ConnectionLost):
+        await ours.request(RequestCode.HEART_BEAT, timeout_s=60)
+
+
+def test_a_new_topic_waits_for_no_name_server_that_has_to_receive_all_topics(tmp_path, small_parts):
+    async def main():
+        begun_again, other = Stubs(), Stubs()
+        addresses = f"{begun_again.address};{other.address}"
+        async with running(tmp_path, namesrvAddr=addresses) as world:
+            await end_connections(begun_again, world)
+            begun_again.gate, begun_again.arrived = asyncio.Event(), asyncio.Event()
+            assert (await world.send("First")).code == 0
+            await begun_again.arrived.wait()
+            assert (await world.send("Second")).code == 0
+            # The other one knows them already.
+            assert {"First", "Second"} <= other.topics.keys()
+            begun_again.told.clear()
+            begun_again.gate.set()
+            await world.service._registrar.register()
+            assert "Second" in begun_again.topics
+        await begun_again.server.stop()
+        await other.server.stop()
+
+    asyncio.run(main())
+
+
+def test_a_new_topic_waits_only_so_long_for_a_name_server_that_does_not_answer(
+    tmp_path, monkeypatch
+):
+    async def main():
+        stub = NameServerStub()
+        settings = {"namesrvAddr": stub.address, "registerBrokerTimeoutMills": 86_400_000}
+        async with running(tmp_path, **settings) as world:
+            monkeypatch.setattr(limits, "MAX_ANNOUNCEMENT_S", 0.01)
+            stub.gate = asyncio.Event()
+            assert (await world.send("New")).code == 0
+            assert not world.core.topics.pending
+            stub.gate.set()
+        await stub.server.stop()
+
+    asyncio.run(main())
+
+
 def test_a_name_server_that_does_not_know_the_broker_any_more_is_told_all_topics(
     tmp_path, small_parts
 ):
@@ -240,12 +290,9 @@ def test_a_name_server_that_does_not_know_the_broker_any_more_is_told_all_topics
             topics = world.core.topics.topics
             stub.told.clear()
             # It began anew: the connection is another.
-            for channel in list(stub.server.group.channels):
-                channel.close()
-            ours = world.service._registrar._told[stub.address].channel
-            with pytest.raises(ConnectionLost):
-                await ours.request(RequestCode.HEART_BEAT, timeout_s=60)
+            await end_connections(stub, world)
             await create_topic(world, topic="New")
+            await world.service._registrar.register()
             assert stub.topics.keys() == topics.keys()
             # It forgot the broker behind a connection that stays.
             stub.told.clear()
@@ -324,6 +371,6 @@ def test_a_name_server_beside_its_broker_lets_nobody_else_have_its_name_or_addre
             assert (await impostor.register(name="broker-b")).code == 0
             await create_topic(world, topic="Mine")
             assert (await impostor.route("Mine"))[0] == mine
-            assert not world.core.not_told
+            assert not world.core.registration_failures
 
     asyncio.run(main())

@@ -5,6 +5,10 @@ import errno
 import json
 import threading
 
+import pytest
+
+from rocketlens.broker.tables import entry_table
+from rocketlens.broker.tables.topics import StoredTopic, TopicTable
 from rocketlens.store.disk import Disk
 from rocketlens.wire.codes import RequestCode
 from tests.unit.broker.broker_world import in_broker, running
@@ -20,14 +24,14 @@ FIELDS = {
 
 
 class HangingDisk(Disk):
-    """Writes of tables wait while ``may_write`` is not set; ``failures`` of them fail.
+    """A write of the table ``held`` waits until ``may_write``; ``failures`` writes fail.
 
-    ``written``: the names of their files.
+    ``began``: a write of that table waits. ``written``: the names of all tables written.
     """
 
     def __init__(self):
+        self.held = None
         self.may_write = threading.Event()
-        self.may_write.set()
         self.began = threading.Event()
         self.failures = 0
         self.written = []
@@ -36,8 +40,9 @@ class HangingDisk(Disk):
         if path.parent.name != "config":
             super().write_durably(path, content)
             return
-        self.began.set()
-        self.may_write.wait()
+        if path.name == self.held:
+            self.began.set()
+            self.may_write.wait()
         if self.failures:
             self.failures -= 1
             raise OSError(errno.ENOSPC, "full", str(path))
@@ -65,8 +70,7 @@ def test_others_are_answered_while_a_write_hangs_and_the_one_it_is_for_when_it_e
 
     async def test(world):
         await world.send()
-        disk.began.clear()
-        disk.may_write.clear()
+        disk.held = "topics.json"
         try:
             made = create(world, "Made")
             await began(disk)
@@ -86,8 +90,7 @@ def test_a_send_to_a_topic_of_its_own_making_is_answered_when_the_topic_is_writt
     disk = HangingDisk()
 
     async def test(world):
-        disk.began.clear()
-        disk.may_write.clear()
+        disk.held = "topics.json"
         try:
             sent = asyncio.create_task(world.send("New"))
             await began(disk)
@@ -106,7 +109,7 @@ def test_of_changes_that_wait_for_a_write_only_the_last_is_written(tmp_path):
 
     async def test(world):
         offsets = world.core.offsets
-        disk.may_write.clear()
+        disk.held = "consumerOffset.json"
         try:
             offsets.put("g", "T", 0, 0)
             saves = [world.core.saver.save(offsets)]
@@ -155,6 +158,68 @@ def test_a_stop_writes_what_was_not_written_and_what_waits(tmp_path):
             assert "g" in world.core.groups.table.groups
 
     asyncio.run(main())
+
+
+@pytest.fixture
+def large_table(tmp_path, monkeypatch):
+    """A store with a table of topics that is large, and due to be written whole."""
+    monkeypatch.setattr(entry_table, "WRITTEN_WHOLE_BYTES", 0)
+    monkeypatch.setattr(entry_table, "QUIET_MS", 0)
+
+    async def make(world):
+        world.core.topics.table.put(*(StoredTopic(f"T{number}") for number in range(100)))
+
+    in_broker(tmp_path, make)
+    return tmp_path
+
+
+def test_no_change_waits_while_the_whole_table_is_written(large_table):
+    disk = HangingDisk()
+
+    async def test(world):
+        table = world.core.topics.table
+        disk.held = "topics.json"
+        try:
+            assert (await create(world, "Before")).code == 0
+            await began(disk)
+            for number in range(3):
+                assert (await world.send(f"Meanwhile{number}")).code == 0
+            # One compaction at a time: the changes go where they went.
+            assert "Meanwhile0" not in topics_on_disk(world)
+            layout = world.core.store.layout
+            killed = TopicTable(layout, Disk(), world.core.clock)
+            assert killed.topics == table.topics
+        finally:
+            disk.may_write.set()
+
+    in_broker(large_table, test, disk)
+    in_broker(large_table, has_topics("Before", "Meanwhile0", "Meanwhile2"))
+
+
+def has_topics(*names):
+    async def test(world):
+        assert world.core.topics.table.topics.keys() >= set(names)
+
+    return test
+
+
+def test_no_table_waits_for_another_one(tmp_path):
+    disk = HangingDisk()
+
+    async def test(world):
+        world.core.offsets.put("g", "T", 0, 0)
+        disk.held = "consumerOffset.json"
+        try:
+            saved = world.core.saver.save(world.core.offsets)
+            await began(disk)
+            assert (await create(world, "Made")).code == 0
+            assert "Made" in topics_on_disk(world)
+            assert not saved.done()
+        finally:
+            disk.may_write.set()
+        assert await saved
+
+    in_broker(tmp_path, test, disk)
 
 
 class Unwritable:

@@ -130,7 +130,7 @@ def test_a_one_way_message_is_stored_and_not_answered(tmp_path):
             ),
         ),
         ({"i": "DELAY\x01x\x02"}, 1, 'java.lang.NumberFormatException: For input string: "x"'),
-        ({"i": "TIMER_DELAY_SEC\x019\x02"}, 1, "accurate timer message is not enabled"),
+        ({"i": "TIMER_DELAY_SEC\x01x\x02"}, 13, "timer message illegal, the delay time should not"),
         ({"i": "P\x01" + "p" * 32_700 + "\x02"}, 13, TOO_LARGE),
         ({"e": None}, 1, "the custom field <e> is null"),
         ({"g": "soon"}, 1, 'java.lang.NumberFormatException: For input string: "soon"'),
@@ -311,6 +311,19 @@ def test_what_failed_too_often_goes_to_the_dead_letters(tmp_path):
         assert len(world.stored("%RETRY%readers")) == 1
         assert len(world.stored("%DLQ%readers")) == 2
         assert world.core.topics.get("%DLQ%readers").perm == 6
+
+    in_broker(tmp_path, test)
+
+
+def test_what_orderly_consumers_give_up_is_a_dead_letter_at_once(tmp_path):
+    async def test(world):
+        world.core.queue_locks.lock("readers", "Orders", 0, "one")
+        await world.send("%RETRY%readers", j=16)
+        await world.send("%RETRY%others", j=16)
+        assert len(world.stored("%DLQ%readers")) == len(world.stored("%RETRY%others")) == 1
+        world.core.queue_locks.unlock("readers", "Orders", 0, "one")
+        await world.send("%RETRY%readers", j=16)
+        assert len(world.stored("%RETRY%readers")) == 1
 
     in_broker(tmp_path, test)
 

@@ -1,17 +1,36 @@
 """A broker as a whole: its start, its ports, its end, and what it refuses."""
 
 import asyncio
+import json
 import resource
+import sys
+import threading
+from functools import partial
 
 import pytest
 
 from rocketlens import limits
+from rocketlens.broker import index_process, search
 from rocketlens.broker import service as service_module
 from rocketlens.broker.service import BrokerService, run
 from rocketlens.errors import StoreLocked
+from rocketlens.net.pool import ClientPool
 from rocketlens.store.lock import StoreLock
+from rocketlens.store.read import tail
+from rocketlens.store.read.scan import LogWalk
+from rocketlens.store.write import index_build
 from rocketlens.wire.codes import RequestCode
-from tests.unit.broker.broker_world import in_broker, properties_of, running, settings_of
+from tests.support.patience import PATIENCE_S
+from tests.unit.broker.broker_world import (
+    Clock,
+    World,
+    in_broker,
+    properties_of,
+    running,
+    send_fields,
+    settings_of,
+    text_of,
+)
 from tests.unit.net.loopback import NEVER, BlackHole, request_frame
 
 
@@ -26,7 +45,7 @@ def test_requests_are_taken_on_the_second_port_as_well(tmp_path):
     in_broker(tmp_path, test)
 
 
-@pytest.mark.parametrize("code", [9999, 0, -1, 41, 200050])
+@pytest.mark.parametrize("code", [9999, 0, -1, 4242, 200050])
 def test_a_request_of_an_unknown_code_is_refused(tmp_path, code):
     async def test(world):
         answer = await world.call(code)
@@ -156,7 +175,7 @@ def test_whom_a_stopping_broker_waits_for_is_waited_for_in_vain_only_so_long(
                 await asyncio.sleep(0)
                 assert not stopping.done()
                 hurried.set()
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE_S):
                 await stopping
             writer.close()
         assert not (tmp_path / "abort").exists()
@@ -181,10 +200,88 @@ def test_a_broker_that_is_asked_to_stop_while_it_starts_does_not_start(tmp_path)
             while not hole.taken:  # noqa: ASYNC110 - another thread's work is waited for
                 await asyncio.sleep(0)
             stop.set()
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE_S):
                 await starting
         assert ready == []
         assert not (tmp_path / "abort").exists()
+
+    asyncio.run(main())
+
+
+def test_a_broker_stops_while_kernels_are_being_loaded(tmp_path, monkeypatch):
+    """Whoever needs them waits for a load that never ends: look-ups, and the index builder."""
+    hangs, waiting = threading.Event(), threading.Semaphore(0)
+
+    def hang():
+        waiting.release()
+        hangs.wait(FOR_EVER_S)
+
+    monkeypatch.setattr(service_module, "LOAD_KERNELS_AFTER_S", 0.0)
+    monkeypatch.setattr(tail, "load_kernels", hang)
+    monkeypatch.setattr(search, "load_kernels", hang)
+    monkeypatch.setattr(index_build, "load_kernels", partial(hang))
+    monkeypatch.setattr(tail.Tail, "is_compiled", False)
+    monkeypatch.setattr(LogWalk, "is_compiled", False)
+
+    async def main():
+        stop, ready = asyncio.Event(), asyncio.Event()
+        settings = settings_of(tmp_path, flushIntervalCommitLog=1)
+        address = []
+
+        def is_ready(value):
+            address.append(value)
+            ready.set()
+
+        serving = asyncio.create_task(run(settings, ready=is_ready, stop=stop))
+        await ready.wait()
+        pool = ClientPool(lambda _: True)
+        for number in range(8):
+            fields = send_fields("Orders", properties_of(KEYS=f"k{number}"))
+            texts = {name: text_of(value) for name, value in fields.items() if value is not None}
+            body = bytes(limits.MAX_INTERPRETED_SCAN_BYTES)
+            answer = await pool.call(address[0], 310, texts, body)
+            assert answer.code == 0
+        # The one for look-ups, and the one for the index builder.
+        for _ in range(2):
+            assert await asyncio.to_thread(waiting.acquire, timeout=PATIENCE_S)
+        stop.set()
+        async with asyncio.timeout(60):
+            await serving
+        await pool.close()
+
+    try:
+        asyncio.run(main())
+    finally:
+        hangs.set()
+    # The rest of the log was indexed without kernels.
+    assert not (tmp_path / "abort").exists()
+    StoreLock(tmp_path).release()
+
+
+def test_an_index_builder_that_hangs_is_killed_and_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(service_module, "WATCH_INTERVAL_S", 0.01)
+    for name in ("HUNG_S", "HUNG_STARTING_S"):
+        monkeypatch.setattr(index_process, name, 0.0)
+    hanging = "import signal; print('ready', flush=True); signal.pause()"
+
+    async def main():
+        service = BrokerService(
+            settings_of(tmp_path), index_command=[sys.executable, "-c", hanging], clock=Clock()
+        )
+        service._index._waits_s = lambda *_: FOR_EVER_S
+        await service.start()
+        pool = ClientPool(lambda _: True)
+        try:
+            world = World(service, pool, service.core.clock)
+            assert (await world.send(properties=properties_of(KEYS="k"))).code == 0
+            async with asyncio.timeout(PATIENCE_S):
+                while "it hung" not in service.core.index_process.state:  # noqa: ASYNC110
+                    await asyncio.sleep(0)
+            figures = await world.call(RequestCode.GET_BROKER_RUNTIME_INFO)
+            assert "it hung" in json.loads(figures.body)["table"]["indexBuilder"]
+        finally:
+            await pool.close()
+            await service.stop()
 
     asyncio.run(main())
 

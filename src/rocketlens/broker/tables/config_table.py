@@ -1,12 +1,11 @@
-"""The tables of ``config/*.json``, read in RocketMQ's dialects and written in its layout.
+"""Reads the tables of ``config/*.json`` in RocketMQ's dialects, and writes them in its layout.
 
-Written is what RocketMQ 5 writes: tab-indented, a member a line. A key that is an integer (a queue
-id, a delay level) has no quotes; one that is text has, also if it consists of digits. The content
-before is kept as ``.bak``, and both are replaced in one step, synced, so that there always is a
-whole one.
+The layout is that of RocketMQ 5: tab-indented, one member a line. An integer key (a queue id, a
+delay level) has no quotes; a text key has them, even if it consists of digits. The previous content
+is kept as ``.bak``. Each file is replaced in one step and synced, so a whole one always exists.
 
-A damaged table does not stop a start: the backup is used, or the table begins empty. Either is a
-warning, and the damaged file is kept in ``rocketlens/aside/``.
+A damaged table does not stop a start: its backup is used, or the table begins empty. Either is
+logged as a warning, and the damaged file is kept in ``rocketlens/aside/``.
 """
 
 import logging
@@ -29,17 +28,17 @@ TABLES: Final = (
     "consumerOffset.json",
     "delayOffset.json",
 )
-"""The tables that a broker cannot do without."""
+"""The tables that a broker needs."""
 _log: Final = logging.getLogger(__name__)
 _KEPT_BYTES: Final = 1024 * 1024
-"""The content of files up to this size is kept in memory, until the next is written."""
+"""Files up to this size are cached in memory until the next write."""
 
 
 class TableVersion:
     """RocketMQ's count of changes to a table: brokers and name servers compare it."""
 
     def __init__(self, timestamp_ms: int, counter: int = 0, state_version: int = 0) -> None:
-        """Take the three parts."""
+        """Set the three parts."""
         self.timestamp_ms = timestamp_ms
         self.counter = counter
         self.state_version = state_version
@@ -50,7 +49,7 @@ class TableVersion:
         self.counter += 1
 
     def encode(self) -> dict[str, int]:
-        """Return it as RocketMQ writes it."""
+        """Return the JSON object that RocketMQ writes."""
         return {
             "counter": self.counter,
             "stateVersion": self.state_version,
@@ -59,7 +58,7 @@ class TableVersion:
 
     @classmethod
     def decode(cls, value: Any, now_ms: int) -> "TableVersion":
-        """Read it; one of now where there is none."""
+        """Parse the JSON object; return a version of now if it is not valid."""
         if not isinstance(value, dict):
             return cls(now_ms)
         numbers = [value.get(name, 0) for name in ("timestamp", "counter", "stateVersion")]
@@ -72,14 +71,16 @@ class ConfigFile:
     """One file of a store's ``config`` directory."""
 
     def __init__(self, path: Path, disk: Disk) -> None:
-        """Name it; nothing is read yet."""
+        """Name the file; it is not read yet."""
         self.path = path
         self._disk = disk
         self._written: bytes | None = None
         self.mark: TableMark | None = None
-        """What the file is recognized by; None while it is not there, or not known to be sound."""
+        """Identity of the file when it was last read or written; None if it is missing or
+        damaged.
+        """
         self.read_bytes = 0
-        """Size of what was read."""
+        """Bytes of the file when it was last read."""
 
     @property
     def backup(self) -> Path:
@@ -87,13 +88,13 @@ class ConfigFile:
         return self.path.with_name(f"{self.path.name}.bak")
 
     def read(self) -> dict[str, Any]:
-        """Return its members, those of the backup if it is damaged; empty if neither is sound.
+        """Return the members of the file, or of the backup if it is damaged; empty if both are.
 
-        Keys without quotes that are integers are ``int``. What is damaged is told in the log, and
-        kept aside.
+        Integer keys without quotes are ``int``. Damage is logged, and the damaged file is kept
+        aside.
 
-        :raises OSError: when a file is there and cannot be read now: then nothing is known.
-        :raises ConfigError: when a file is larger than any that is read.
+        :raises OSError: if a file exists and cannot be read.
+        :raises ConfigError: if a file is larger than the bound for reading.
         """
         problems: list[str] = []
         found: dict[str, Any] = {}
@@ -107,7 +108,7 @@ class ConfigFile:
                     problems.append(_nothing_in(self.path))
                 found = value
                 if path == self.path:
-                    self._knows(content)
+                    self._remember(content)
                 self.read_bytes = len(content)
                 break
         if problems:
@@ -122,10 +123,10 @@ class ConfigFile:
             self._disk.write_durably(aside, content)
 
     def write(self, value: dict[str, Any]) -> bool:
-        """Replace the content, durably; False when it is that already.
+        """Replace the content durably; return False if it is equal already.
 
-        :raises OSError: when it cannot be; the old content stays.
-        :raises ConfigError: when it is more than would be read back; the old content stays.
+        :raises OSError: if it cannot be written; the old content stays.
+        :raises ConfigError: if it is larger than the bound for reading; the old content stays.
         """
         return self.write_content(encoded(value))
 
@@ -137,21 +138,21 @@ class ConfigFile:
             raise ConfigError(
                 f"{self.path} would have {len(content)} bytes, {limits.MAX_CONFIG_BYTES} allowed"
             )
-        # Only what is known to be sound may replace a sound backup.
+        # Only a file known to be sound may replace a sound backup.
         sound = self._sound_content()
         if sound:
             self._disk.write_durably(self.backup, sound)
         self._disk.write_durably(self.path, content)
-        self._knows(content)
+        self._remember(content)
         return True
 
-    def _knows(self, content: bytes) -> None:
-        """Note what is in the file."""
+    def _remember(self, content: bytes) -> None:
+        """Remember the content of the file and its identity."""
         self.mark = mark_of(content)
         self._written = content if len(content) <= _KEPT_BYTES else None
 
     def _sound_content(self) -> bytes | None:
-        """Return what was written last; None when there is nothing, or the file has changed."""
+        """Return the content written last; None if there is none, or the file has changed."""
         if self._written is not None or self.mark is None:
             return self._written
         content = fs.read_bytes(self.path, self.mark.size + 1)
@@ -163,15 +164,15 @@ def _nothing_in(path: Path) -> str:
 
 
 def encoded(value: Any) -> bytes:
-    """Return the bytes of a table. A lone surrogate, which UTF-8 has not, is written escaped."""
+    """Return the bytes of a table. A lone surrogate, which UTF-8 cannot encode, is escaped."""
     return json_dialect.dumps_file(value).encode("utf-8", "backslashreplace")
 
 
 def _read_object(path: Path) -> tuple[dict[str, Any] | None, bytes, str]:
-    """Return the members of a file, its bytes, and what is wrong with it, if it is there."""
+    """Return the members of a file, its bytes, and what is wrong with it; None if it is missing."""
     content = fs.read_bytes(path, limits.MAX_CONFIG_READ_BYTES + 1)
     if content is None or not content.strip():
-        # An empty file is one that was made and never written: it says nothing.
+        # RocketMQ creates a file before it writes it: an empty file is not damaged.
         return None, b"", ""
     if len(content) > limits.MAX_CONFIG_READ_BYTES:
         raise ConfigError(f"{path} has over {limits.MAX_CONFIG_READ_BYTES} bytes")
@@ -180,12 +181,12 @@ def _read_object(path: Path) -> tuple[dict[str, Any] | None, bytes, str]:
     except ConfigError as error:
         return None, content, f"{path}: {error}"
     if not isinstance(value, dict):
-        return None, content, f"{path}: holds no JSON object"
+        return None, content, f"{path}: not a JSON object"
     return value, content, ""
 
 
 def damaged_tables(config: Path) -> Iterator[str]:
-    """Return what is wrong with each table of a store's ``config`` directory, a line for each."""
+    """Return the damage of each table of a store's ``config`` directory, one line each."""
     for name in TABLES:
         path = config / name
         value, _, problem = _read_object(path)
@@ -201,7 +202,9 @@ def damaged_tables(config: Path) -> Iterator[str]:
 
 
 def table_of(value: Any, read: Callable[[Any], Any]) -> dict[str, Any]:
-    """Read each member of a JSON object with ``read``, leaving out those it gives None for."""
+    """Parse each member of a JSON object with ``read``; leave out members that it returns None
+    for.
+    """
     if not isinstance(value, dict):
         return {}
     pairs = ((str(name), read(inner)) for name, inner in value.items())

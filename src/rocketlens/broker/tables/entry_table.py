@@ -1,20 +1,23 @@
 """A table of named entries, in memory and in a file of ``config/``: topics, subscription groups.
 
-A table is changed in memory, and ``is_changed`` says that its file does not have all of it. A small
-file is written whole with each change. Of a large one only what changed is appended to a file
-beside it (:mod:`rocketlens.store.read.table_changes`), and all of it is written when nothing
-changed for a minute, when the changes are a quarter of it, and when the broker stops: so what a
-change costs does not grow with the table.
+A table is changed in memory, and ``is_changed`` says that its file is out of date. A small file is
+written whole at each change. For a large one only the changes are appended to a file beside it
+(:mod:`rocketlens.store.read.table_changes`); the whole table is written after a minute without a
+change, when the changes are a quarter of its size, and when the broker stops. Changes are appended
+meanwhile (:meth:`EntryTable.compaction`). So neither the cost of a change nor the wait for it grows
+with the table.
 """
 
 import json
 import logging
+import threading
 import zlib
 from collections.abc import Callable, Mapping
 from itertools import takewhile
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from rocketlens import limits
+from rocketlens.broker.tables.changes_file import ChangesFile
 from rocketlens.broker.tables.config_table import ConfigFile, TableVersion, encoded, table_of
 from rocketlens.errors import BadInput
 from rocketlens.store.disk import Disk
@@ -22,9 +25,9 @@ from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.table_changes import (
     Change,
     Changes,
-    changes_path,
+    Compaction,
     encode_change,
-    encode_first,
+    mark_of,
     read_changes,
 )
 
@@ -33,34 +36,36 @@ _log: Final = logging.getLogger(__name__)
 E = TypeVar("E")
 
 FIXED_BYTES: Final = 1024 * 1024
-"""Room kept for what is in a table beside its entries."""
+"""Bytes reserved for the members of a table other than its entries."""
 WRITTEN_WHOLE_BYTES: Final = 1024 * 1024
-"""Files up to this size are written whole with each change, in some 10 ms."""
+"""Files up to this size are written whole at each change, in some 10 ms."""
 QUIET_MS: Final = 60_000
 """Milliseconds without a change after which a large file is written whole."""
 _SHARE: Final = 4
-"""It is also written whole when the changes have grown to one of so many parts of it."""
+"""It is also written whole when the changes are larger than this fraction of it.
+
+If they are larger than twice that, because it could not be written, they wait for it.
+"""
 _TOLD: Final = 10_000
-"""Names that changed last and are remembered, for who tells changes alone."""
+"""Number of last changes that are remembered, for callers that announce only changes."""
 _BETWEEN: Final = b",\n"
 _SHOWN: Final = 300
 _NAMED: Final = 5
 
 
 class EntryTable(Generic[E]):
-    """The entries of a table, by name. None of them is changed in place."""
+    """The entries of a table, by name. No entry is changed in place."""
 
     FILE: ClassVar[str]
     MEMBER: ClassVar[str]
-    """The member of the file that has the entries; it is the last one."""
+    """Name of the last member of the file, which has the entries."""
 
     def __init__(self, layout: StoreLayout, disk: Disk, clock: Callable[[], int]) -> None:
-        """Read the file, and what changed since it was written.
+        """Read the file, and the changes since it was written.
 
-        :raises ConfigError: when it is larger than any that is read.
+        :raises ConfigError: if it is larger than the bound for reading.
         """
         self._file: Final = ConfigFile(layout.config / self.FILE, disk)
-        self._changes_path: Final = changes_path(self._file.path)
         self._disk: Final = disk
         self._clock: Final = clock
         value = self._file.read()
@@ -68,21 +73,22 @@ class EntryTable(Generic[E]):
         self.data_version = TableVersion.decode(value.get("dataVersion"), clock())
         self.is_changed = False
         self._sizes: Final[dict[str, int]] = {}
-        """Bytes of the entries that were put; of those that were read it is not known."""
+        """Bytes of the entries that were put; unknown for those that were read."""
         self._bytes = self._file.read_bytes
         self._unsaved: dict[str, None] = {}
-        self._changes_bytes = 0
-        """Size of the file of changes; 0 where there is none that belongs to the table's file."""
-        self._has_changes_file = False
-        """Whether there is one, of use or not."""
-        self._writes_whole = False
-        self._appended_ms = 0
+        self._appended_ms = clock()
+        self._writing: Final = threading.Lock()
+        """Held while the table's file is written."""
+        self._times_whole = 0
+        """How often the whole table was written without a compaction."""
         self._others: Final = {
             name: member
             for name, member in value.items()
             if name not in (self.MEMBER, "dataVersion")
         }
-        self._take_changes(read_changes(self._file.path))
+        found = read_changes(self._file.path)
+        self._changes: Final = ChangesFile(self._file, disk, found)
+        self._take_changes(found)
         self._told: dict[str, int] = {}
         self._told_from = self.data_version.counter
 
@@ -91,19 +97,19 @@ class EntryTable(Generic[E]):
         raise NotImplementedError
 
     def encode_entry(self, entry: E) -> dict[str, Any]:
-        """Return an entry as RocketMQ writes it."""
+        """Return the JSON object that RocketMQ writes for an entry."""
         raise NotImplementedError
 
     def entry_text(self, name: str, entry: E) -> bytes:
-        """Return an entry as it stands in the file."""
-        # Behind the two braces with their line ends, and before those that close them.
+        """Return the bytes of an entry in the file."""
+        # Cut the two opening braces with their line ends, and those that close them.
         content = encoded({"": {name: self.encode_entry(entry)}})
         return content[len('{\n\t"":{\n') : -len("\n\t}\n}")]
 
     def put_all(self, entries: Mapping[str, E]) -> None:
-        """Add or replace entries, all of them or none: one change, however many.
+        """Add or replace entries, all of them or none, as one change.
 
-        :raises BadInput: when one is too large, or the table would be; nothing is changed then.
+        :raises BadInput: if one entry or the table would be too large; nothing is changed then.
         """
         sizes = {name: len(self.entry_text(name, entry)) for name, entry in entries.items()}
         total = self._bytes
@@ -122,7 +128,7 @@ class EntryTable(Generic[E]):
         self._changed(entries)
 
     def take_out(self, name: str) -> E | None:
-        """Remove an entry; return what it was, or None if there is none."""
+        """Remove an entry; return it, or None if there is none."""
         removed = self.entries.pop(name, None)
         self._bytes -= self._sizes.pop(name, 0)
         if removed is not None:
@@ -130,49 +136,78 @@ class EntryTable(Generic[E]):
         return removed
 
     def changed_since(self, counter: int) -> list[str] | None:
-        """Return the names that changed after a count of changes; None when that is not known."""
+        """Return the names changed after a counter of changes; None if that is not known any
+        more.
+        """
         if not self._told_from <= counter <= self.data_version.counter:
             return None
         return list(takewhile(lambda name: self._told[name] > counter, reversed(self._told)))
 
     def value(self) -> dict[str, Any]:
-        """Return all of it as RocketMQ writes it."""
+        """Return the table as the JSON object that RocketMQ writes."""
         entries = {name: self.encode_entry(entry) for name, entry in self.entries.items()}
         return {**self._head(), self.MEMBER: entries}
 
     def snapshot(self) -> Callable[[], None]:
-        """Take the table of now; what is returned writes it, or what changed, in any thread.
+        """Return a function that writes the current table, or its changes, in any thread.
 
-        That raises OSError when it cannot be written.
+        The function raises OSError if it cannot write.
         """
         changed, self._unsaved = self._unsaved, {}
         if not self._may_append(changed):
             return self._whole()
         version = self.data_version.encode()
-        put = {
-            name: self.encode_entry(self.entries[name]) for name in changed if name in self.entries
-        }
+        put = {name: self.entries[name] for name in changed if name in self.entries}
         remove = [name for name in changed if name not in self.entries]
 
         def append() -> None:
             if changed:
-                self._append(encode_change(Change(version, put, remove)))
-            # The table's own file does not have that yet.
-            self.is_changed |= self._changes_bytes > 0
+                entries = {name: self.encode_entry(entry) for name, entry in put.items()}
+                self._changes.append(encode_change(Change(version, entries, remove)))
+                self._appended_ms = self._clock()
+            # The table's file does not have these entries yet.
+            self.is_changed |= self._changes.size > 0
 
         return append
 
-    def save(self) -> None:
-        """Write all of it now.
+    def compaction(self) -> Callable[[], None] | None:
+        """Return a function that writes a large table whole, in any thread, while changes are
+        appended.
 
-        :raises OSError: when it cannot be written.
+        None if the changes are few and recent. The function raises OSError if it cannot write.
+        """
+        mark, size = self._file.mark, self._changes.size
+        if mark is None or not size or self._changes.is_broken:
+            return None
+        is_quiet = not self._unsaved and self._clock() - self._appended_ms >= QUIET_MS
+        if size * _SHARE <= mark.size and not is_quiet:
+            return None
+        # A line that is just being appended is not counted: the table then has its change twice.
+        line_count, times_whole = self._changes.line_count, self._times_whole
+        head, entries = self._head(), dict(self.entries)
+
+        def compact() -> None:
+            content = self._content(head, entries)
+            compaction = Compaction(mark_of(content), line_count)
+            with self._writing:
+                # The whole table was written after this one was copied, or has to be.
+                if times_whole == self._times_whole and self._changes.announce(compaction):
+                    self._file.write_content(content)
+                    self._changes.remove_first(line_count)
+
+        return compact
+
+    def save(self) -> None:
+        """Write the whole table now.
+
+        :raises OSError: if it cannot be written.
         """
         self._unsaved = {}
         self._whole()()
         self.is_changed = False
 
     def _head(self) -> dict[str, Any]:
-        """Return the members that stand before the entries."""
+        """Return the members before the entries."""
         return {"dataVersion": self.data_version.encode(), **self._others}
 
     def _changed(self, names: Mapping[str, Any]) -> None:
@@ -186,40 +221,23 @@ class EntryTable(Generic[E]):
             self._told_from = self._told.pop(next(iter(self._told)))
 
     def _may_append(self, changed: Mapping[str, None]) -> bool:
-        """Return whether the file is large enough, and the changes are few and fresh enough."""
+        """Return whether the file is large, and the changes are few, so that they are appended."""
         mark = self._file.mark
-        if self._writes_whole or mark is None or mark.size <= WRITTEN_WHOLE_BYTES:
+        if self._changes.is_broken or mark is None or mark.size <= WRITTEN_WHOLE_BYTES:
             return False
-        if self._changes_bytes * _SHARE > mark.size or len(changed) * _SHARE > len(self.entries):
-            return False
-        is_quiet = not changed and self._clock() - self._appended_ms >= QUIET_MS
-        return not is_quiet
-
-    def _append(self, line: bytes) -> None:
-        mark = self._file.mark
-        assert mark is not None  # noqa: S101 - it is asked for before
-        # Whatever is appended behind a line that was cut could not be read.
-        self._writes_whole = self._has_changes_file = True
-        if self._changes_bytes:
-            self._disk.append_durably(self._changes_path, line)
-        else:
-            line = encode_first(mark) + line
-            self._disk.write_durably(self._changes_path, line)
-        self._changes_bytes += len(line)
-        self._appended_ms = self._clock()
-        self._writes_whole = False
+        is_small = self._changes.size * _SHARE <= 2 * mark.size
+        return is_small and len(changed) * _SHARE <= len(self.entries)
 
     def _whole(self) -> Callable[[], None]:
         head, entries = self._head(), dict(self.entries)
 
         def write() -> None:
-            self._writes_whole = True
-            self._file.write_content(self._content(head, entries))
-            self._changes_bytes = 0
-            if self._has_changes_file:
-                self._disk.remove_file(self._changes_path)
-                self._has_changes_file = False
-            self._writes_whole = False
+            content = self._content(head, entries)
+            with self._writing:
+                self._times_whole += 1
+                self._changes.is_broken = True
+                self._file.write_content(content)
+                self._changes.remove()
 
         return write
 
@@ -228,30 +246,25 @@ class EntryTable(Generic[E]):
             return encoded({**head, self.MEMBER: {}})
         texts = [self.entry_text(name, entry) for name, entry in entries.items()]
         member = json.dumps(self.MEMBER).encode()
-        # Behind the head's last member, without the line end and brace that close it.
+        # Insert before the line end and brace that close the head's last member.
         begin = encoded(head)[: -len("\n}")]
         return b"%s,\n\t%s:{\n%s\n\t}\n}" % (begin, member, _BETWEEN.join(texts))
 
     def _take_changes(self, found: Changes) -> None:
-        """Apply what changed since the file was written, and tell what is wrong with it."""
+        """Apply the changes since the file was written; log what is wrong with them."""
         put: set[str] = set()
         for change in found.changes:
             put = put.union(change.put).difference(change.remove)
-        belongs = found.mark == self._file.mark or self._file.mark is None
-        if found.mark is not None and belongs:
-            for change in found.changes:
-                self.entries.update(table_of(change.put, self.decode_entry))
-                for name in change.remove:
-                    self.entries.pop(name, None)
-                self.data_version = TableVersion.decode(change.data_version, self._clock())
+        changes = found.since(self._file.mark)
+        for change in changes or ():
+            self.entries.update(table_of(change.put, self.decode_entry))
+            for name in change.remove:
+                self.entries.pop(name, None)
+            self.data_version = TableVersion.decode(change.data_version, self._clock())
+        if changes:
             self._bytes += len(found.content)
-        self.is_changed = self._has_changes_file = bool(found.content)
-        is_sound = found.mark == self._file.mark and found.content.endswith(b"\n")
-        if is_sound and not found.problem:
-            self._changes_bytes, self._appended_ms = len(found.content), self._clock()
-        else:
-            self._writes_whole = bool(found.content)
-        lost = sorted(name for name in put if name not in self.entries) if not belongs else []
+        self.is_changed = bool(found.content)
+        lost = sorted(name for name in put if name not in self.entries) if changes is None else []
         problem = found.problem
         if lost:
             named = ", ".join(repr(name[:_SHOWN]) for name in lost[:_NAMED])
@@ -261,10 +274,10 @@ class EntryTable(Generic[E]):
             )
         if problem:
             self._keep_aside(found.content)
-            _log.warning("%s: %s; it is kept aside", self._changes_path, problem)
+            _log.warning("%s: %s; it is kept aside", self._changes.path, problem)
 
     def _keep_aside(self, content: bytes) -> None:
-        name = f"{self._changes_path.name}.{zlib.crc32(content):08x}"
+        name = f"{self._changes.path.name}.{zlib.crc32(content):08x}"
         aside = StoreLayout(self._file.path.parents[1]).aside / name
         if not aside.exists():
             self._disk.write_durably(aside, content)

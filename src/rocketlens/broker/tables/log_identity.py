@@ -1,7 +1,7 @@
-"""By what a log is recognized: the checksums of the records that its newest segments begin with.
+"""Recognizes a log by the checksums of the first records of its newest segments.
 
-Positions in a log are remembered in files beside it, which stay when the log is replaced by
-another one. A log that lost its end, or its oldest segments, is still the same log.
+Files beside a log have positions in it, and stay when the log is replaced by another one. A log
+that lost its end, or its oldest segments, is still the same log.
 """
 
 import re
@@ -16,28 +16,28 @@ from rocketlens.store import fs
 from rocketlens.store.read.commitlog import SEGMENT_NAME_DIGITS
 
 _MAX_BYTES: Final = 4096
-"""Of the first record of a segment."""
+"""Bytes of the first record of a segment that are read."""
 _HEAD: Final = HEADS[0].struct_of("total_size", "magic", "physical_offset")
 _PAIR: Final = re.compile(r"(\d{1,19}):(\d{1,10})", re.ASCII)
 
 SegmentChecksums = Mapping[int, int]
-"""For each base offset the CRC32 of the first record of that segment."""
+"""The CRC32 of the first record of each segment, by base offset."""
 
 
 class LogIdentity:
-    """Keeps the checksums of the log in one directory. For one thread at a time."""
+    """Caches the checksums of the log in one directory. Use it in one thread at a time."""
 
     def __init__(self, directory: Path) -> None:
-        """Read nothing yet."""
+        """Create an empty cache."""
         self._directory: Final = directory
         self._known: dict[int, int] = {}
 
     def checksums(self) -> SegmentChecksums:
-        """Return the checksums of the newest segments that begin with a record.
+        """Return the checksums of the newest segments that start with a record.
 
         O(segments): one directory is listed, and each new segment read once.
 
-        :raises OSError: when the log cannot be read now: then nothing is known.
+        :raises OSError: if the log cannot be read.
         """
         found: dict[int, int] = {}
         paths = [Path(entry.path) for entry in fs.entries(self._directory)]
@@ -54,13 +54,13 @@ class LogIdentity:
 
 
 def is_another_log(remembered: SegmentChecksums, found: SegmentChecksums) -> bool:
-    """Return whether two logs share segments by name, and none of those by content."""
+    """Return whether two logs have common base offsets, but no common checksum."""
     shared = remembered.keys() & found.keys()
     return bool(shared) and all(remembered[each] != found[each] for each in shared)
 
 
 def parse_checksums(text: Any) -> dict[int, int]:
-    """Parse base offsets and checksums, as in ``0:3405691582,1073741824:17``; else return none."""
+    """Parse base offsets and checksums, as in ``0:3405691582,1073741824:17``; empty if invalid."""
     pairs = _PAIR.findall(text) if isinstance(text, str) else ()
     return {int(base_offset): int(checksum) for base_offset, checksum in pairs}
 
@@ -75,7 +75,7 @@ def _is_segment(name: str) -> bool:
 
 
 def _checksum(content: bytes, base_offset: int) -> int | None:
-    """Return the checksum of the record at the begin of a segment; None when there is none."""
+    """Return the checksum of the first record of a segment; None if there is none."""
     if len(content) < MIN_RECORD_BYTES:
         return None
     size, magic, physical_offset = _HEAD.unpack_from(content)

@@ -1,13 +1,13 @@
-"""``config/consumerOffset.json`` and ``config/delayOffset.json``: who has read how far.
+"""``config/consumerOffset.json`` and ``config/delayOffset.json``: offsets of groups and levels.
 
-Offsets change with every pull, so they are kept in memory; ``is_changed`` says that the file does
-not have them. The broker writes consumer offsets every few seconds and when it stops: what is lost
-in between is read again. Delay offsets it writes soon after a delivery, as what is lost of those is
-delivered again.
+Offsets change with every pull, so they are kept in memory; ``is_changed`` says that the file is out
+of date. The broker writes consumer offsets every few seconds and when it stops: messages in between
+are read again after a crash. It writes delay offsets soon after a delivery, because messages in
+between are delivered again.
 
-Both files stay when the log is replaced, and then tell of queues that are not there any more. So
-each has a member that RocketMQ does not know and leaves out when it writes the file: by what the
-log is recognized (:mod:`rocketlens.broker.tables.log_identity`).
+Both files stay when the log is replaced, and their offsets are then of other queues. So each has a
+member that identifies the log (:mod:`rocketlens.broker.tables.log_identity`). RocketMQ does not
+know this member, and drops it when it writes the file.
 """
 
 import re
@@ -28,9 +28,9 @@ from rocketlens.store.layout import StoreLayout
 GROUP_SEPARATOR: Final = "@"
 _INTEGER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
 _OFFSET_BYTES: Final = 48
-"""What one offset takes in the file, at most: tabs, queue id, offset, and what is between."""
+"""Maximum bytes of one offset in the file: tabs, queue id, offset, and separators."""
 _NAME_BYTES: Final = 16
-"""What stands around a name in the file."""
+"""Bytes around a name in the file."""
 LOG_MEMBER: Final = "logSegmentChecksums"
 
 
@@ -45,21 +45,21 @@ def _numbers(value: Any) -> dict[int, int] | None:
 
 
 def _size_of(name: str) -> int:
-    """Return what a name takes in the file, at most: a character may be six bytes, escaped."""
+    """Return the maximum bytes of a name in the file: an escaped character may take six."""
     return len(name) * 6 + _NAME_BYTES
 
 
 class ConsumerOffsets:
-    """For each ``topic@group`` and queue id the queue offset that is to be read next.
+    """The next queue offset to read, for each ``topic@group`` and queue id.
 
-    A topic has no ``@`` in its name, a group neither. ``log`` has the checksums of the log that the
-    file was written for, empty when it does not say, and ``log_checksums`` returns those of now.
+    Names of topics and groups cannot have ``@``. ``log`` has the checksums of the log that the file
+    was written for, empty if the file has none; ``log_checksums`` returns the current ones.
     """
 
     def __init__(self, layout: StoreLayout, disk: Disk, clock: Callable[[], int]) -> None:
         """Read the file.
 
-        :raises ConfigError: when it is larger than any that is read.
+        :raises ConfigError: if it is larger than the bound for reading.
         """
         self._file = ConfigFile(layout.config / "consumerOffset.json", disk)
         self._others = self._file.read()
@@ -68,25 +68,28 @@ class ConsumerOffsets:
         self.log_checksums: Callable[[], SegmentChecksums] = dict
         self.table: dict[str, dict[int, int]] = table_of(self._others.get("offsetTable"), _numbers)
         self.data_version = TableVersion.decode(self._others.get("dataVersion"), clock())
+        self.resets: Final[dict[tuple[str, str, int], int]] = {}
+        """By group, topic and queue id: where a group goes on with its next pull, whatever it asks
+        for, after a reset. Not in the file, because the offsets are."""
         self._bytes = 0
         self.refused = 0
-        """Offsets that were not kept: there was no room, or no such queue."""
+        """Number of offsets refused: the table was full, or the queue does not exist."""
         self._count_bytes()
 
     def _count_bytes(self) -> None:
-        """Count how many bytes the offsets take in the file, at most."""
+        """Compute the maximum bytes of the offsets in the file."""
         self._bytes = sum(
             _size_of(name) + len(offsets) * _OFFSET_BYTES for name, offsets in self.table.items()
         )
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Return an offset, None when the group has none in that queue."""
+        """Return an offset; None if the group has none in that queue."""
         return self.table.get(f"{topic}{GROUP_SEPARATOR}{group}", {}).get(queue_id)
 
     def put(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """Set an offset; :meth:`save` writes it.
 
-        :raises BadInput: when there is no room for another one in the table.
+        :raises BadInput: if it is a new offset and the table is full.
         """
         name = f"{topic}{GROUP_SEPARATOR}{group}"
         offsets = self.table.get(name)
@@ -100,49 +103,70 @@ class ConsumerOffsets:
         offsets[queue_id] = queue_offset
         self.is_changed = True
 
+    def reset(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
+        """Set an offset, and have the group's next pull go on there.
+
+        :raises BadInput: as :meth:`put`.
+        """
+        self.put(group, topic, queue_id, queue_offset)
+        self.resets[group, topic, queue_id] = queue_offset
+
+    def clone(self, group: str, topic: str, other_group: str) -> None:
+        """Set the offsets that another group has to those of a group, in one topic.
+
+        :raises BadInput: as :meth:`put`.
+        """
+        offsets = self.table.get(f"{topic}{GROUP_SEPARATOR}{group}", {})
+        for queue_id, queue_offset in offsets.items():
+            self.put(other_group, topic, queue_id, queue_offset)
+
     def pairs(self) -> Iterator[tuple[str, str]]:
-        """Yield each topic and group with offsets, as they are now."""
+        """Yield each topic and group with offsets, from a snapshot of the table."""
         for name in list(self.table):
             topic, _, group = name.rpartition(GROUP_SEPARATOR)
             yield topic, group
 
     def topics_of(self, group: str) -> list[str]:
-        """List the topics in which a group has offsets."""
+        """Return the topics in which a group has offsets."""
         end = f"{GROUP_SEPARATOR}{group}"
         return [name[: -len(end)] for name in self.table if name.endswith(end)]
 
     def groups_of(self, topic: str) -> list[str]:
-        """List the groups that have offsets in a topic."""
+        """Return the groups that have offsets in a topic."""
         begin = f"{topic}{GROUP_SEPARATOR}"
         return [name[len(begin) :] for name in self.table if name.startswith(begin)]
 
     def remove_topic(self, topic: str) -> None:
-        """Forget the offsets of all groups in a topic."""
+        """Remove the offsets of all groups in a topic."""
         for group in self.groups_of(topic):
             del self.table[f"{topic}{GROUP_SEPARATOR}{group}"]
             self.is_changed = True
+        for key in [key for key in self.resets if key[1] == topic]:
+            del self.resets[key]
 
     def remove(self, group: str, topic: str | None = None) -> None:
-        """Forget the offsets of a group, in one topic or in all."""
+        """Remove the offsets of a group, in one topic or in all."""
         for name in list(self.table):
             found, _, owner = name.rpartition(GROUP_SEPARATOR)
             if owner == group and topic in (None, found):
                 del self.table[name]
                 self.is_changed = True
+        for key in [key for key in self.resets if key[0] == group and topic in (None, key[1])]:
+            del self.resets[key]
         self._count_bytes()
 
     def snapshot(self) -> Callable[[], None]:
-        """Take the offsets of now; what is returned writes them, in any thread.
+        """Return a function that writes the current offsets, in any thread.
 
-        That raises OSError when they cannot be written, or the log cannot be read, by which the
-        next start knows whether they are of its log.
+        The function raises OSError if it cannot write, or cannot read the log, whose checksums tell
+        the next start whether the offsets are of its log.
         """
         value = {**self._others, "dataVersion": self.data_version.encode()}
         table = dict(self.table)
 
         def write() -> None:
             log = _log_member(self.log_checksums())
-            # A group that is copied a moment later may have come farther, which is as good.
+            # A group copied a moment later may have a later offset, which is also right.
             offsets = {name: dict(offsets) for name, offsets in table.items()}
             self._file.write(value | log | {"offsetTable": offsets})
 
@@ -151,17 +175,17 @@ class ConsumerOffsets:
     def save(self) -> None:
         """Write the file now.
 
-        :raises OSError: when it cannot be written.
+        :raises OSError: if it cannot be written.
         """
         self.snapshot()()
         self.is_changed = False
 
 
 class DelayOffsets:
-    """For each delay level the queue offset in SCHEDULE_TOPIC_XXXX that is delivered next.
+    """For each delay level the next queue offset in SCHEDULE_TOPIC_XXXX to deliver.
 
-    ``delivered``: waits until what was delivered is durable, and raises if it will never be. An
-    offset may not be durable before the message that was delivered, or that is lost with the power.
+    ``delivered`` waits until delivered messages are durable, and raises if they can never be. An
+    offset must not be durable before the delivered message, or a power failure loses the message.
     ``log`` and ``log_checksums`` are as in :class:`ConsumerOffsets`.
     """
 
@@ -174,7 +198,7 @@ class DelayOffsets:
     ) -> None:
         """Read the file.
 
-        :raises ConfigError: when it is larger than any that is read.
+        :raises ConfigError: if it is larger than the bound for reading.
         """
         self._file = ConfigFile(layout.config / "delayOffset.json", disk)
         self._delivered = delivered
@@ -192,9 +216,9 @@ class DelayOffsets:
             self.is_changed = True
 
     def snapshot(self) -> Callable[[], None]:
-        """Take the offsets of now; what is returned writes them, in any thread.
+        """Return a function that writes the current offsets, in any thread.
 
-        That raises OSError as that of :class:`ConsumerOffsets`, and what ``delivered`` raises.
+        The function raises OSError as in :class:`ConsumerOffsets`, and what ``delivered`` raises.
         """
         value = {
             "dataVersion": self.data_version.encode(),
@@ -208,11 +232,11 @@ class DelayOffsets:
         return write
 
     def save(self) -> None:
-        """Write the file now; raises what writing a snapshot does."""
+        """Write the file now; raises the errors of the function of :meth:`snapshot`."""
         self.snapshot()()
         self.is_changed = False
 
 
 def _log_member(checksums: SegmentChecksums) -> dict[str, Any]:
-    """Return the member of a file that says which log it was written for."""
+    """Return the member of a file that identifies its log."""
     return {LOG_MEMBER: format_checksums(checksums)} if checksums else {}

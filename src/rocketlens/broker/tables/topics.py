@@ -1,6 +1,6 @@
-"""``config/topics.json`` and ``config/subscriptionGroup.json``: what there is, and who may use it.
+"""``config/topics.json`` and ``config/subscriptionGroup.json``: topics and subscription groups.
 
-Members that are not known here are kept and written back, so a newer RocketMQ loses nothing.
+Unknown members are kept and written back, so a newer RocketMQ loses nothing.
 """
 
 from collections.abc import Mapping
@@ -37,18 +37,18 @@ class StoredTopic:
     order: bool = False
     attributes: dict[str, str] = field(default_factory=dict)
     others: dict[str, Any] = field(default_factory=dict)
-    """Members that are not known here."""
+    """Members that RocketLens does not know."""
 
     def encode(self) -> dict[str, Any]:
-        """Return it as RocketMQ writes it."""
+        """Return the JSON object that RocketMQ writes."""
         known = {name: getattr(self, attribute) for name, attribute in _TOPIC_FIELDS.items()}
         return dict(sorted({**known, **self.others}.items()))
 
     @classmethod
     def decode(cls, value: Any) -> Self | None:
-        """Return the topic that a member of ``topicConfigTable`` is, or None if it is not one.
+        """Parse a member of ``topicConfigTable``; return None if it is not a topic.
 
-        A field that cannot be what RocketMQ has there is left out: it gets its default.
+        A field with a value that RocketMQ cannot have there is dropped: it gets its default.
         """
         if not isinstance(value, dict) or not isinstance(value.get("topicName"), str):
             return None
@@ -64,7 +64,7 @@ class StoredTopic:
 
 
 def _may_be(attribute: str, value: Any) -> bool:
-    """Return whether a field of a topic may have a value, so that commands can have it, too."""
+    """Return whether a field of a topic may have a value, so that commands can carry it."""
     if type(value) is int:
         return attribute in _NUMBERS and 0 <= value < 2**31
     if type(value) is str:
@@ -83,23 +83,23 @@ class TopicTable(EntryTable[StoredTopic]):
 
     @property
     def topics(self) -> dict[str, StoredTopic]:
-        """The topics; they are changed by the methods here alone."""
+        """The topics; change them only with the methods of this class."""
         return self.entries
 
     def decode_entry(self, value: Any) -> StoredTopic | None:
-        """Return the topic that a member of the table is, or None if it is not one."""
+        """Parse a member of the table; return None if it is not a topic."""
         return StoredTopic.decode(value)
 
     def encode_entry(self, entry: StoredTopic) -> dict[str, Any]:
-        """Return a topic as RocketMQ writes it."""
+        """Return the JSON object that RocketMQ writes for a topic."""
         return entry.encode()
 
     def entry_text(self, name: str, entry: StoredTopic) -> bytes:
-        """Return a topic as it stands in the file."""
+        """Return the bytes of a topic in the file."""
         has_more = bool(entry.attributes or entry.others) or name != entry.topic
         if has_more or not (_is_plain(name) and _is_plain(entry.filter_type)):
             return super().entry_text(name, entry)
-        # The same for most topics, 20 times as fast.
+        # The same bytes for most topics, 20 times as fast.
         return (
             f'\t\t"{name}":{{\n\t\t\t"attributes":{{}},\n'
             f'\t\t\t"order":{"true" if entry.order else "false"},\n\t\t\t"perm":{entry.perm},\n'
@@ -110,53 +110,53 @@ class TopicTable(EntryTable[StoredTopic]):
         ).encode()
 
     def put(self, *topics: StoredTopic) -> None:
-        """Add or replace topics, all of them or none: one change, however many.
+        """Add or replace topics, all of them or none, as one change.
 
-        :raises BadInput: when one is too large for the table.
+        :raises BadInput: if one is too large for the table.
         """
         self.put_all({topic.topic: topic for topic in topics})
 
     def remove(self, topic: str) -> StoredTopic | None:
-        """Remove a topic; return what it was."""
+        """Remove a topic; return it, or None if there is none."""
         return self.take_out(topic)
 
 
 def _is_plain(text: str) -> bool:
-    """Return whether a text stands in JSON as it is."""
+    """Return whether a text needs no escape in JSON."""
     return text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
 
 
 class GroupTable(EntryTable[dict[str, Any]]):
-    """The subscription groups of a store: for each name RocketMQ's members as they are."""
+    """The subscription groups of a store, each as RocketMQ's JSON object, by name."""
 
     FILE = "subscriptionGroup.json"
     MEMBER = "subscriptionGroupTable"
 
     @property
     def groups(self) -> dict[str, dict[str, Any]]:
-        """The groups; they are changed by the methods here alone."""
+        """The groups; change them only with the methods of this class."""
         return self.entries
 
     def decode_entry(self, value: Any) -> dict[str, Any] | None:
-        """Return the group that a member of the table is, or None if it is not one."""
+        """Parse a member of the table; return None if it is not a group."""
         return value if isinstance(value, dict) else None
 
     def encode_entry(self, entry: dict[str, Any]) -> dict[str, Any]:
-        """Return a group as RocketMQ writes it."""
+        """Return the JSON object that RocketMQ writes for a group."""
         return entry
 
     def put(self, group: str, **members: Any) -> dict[str, Any]:
-        """Add a group with RocketMQ's defaults, or change members of it; return all of them.
+        """Add a group with RocketMQ's defaults, or change members of it; return all its members.
 
-        :raises BadInput: when it is too large for the table.
+        :raises BadInput: if it is too large for the table.
         """
         self.put_many({group: members})
         return self.entries[group]
 
     def put_many(self, groups: Mapping[str, Mapping[str, Any]]) -> None:
-        """Add or change groups, all of them or none: for each the members that change.
+        """Add or change groups, all of them or none; each value has the members that change.
 
-        :raises BadInput: when one is too large for the table, or all of them are.
+        :raises BadInput: if one group or the table is too large.
         """
         self.put_all(
             {
@@ -168,7 +168,7 @@ class GroupTable(EntryTable[dict[str, Any]]):
         )
 
     def remove(self, group: str) -> bool:
-        """Remove a group; False when there was none."""
+        """Remove a group; return False if there was none."""
         return self.take_out(group) is not None
 
     def _head(self) -> dict[str, Any]:
@@ -176,7 +176,7 @@ class GroupTable(EntryTable[dict[str, Any]]):
 
 
 def default_group(group: str) -> dict[str, Any]:
-    """Return a subscription group as RocketMQ makes one."""
+    """Return a subscription group with RocketMQ's defaults."""
     return {
         "attributes": {},
         "brokerId": 0,

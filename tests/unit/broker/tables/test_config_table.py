@@ -15,6 +15,7 @@ from rocketlens.broker.tables.topics import GroupTable, StoredTopic, TopicTable
 from rocketlens.model import json_dialect
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
+from tests.support.effort import sized
 from tests.unit.store.written_stores import Clock
 
 
@@ -156,7 +157,7 @@ VALUES = st.recursive(
 ALLOWED = st.text("0123456789-_%|aZ", min_size=1, max_size=20)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=sized(15, 40))
 @given(
     st.lists(
         st.tuples(

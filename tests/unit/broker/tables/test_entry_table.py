@@ -17,6 +17,7 @@ from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read import table_changes
 from rocketlens.store.read.former_topics import configured_topics
+from tests.support.effort import sized
 from tests.unit.store.written_stores import Clock
 
 
@@ -74,6 +75,9 @@ def write(table):
     """Do what a broker does to save a table."""
     table.is_changed = False
     table.snapshot()()
+    compact = table.compaction()
+    if compact is not None:
+        compact()
 
 
 @pytest.mark.parametrize("kind", [TopicTable, GroupTable])
@@ -112,7 +116,9 @@ def test_a_large_table_is_written_whole_when_it_is_quiet_and_when_much_has_chang
     assert table.is_changed
     clock.now_ms += entry_table.QUIET_MS
     write(table)
-    assert disk.written == ["topics.json.bak", "topics.json"]
+    assert disk.written == ["+", "topics.json.bak", "topics.json"]
+    assert not (tmp_path / "config" / "topics.json.changes").exists()
+    write(table)
     assert not table.is_changed
     disk.written.clear()
     for number in range(100):
@@ -219,12 +225,137 @@ def test_after_a_change_that_could_not_be_appended_the_table_is_written_whole(tm
     assert {"A", "B"} < again(tmp_path).topics.keys()
 
 
+class MeanwhileDisk(QuickDisk):
+    """Calls ``meanwhile`` before and after each change of a file; the call ``failing`` fails."""
+
+    def __init__(self):
+        self.meanwhile = lambda: None
+        self.calls = 0
+        self.failing = None
+
+    def _do(self, change, *arguments):
+        self.calls += 1
+        if self.calls == self.failing:
+            raise OSError(errno.EIO, "broken", str(arguments[0]))
+        self.meanwhile()
+        change(*arguments)
+        self.meanwhile()
+
+    def write_durably(self, path, content):
+        self._do(super().write_durably, path, content)
+
+    def append_durably(self, path, content):
+        self._do(super().append_durably, path, content)
+
+    def remove_file(self, path):
+        self._do(super().remove_file, path)
+
+
+def compacted_beside_changes(directory, failing=None):
+    """Compact a table while topics are made and removed, and look at each state of its files.
+
+    Return the disk, and how many topics were made during it.
+    """
+    disk, clock = MeanwhileDisk(), Clock()
+    table = large_table(directory, disk=disk, clock=clock)
+    names = []
+
+    def change():
+        meanwhile, disk.meanwhile = disk.meanwhile, lambda: None
+        names.append(f"N{len(names)}")
+        table.put(StoredTopic(names[-1]))
+        table.remove(f"T{len(names)}")
+        table.is_changed = False
+        try:
+            table.snapshot()()
+        except OSError:
+            assert failing is not None
+        else:
+            assert again(directory).topics == table.topics
+            assert again(directory).data_version.encode() == table.data_version.encode()
+        disk.meanwhile = meanwhile
+
+    def change_unless_it_would_wait():
+        # Another thread would wait for these locks; this one cannot.
+        if not (table._changes.is_broken or table._changes._lock.locked()):
+            change()
+        elif failing is None:
+            assert again(directory).topics == table.topics
+
+    change()
+    clock.now_ms += entry_table.QUIET_MS
+    compact = table.compaction()
+    before = len(names)
+    change()
+    disk.calls, disk.failing, disk.meanwhile = 0, failing, change_unless_it_would_wait
+    try:
+        compact()
+    except OSError:
+        assert failing is not None
+    disk.meanwhile = lambda: None
+    disk.failing = None
+    made = len(names) - before
+    table.is_changed = False
+    table.snapshot()()
+    assert again(directory).topics == table.topics
+    return disk, made
+
+
+def test_changes_are_durable_at_each_moment_of_a_compaction(tmp_path, caplog):
+    disk, made = compacted_beside_changes(tmp_path)
+    assert made >= 3
+    assert disk.calls >= 4
+    # The table's file has what it had when it was copied, and the other file what came since.
+    found = table_changes.read_changes(tmp_path / "config" / "topics.json")
+    assert [next(iter(change.put)) for change in found.changes] == [
+        f"N{number}" for number in range(1, made + 1)
+    ]
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize("failing", range(1, 16))
+def test_a_compaction_may_fail_at_each_call_of_the_disk(tmp_path, failing):
+    disk, _ = compacted_beside_changes(tmp_path, failing)
+    assert disk.calls >= min(failing, 4)
+
+
+def test_a_table_written_whole_is_not_replaced_by_an_older_compaction(tmp_path):
+    clock = Clock()
+    table = large_table(tmp_path, clock=clock)
+    table.put(StoredTopic("A"))
+    write(table)
+    clock.now_ms += entry_table.QUIET_MS
+    compact = table.compaction()
+    table.put(StoredTopic("B"))
+    table.save()
+    compact()
+    assert "B" in again(tmp_path).topics
+
+
+def test_after_a_line_that_was_cut_no_compaction_is_announced(tmp_path):
+    disk, clock = CountingDisk(), Clock()
+    table = large_table(tmp_path, disk=disk, clock=clock)
+    table.put(StoredTopic("A"))
+    write(table)
+    clock.now_ms += entry_table.QUIET_MS
+    compact = table.compaction()
+    table.put(StoredTopic("B"))
+    disk.failures = 1
+    with pytest.raises(OSError, match="full"):
+        write(table)
+    content = (tmp_path / "config" / "topics.json.changes").read_bytes()
+    compact()
+    assert (tmp_path / "config" / "topics.json.changes").read_bytes() == content
+    write(table)
+    assert again(tmp_path).topics == table.topics
+
+
 names = st.text(st.sampled_from("%|aZ09_-"), min_size=1, max_size=4) | st.sampled_from(
     ["007", "-0", "-01", "1e5", "null", "true"]
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=sized(20, 50))
 @given(st.lists(st.tuples(st.sampled_from(["put", "remove", "save", "start"]), names)))
 def test_a_table_is_what_was_put_whatever_was_written_of_it_when(steps):
     with TemporaryDirectory() as directory:
@@ -249,7 +380,7 @@ def test_a_table_is_what_was_put_whatever_was_written_of_it_when(steps):
         assert again(Path(directory)).topics == expected
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=sized(20, 50))
 @given(
     names,
     st.builds(

@@ -1,0 +1,97 @@
+"""The access control of one broker, of either kind: opened, put before its handlers, watched."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from rocketlens.broker.auth.guard import AccessRules, Audit, guarded
+from rocketlens.broker.auth.plain_files import PlainAcl, load_accounts
+from rocketlens.broker.auth.plain_processor import PlainProcessor
+from rocketlens.broker.auth.user_processor import UserProcessor
+from rocketlens.broker.auth.users import Users
+from rocketlens.formats.commitlog_record import Record
+from rocketlens.model import properties as props
+from rocketlens.model.java import decode_utf8
+from rocketlens.model.rocketmq import is_system_topic
+from rocketlens.net.channel import Channel, Handler, Response
+from rocketlens.net.crowd import host_of
+from rocketlens.wire.command import RemotingCommand
+
+if TYPE_CHECKING:
+    from rocketlens.broker.core import BrokerCore
+
+WATCH_INTERVAL_S: Final = 5.0
+"""Between two looks at the files of accounts."""
+
+
+class AccessControl:
+    """Who may ask a broker for what."""
+
+    def __init__(self, core: "BrokerCore") -> None:
+        """Read accounts, or users and policies.
+
+        :raises BadInput: when a file of accounts cannot be understood, or is not to be found.
+        :raises OSError: when a file or a table cannot be read or written.
+        """
+        config = core.settings.auth
+        self._audit: Final = Audit()
+        self._plain: PlainAcl | None = None
+        processor: PlainProcessor | UserProcessor
+        if config.aclEnable:
+            self._plain = PlainAcl(config.home, core.disk, core.clock)
+            self._rules: AccessRules = self._plain
+            names = core.config.brokerClusterName, core.config.brokerName, core.address
+            processor = PlainProcessor(self._plain, names)
+        else:
+            cluster = core.config.brokerClusterName
+            users = Users(config, cluster, core.store.layout, core.disk, core.clock)
+            users.saver = core.saver
+            if config.migrateAuthFromV1Enabled:
+                users.migrate(load_accounts(config.home, core.disk))
+            core.tables = (*core.tables, users.users, users.acls)
+            self._rules = users
+            processor = UserProcessor(users, core.large_answers)
+        self._handlers: Final = processor.handlers()
+
+    def guarded(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
+        """Return a broker's handlers, and those of access control, behind its checks."""
+        return guarded({**handlers, **self._handlers}, self._rules, self._audit)
+
+    def decide_reading(
+        self, command: RemotingCommand, channel: Channel, record: Record
+    ) -> Response | None:
+        """Return the refusal of a request that names a message by its offset; None if it may read.
+
+        RocketMQ compares such a request with the topic that it names, and not with the record's.
+        """
+        topic = record.topic
+        if is_system_topic(topic):
+            # A message that waits, for its time or its transaction.
+            properties = props.parse(decode_utf8(record.properties))
+            topic = properties.get(props.REAL_TOPIC, topic)
+        refusal = self._rules.decide_reading(command, host_of(channel), topic)
+        if refusal is not None:
+            self._audit.refuse(command, channel, refusal)
+        return refusal
+
+    def watch(self) -> None:
+        """Look whether files have changed."""
+        if self._plain is not None:
+            self._plain.watch()
+
+    def close(self) -> None:
+        """Stop looking."""
+        if self._plain is not None:
+            self._plain.close()
+
+    @property
+    def refused(self) -> int:
+        """Number of requests refused since the start."""
+        return self._audit.refused
+
+    def runtime(self) -> dict[str, str]:
+        """Return what tools are told (28): all of it is ours."""
+        return {
+            "accessControl": "users" if self._plain is None else "accounts",
+            "accessControlProblem": "" if self._plain is None else self._plain.problem,
+            "requestsRefused": str(self._audit.refused),
+        }

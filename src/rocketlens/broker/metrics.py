@@ -1,0 +1,330 @@
+"""The values of a broker for Prometheus, and whether it can do its work.
+
+Names and labels are those of RocketMQ 5's own exporter (``metricsExporterType=PROM``) where it has
+the value; the others begin with ``rocketlens_``. Nothing is counted for them that the broker does
+not count anyway: values are read when they are asked for. Source: ``BrokerMetricsManager``,
+``DefaultStoreMetricsManager``.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from rocketlens import limits
+from rocketlens.broker.tables.offsets import GROUP_SEPARATOR
+from rocketlens.formats.commitlog_record import store_timestamp_at
+from rocketlens.net.network_metrics import network_metrics
+from rocketlens.net.pace import Pace
+from rocketlens.wire.codes import version_name
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+    from rocketlens.broker.core import BrokerCore
+    from rocketlens.net.channel import Channel
+
+NODE_LABELS: Final = ("cluster", "node_type", "node_id")
+"""Labels that every value has: cluster, ``broker``, and the broker's name."""
+_NAME_CHARACTERS: Final = 120
+"""Of a name in a label."""
+
+
+class Value(NamedTuple):
+    """One value of the whole broker."""
+
+    name: str
+    is_counter: bool
+    meaning: str
+    read: "Callable[[BrokerCore], float]"
+
+
+def _gauge(name: str, meaning: str, read: "Callable[[BrokerCore], float]") -> Value:
+    return Value(name, is_counter=False, meaning=meaning, read=read)
+
+
+def _counter(name: str, meaning: str, read: "Callable[[BrokerCore], float]") -> Value:
+    return Value(name, is_counter=True, meaning=meaning, read=read)
+
+
+VALUES: Final = (
+    _gauge(
+        "rocketmq_broker_permission",
+        "What clients may do: 4 read, 2 write.",
+        lambda core: core.config.brokerPermission,
+    ),
+    _gauge("rocketmq_topic_number", "Topics.", lambda core: len(core.topics.topics)),
+    _gauge(
+        "rocketmq_consumer_group_number",
+        "Consumer groups.",
+        lambda core: len(core.groups.table.groups),
+    ),
+    _gauge(
+        "rocketmq_storage_size_bytes",
+        "Bytes of the log that are not deleted.",
+        lambda core: core.store.end_offset - core.store.min_offset,
+    ),
+    _gauge(
+        "rocketmq_storage_flush_behind_bytes",
+        "Bytes of the log that are not synced yet.",
+        lambda core: max(core.store.end_offset - core.store.flushed_offset, 0),
+    ),
+    _gauge(
+        "rocketmq_storage_message_reserve_time_milliseconds",
+        "Milliseconds since the oldest message was stored.",
+        lambda core: 0 if core.store.end_offset <= core.store.min_offset else _reserve_ms(core),
+    ),
+    _gauge(
+        "rocketmq_timer_enqueue_lag",
+        "Messages with a delivery time that are not read yet.",
+        lambda core: core.timers.unread,
+    ),
+    _gauge(
+        "rocketmq_timing_messages",
+        "Messages that wait for their delivery time.",
+        lambda core: core.timers.waiting,
+    ),
+    _counter(
+        "rocketmq_messages_out",
+        "Messages delivered to consumers since the start.",
+        lambda core: core.stats.get_total,
+    ),
+    _counter(
+        "rocketmq_throughput_in",
+        "Bytes appended to the log since the start.",
+        lambda core: core.store.appended_bytes,
+    ),
+    _counter(
+        "rocketlens_messages_put",
+        "Messages stored since the start.",
+        lambda core: core.stats.put_total,
+    ),
+    _counter(
+        "rocketlens_pulls_found",
+        "Pulls that returned messages.",
+        lambda core: core.stats.get_found,
+    ),
+    _counter(
+        "rocketlens_pulls_missed", "Pulls that returned none.", lambda core: core.stats.get_missed
+    ),
+    _gauge(
+        "rocketlens_disk_used_ratio",
+        "How full the disk of the store is, 0 to 1.",
+        lambda core: core.disk.used_ratio(core.store.layout.root),
+    ),
+    _gauge(
+        "rocketlens_store_writable",
+        "1 if messages are stored, 0 if they are refused.",
+        lambda core: core.store.refusal is None,
+    ),
+    _counter(
+        "rocketlens_slow_syncs",
+        "Syncs of the log that took half a second or longer.",
+        lambda core: core.store.slow_syncs,
+    ),
+    _gauge(
+        "rocketlens_index_behind_bytes",
+        "Bytes of the log that index files do not cover yet.",
+        lambda core: max(core.store.end_offset - core.store.indexed_offset, 0),
+    ),
+    _counter(
+        "rocketlens_index_builder_failures",
+        "How often the index builder of another process ended.",
+        lambda core: 0 if core.index_process is None else core.index_process.failures,
+    ),
+    _gauge(
+        "rocketlens_look_ups_waiting",
+        "Look-ups that wait for their turn.",
+        lambda core: core.search.waiting,
+    ),
+    _gauge(
+        "rocketlens_timer_behind_seconds",
+        "How long the oldest message with a delivery time is overdue.",
+        lambda core: core.timers.behind_ms / 1000,
+    ),
+    _gauge("rocketlens_held_pulls", "Pulls that wait.", lambda core: core.held_pulls.count),
+    _gauge(
+        "rocketlens_held_pulls_bytes",
+        "Memory of pulls that wait.",
+        lambda core: core.held_pulls.kept_bytes,
+    ),
+    _counter(
+        "rocketlens_pulls_not_held",
+        "Pulls that found no room to wait.",
+        lambda core: core.held_pulls.not_held,
+    ),
+    _counter("rocketlens_topics_refused", "Topics refused.", lambda core: core.topics.room.refused),
+    _counter("rocketlens_groups_refused", "Groups refused.", lambda core: core.groups.room.refused),
+    _gauge(
+        "rocketlens_client_groups_bytes",
+        "Memory of the groups of all connections.",
+        lambda core: core.clients.total_bytes,
+    ),
+    _counter(
+        "rocketlens_clients_closed_for_groups",
+        "Connections closed because they had the most groups.",
+        lambda core: core.clients.closed_largest,
+    ),
+    _counter(
+        "rocketlens_heartbeats_refused", "Heartbeats refused.", lambda core: core.clients.refused
+    ),
+    _counter("rocketlens_offsets_refused", "Offsets refused.", lambda core: core.offsets.refused),
+    _gauge("rocketlens_queue_locks", "Queues locked.", lambda core: core.queue_locks.count),
+    _counter(
+        "rocketlens_queue_locks_refused",
+        "Locks of queues refused.",
+        lambda core: core.queue_locks.refused,
+    ),
+    _counter(
+        "rocketlens_requests_refused",
+        "Requests refused by access control.",
+        lambda core: 0 if core.access is None else core.access.refused,
+    ),
+    _gauge(
+        "rocketlens_name_servers_not_told",
+        "Name servers at which the broker could not be registered.",
+        lambda core: len(core.registration_failures),
+    ),
+    _gauge(
+        "rocketlens_broker_name_taken",
+        "Name servers at which another broker has this broker's name.",
+        lambda core: len(core.name_taken),
+    ),
+)
+"""Values of the whole broker; the name of a counter gets ``_total`` behind it."""
+
+
+async def collect(core: "BrokerCore") -> "list[Metric]":
+    """Return all values of a broker; in its event loop, in pieces of some milliseconds."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    node = (core.config.brokerClusterName, "broker", core.config.brokerName)
+    metrics: list[Metric] = []
+    for value in VALUES:
+        family = CounterMetricFamily if value.is_counter else GaugeMetricFamily
+        metric = family(value.name, value.meaning, labels=NODE_LABELS)
+        metric.add_metric(node, float(value.read(core)))
+        metrics.append(metric)
+    if core.network is not None:
+        metrics += network_metrics(core.network, NODE_LABELS, node)
+    pace = Pace()
+    left_out = 0
+    for name, meaning, labels, rows in (
+        (
+            "rocketmq_messages_in",
+            "Messages stored in the queues of a topic, those that were deleted included.",
+            ("topic",),
+            await _stored(core, pace),
+        ),
+        (
+            "rocketmq_consumer_lag_messages",
+            "Messages of a topic that a group has not consumed.",
+            ("topic", "consumer_group"),
+            await _lags(core, pace),
+        ),
+        (
+            "rocketmq_producer_connections",
+            "Connections of producers.",
+            ("language", "version"),
+            await _producers(core, pace),
+        ),
+        (
+            "rocketmq_consumer_connections",
+            "Connections of a group of consumers.",
+            ("consumer_group", "language", "version", "consume_mode"),
+            await _consumers(core, pace),
+        ),
+    ):
+        is_counter = name == "rocketmq_messages_in"
+        family = CounterMetricFamily if is_counter else GaugeMetricFamily
+        metric = family(name, meaning, labels=(*NODE_LABELS, *labels))
+        for texts, number in rows.items():
+            if len(metric.samples) < limits.MAX_METRIC_SERIES:
+                shown = (text[:_NAME_CHARACTERS] for text in texts)
+                metric.add_metric((*node, *shown), float(number))
+            else:
+                left_out += 1
+            await pace.turn()
+        metrics.append(metric)
+    metric = GaugeMetricFamily(
+        "rocketlens_metrics_left_out",
+        "Values by topic and group that were too many for one answer.",
+        labels=NODE_LABELS,
+    )
+    metric.add_metric(node, float(left_out))
+    return [*metrics, metric]
+
+
+def problems(core: "BrokerCore") -> list[str]:
+    """Return why a broker cannot do its work now; empty if it can."""
+    found: list[str] = []
+    if core.store.refusal is not None:
+        found.append(f"messages are refused: {core.store.refusal}")
+    servers = core.config.namesrv_addresses
+    if servers and all(server in core.registration_failures for server in servers):
+        found.append(f"registered at none of {len(servers)} name servers")
+    return found
+
+
+async def _stored(core: "BrokerCore", pace: Pace) -> Counter[tuple[str, ...]]:
+    """Return the number of messages of each topic."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    for topic, next_offset in core.store.queues.lengths():
+        counts[topic,] += next_offset
+        await pace.turn()
+    return counts
+
+
+async def _lags(core: "BrokerCore", pace: Pace) -> dict[tuple[str, ...], int]:
+    """Return the number of messages that each group is behind in each of its topics."""
+    lags: dict[tuple[str, ...], int] = {}
+    for name, offsets in list(core.offsets.table.items()):
+        topic, _, group = name.partition(GROUP_SEPARATOR)
+        lag = 0
+        for queue_id, offset in list(offsets.items()):
+            lag += max(core.store.queues.max_offset(topic, queue_id) - offset, 0)
+            await pace.turn()
+        if topic in core.topics.topics:
+            lags[topic, group] = lag
+    return lags
+
+
+async def _producers(core: "BrokerCore", pace: Pace) -> Counter[tuple[str, ...]]:
+    """Return the number of connections that have producers, by language and version."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    seen: set[Channel] = set()
+    for members in list(core.clients.producers.values()):
+        for channel, client in list(members.items()):
+            if channel not in seen:
+                seen.add(channel)
+                counts[client.language.name.lower(), _version(client.version)] += 1
+            await pace.turn()
+    return counts
+
+
+async def _consumers(core: "BrokerCore", pace: Pace) -> Counter[tuple[str, ...]]:
+    """Return the number of members of each group, by language, version and way of consuming."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    for name, group in list(core.clients.consumers.items()):
+        mode = "" if group.consume_type is None else group.consume_type.value.lower()
+        for client in list(group.members.values()):
+            counts[name, client.language.name.lower(), _version(client.version), mode] += 1
+            await pace.turn()
+    return counts
+
+
+def _version(number: int) -> str:
+    return version_name(number).lower()
+
+
+def _reserve_ms(core: "BrokerCore") -> int:
+    first = core.store.record(core.store.min_offset, 0)
+    return 0 if first is None else max(core.clock() - store_timestamp_at(first), 0)
+
+
+def markdown_rows() -> Iterable[str]:
+    """Return the table of values of a whole broker, for its documentation."""
+    yield "| Name | Type | Meaning |"
+    yield "| --- | --- | --- |"
+    for value in VALUES:
+        name = f"{value.name}_total" if value.is_counter else value.name
+        yield f"| `{name}` | {'counter' if value.is_counter else 'gauge'} | {value.meaning} |"

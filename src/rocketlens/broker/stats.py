@@ -1,0 +1,104 @@
+"""Counts of a broker: messages put and delivered, pulls, and their rates over time.
+
+Source: ``StoreStatsService``, ``BrokerStats``.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, NamedTuple
+
+SPANS_S: Final = (10, 60, 600)
+"""Spans, in seconds, over which rates are averaged."""
+
+
+class _Sample(NamedTuple):
+    at_ms: int
+    put_total: int
+    get_total: int
+    get_found: int
+    get_missed: int
+
+
+@dataclass(slots=True)
+class BrokerStats:
+    """Counts since the start. Call ``sample`` once a second: rates are computed from samples."""
+
+    clock: Callable[[], int]
+    started_ms: int = 0
+    put_total: int = 0
+    """Messages stored."""
+    get_total: int = 0
+    """Messages delivered to consumers."""
+    get_found: int = 0
+    """Pulls that returned messages."""
+    get_missed: int = 0
+    """Pulls that returned none."""
+    put_until_midnight: int = 0
+    get_until_midnight: int = 0
+    """Totals at the last midnight of the local zone."""
+    put_until_previous_midnight: int = 0
+    get_until_previous_midnight: int = 0
+    """Totals at the midnight before it."""
+    _day: int = 0
+    _samples: deque[_Sample] = field(default_factory=lambda: deque(maxlen=SPANS_S[-1] + 1))
+
+    def __post_init__(self) -> None:
+        """Take the first sample."""
+        self.started_ms = self.clock()
+        self._day = _day_of(self.started_ms)
+        self.sample()
+
+    def sample(self) -> None:
+        """Record the current counts, and the totals at midnight."""
+        now_ms = self.clock()
+        self._samples.append(self._counts(now_ms))
+        if _day_of(now_ms) != self._day:
+            self._day = _day_of(now_ms)
+            self.put_until_previous_midnight, self.put_until_midnight = (
+                self.put_until_midnight,
+                self.put_total,
+            )
+            self.get_until_previous_midnight, self.get_until_midnight = (
+                self.get_until_midnight,
+                self.get_total,
+            )
+
+    def put_rates(self) -> str:
+        """Return messages stored per second, over 10 s, 60 s and 600 s: ``"12.5 3.0 1.1"``."""
+        return self._rates(lambda sample: sample.put_total)
+
+    def transfer_rates(self) -> str:
+        """Return messages delivered per second."""
+        return self._rates(lambda sample: sample.get_total)
+
+    def get_found_rates(self) -> str:
+        """Return pulls per second that returned messages."""
+        return self._rates(lambda sample: sample.get_found)
+
+    def get_missed_rates(self) -> str:
+        """Return pulls per second that returned none."""
+        return self._rates(lambda sample: sample.get_missed)
+
+    def get_rates(self) -> str:
+        """Return pulls per second."""
+        return self._rates(lambda sample: sample.get_found + sample.get_missed)
+
+    def _counts(self, now_ms: int) -> _Sample:
+        return _Sample(now_ms, self.put_total, self.get_total, self.get_found, self.get_missed)
+
+    def _rates(self, count: Callable[[_Sample], int]) -> str:
+        now = self._counts(self.clock())
+        return " ".join(str(self._rate(now, count, span_s)) for span_s in SPANS_S)
+
+    def _rate(self, now: _Sample, count: Callable[[_Sample], int], span_s: int) -> float:
+        """Return the rate per second since the oldest sample within ``span_s``."""
+        oldest = self._samples[max(len(self._samples) - 1 - span_s, 0)]
+        elapsed_ms = now.at_ms - oldest.at_ms
+        return (count(now) - count(oldest)) * 1000 / elapsed_ms if elapsed_ms > 0 else 0.0
+
+
+def _day_of(now_ms: int) -> int:
+    """Return the ordinal of the day of ``now_ms`` in the local zone."""
+    return datetime.fromtimestamp(now_ms / 1000).astimezone().toordinal()

@@ -1,0 +1,157 @@
+"""``config/timercheck``: which messages with a delivery time of their own are delivered.
+
+They are in queue 0 of rmq_sys_wheel_timer. Those below ``queue_offset`` are delivered. Of those
+from there up to below ``next_queue_offset``, these are delivered: the ones due before
+``read_time_ms``, and of those due at it, the ones before ``second_queue_offset``. All others wait.
+
+RocketMQ reads the file when it takes over the store: it reads the queue from ``queue_offset`` on,
+and so delivers all that wait, and again what was delivered behind the first that waits. When
+RocketMQ wrote the file, what was not read and what is due from ``read_time_ms`` on waits. Its own
+``timerlog`` and ``timerwheel`` would make it deliver again what we delivered, so they are removed.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.broker.tables.log_identity import SegmentChecksums, is_another_log
+from rocketlens.errors import CheckpointError
+from rocketlens.formats import timer_checkpoint
+from rocketlens.formats.checkpoint import CHECKPOINT_BYTES
+from rocketlens.formats.timer_checkpoint import TimerCheckpoint
+from rocketlens.store import fs
+from rocketlens.store.disk import Disk
+from rocketlens.store.layout import StoreLayout
+
+
+class TimerProgress:
+    """How far timers are delivered, in memory and in the file.
+
+    ``delivered`` waits until delivered messages are durable, as in
+    :class:`rocketlens.broker.tables.offsets.DelayOffsets`, and ``log_checksums`` is as there.
+    """
+
+    def __init__(
+        self,
+        layout: StoreLayout,
+        disk: Disk,
+        clock: Callable[[], int],
+        delivered: Callable[[], None],
+    ) -> None:
+        """Read the file; damage makes it begin anew, and then messages are delivered twice.
+
+        :raises OSError: if the file exists and cannot be read.
+        """
+        self._layout: Final = layout
+        self._disk: Final = disk
+        self._delivered: Final = delivered
+        self._removed_caches = False
+        self.path: Final = layout.config / "timercheck"
+        self.is_changed = False
+        self.log_checksums: Callable[[], SegmentChecksums] = dict
+        self.oldest_waiting: Callable[[], int] = lambda: self.queue_offset
+        """Returns the lowest queue offset that waits or was not read since the start."""
+        self.oldest_late: Callable[[], int | None] = lambda: None
+        """Returns the same of those due before ``read_time_ms``: after a clock was set back."""
+        self.read_time_ms = 0
+        self.second_queue_offset = 0
+        self.next_queue_offset = 0
+        self.queue_offset = 0
+        self._version_counter = 0
+        self.log: SegmentChecksums = {}
+        self._read(clock())
+
+    def _read(self, now_ms: int) -> None:
+        content = fs.read_bytes(self.path, CHECKPOINT_BYTES)
+        if not content:
+            return
+        try:
+            found = timer_checkpoint.decode(content)
+        except CheckpointError:
+            return
+        self._version_counter = min(max(found.version_counter, 0), limits.MAX_INT)
+        self.read_time_ms = max(found.read_time_ms, 0)
+        if not found.is_own:
+            # RocketMQ keeps what waits in files of its own: where the first of it is, is unknown.
+            # It has no checksum, and never comes further than the clock.
+            self.read_time_ms = min(self.read_time_ms, now_ms)
+            self.next_queue_offset = max(found.queue_offset, 0)
+            return
+        self.queue_offset = max(found.queue_offset, 0)
+        self.next_queue_offset = max(found.next_queue_offset, 0)
+        self.second_queue_offset = max(found.second_queue_offset, 0)
+        if found.log_segment_offset >= 0:
+            self.log = {found.log_segment_offset: found.log_segment_crc}
+
+    def fit_to_queue(self, low: int, high: int) -> None:
+        """Correct what does not fit a queue that has entries from ``low`` to below ``high``.
+
+        In another log, everything waits.
+        """
+        if self.log and is_another_log(self.log, self.log_checksums()):
+            self.read_time_ms = self.second_queue_offset = self.next_queue_offset = 0
+            self.queue_offset = 0
+            self.is_changed = True
+        self.queue_offset = min(max(self.queue_offset, low), high)
+        self.next_queue_offset = min(max(self.next_queue_offset, low), high)
+
+    def is_delivered(self, queue_offset: int, slot_ms: int) -> bool:
+        """Return whether a message below ``next_queue_offset`` was delivered before the start."""
+        return slot_ms < self.read_time_ms or (
+            slot_ms == self.read_time_ms and queue_offset < self.second_queue_offset
+        )
+
+    def advance(self, slot_ms: int, queue_offset: int) -> None:
+        """Set that messages due before ``slot_ms`` are delivered, and of those due then all below
+        ``queue_offset``. Ignored if it is less than what is set.
+        """
+        now = (self.read_time_ms, self.second_queue_offset)
+        self.read_time_ms, self.second_queue_offset = max(now, (slot_ms, queue_offset))
+        self.is_changed = True
+
+    def set_back(self, slot_ms: int) -> None:
+        """Set an earlier time, when nothing waits; ignored if it is not earlier."""
+        if slot_ms < self.read_time_ms - 1000:
+            self.read_time_ms, self.second_queue_offset = slot_ms, 0
+            self.is_changed = True
+
+    def snapshot(self) -> Callable[[], None]:
+        """Return a function that writes the current state, in any thread.
+
+        The function raises OSError as in :class:`DelayOffsets`, and what ``delivered`` raises.
+        """
+        late = self.oldest_late()
+        next_offset = self.next_queue_offset if late is None else min(self.next_queue_offset, late)
+        lowest = min(next_offset, self.oldest_waiting())
+        self._version_counter += 1
+        checkpoint = TimerCheckpoint(
+            read_time_ms=self.read_time_ms,
+            queue_offset=lowest,
+            master_queue_offset=lowest,
+            version_counter=self._version_counter,
+            next_queue_offset=next_offset,
+            second_queue_offset=self.second_queue_offset,
+        )
+
+        def write() -> None:
+            self._delivered()
+            newest = max(self.log_checksums().items(), default=(-1, 0))
+            identified = checkpoint._replace(
+                log_segment_offset=newest[0], log_segment_crc=newest[1]
+            )
+            self._disk.write_durably(self.path, identified.encode())
+            self._remove_caches()
+
+        return write
+
+    def save(self) -> None:
+        """Write the file now; raises the errors of the function of :meth:`snapshot`."""
+        self.snapshot()()
+        self.is_changed = False
+
+    def _remove_caches(self) -> None:
+        """Remove what RocketMQ derived from the queue, once the file that replaces it is there."""
+        if not self._removed_caches:
+            self._disk.remove_tree(self._layout.root / "timerlog")
+            self._disk.remove_file(self._layout.root / "timerwheel")
+            self._removed_caches = True

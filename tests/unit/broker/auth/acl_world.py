@@ -1,0 +1,57 @@
+"""A broker with access control in this process, and requests signed by its users."""
+
+from contextlib import asynccontextmanager
+
+from rocketlens.wire.acl import signed_fields
+from tests.support.patience import PATIENCE_S
+from tests.unit.broker.broker_world import running
+
+SECRET = "s3cret-s3cret"
+ACCOUNTS = f"""\
+accounts:
+- {{accessKey: administrator, secretKey: {SECRET}, admin: true}}
+- accessKey: orders-app
+  secretKey: {SECRET}
+  topicPerms: [Orders=PUB|SUB]
+  groupPerms: [readers=SUB]
+"""
+USERS = {
+    "authenticationEnabled": True,
+    "authorizationEnabled": True,
+    "initAuthenticationUser": f'{{"username":"administrator","password":"{SECRET}"}}',
+}
+
+
+class Signer:
+    """Asks a broker as a user."""
+
+    def __init__(self, world, user, secret=SECRET):
+        self.world = world
+        self.user = user
+        self.secret = secret
+
+    async def __call__(self, code, body=b"", /, **fields):
+        texts = {name: str(value) for name, value in fields.items()}
+        signed = signed_fields(texts, body, self.user, self.secret)
+        address = self.world.service.address
+        return await self.world.pool.call(address, int(code), signed, body, timeout_s=PATIENCE_S)
+
+
+@asynccontextmanager
+async def with_accounts(directory, text=ACCOUNTS, **settings):
+    """Run a broker with accounts; gives it, its administrator and its application."""
+    conf = directory / "home" / "conf"
+    conf.mkdir(parents=True, exist_ok=True)
+    if not (conf / "plain_acl.yml").exists():
+        (conf / "plain_acl.yml").write_text(text)
+        (conf / "plain_acl.yml").chmod(0o600)
+    home = directory / "home"
+    async with running(directory, aclEnable=True, rocketmqHome=home, **settings) as world:
+        yield world, Signer(world, "administrator"), Signer(world, "orders-app")
+
+
+@asynccontextmanager
+async def with_users(directory, **settings):
+    """Run a broker with users; gives it and its first one."""
+    async with running(directory, **{**USERS, **settings}) as world:
+        yield world, Signer(world, "administrator")
