@@ -1,31 +1,52 @@
-"""Questions to a running cluster: what ``rocketlens.MQAdmin`` and every producer can be asked.
+"""Queries to a running cluster, which ``rocketlens.MQAdmin`` and every producer have.
 
-All brokers of the route are asked at once, each one's master first and its slaves if it is gone.
-A broker that fails makes an answer incomplete and is named in its coverage.
+All brokers of the route are asked at once, each one's master first, and its slaves if it fails. A
+broker that fails makes an answer incomplete and is named in its coverage.
 """
 
 import asyncio
 import ssl
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, overload
 
 from rocketlens import limits
 from rocketlens.client.cluster import ClusterCalls, Credentials, fields_of
 from rocketlens.client.cluster_source import ClusterSource
+from rocketlens.client.group_admin import GroupAdmin
+from rocketlens.client.groups import find_groups
 from rocketlens.client.message import check_topic
+from rocketlens.client.resend import RESEND_GROUP, message_again
 from rocketlens.client.route import MessageQueue
 from rocketlens.client.seen_brokers import SeenBrokers
+from rocketlens.client.send_result import SendResult
+from rocketlens.client.status import find_status
 from rocketlens.client.survey import Survey
+from rocketlens.client.tail import TailRequest, TopicTail
+from rocketlens.client.topics import find_topics
 from rocketlens.errors import BadInput, TopicNotFound
 from rocketlens.model.answer import Answer
 from rocketlens.model.arguments import check_text
+from rocketlens.model.group import GroupsAnswer
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import PERM_READ_WRITE
+from rocketlens.model.status import ClusterStatus
+from rocketlens.model.topic import TopicsAnswer
+from rocketlens.net.channel import Handler
+from rocketlens.net.pool import NO_HANDLERS
 from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.find import find
-from rocketlens.query.request import FindRequest, Kind, check_key, check_max_num, time_range
+from rocketlens.query.request import (
+    FindRequest,
+    Kind,
+    check_key,
+    check_max_num,
+    content_filter,
+    time_range,
+)
+from rocketlens.query.tail_filter import tail_filter
+from rocketlens.query.topic_choice import asked_topics
 from rocketlens.query.verify import MessageFilter
 from rocketlens.wire.bodies.topic import TopicFilterType
 from rocketlens.wire.commands.command_table import Command
@@ -45,16 +66,22 @@ if TYPE_CHECKING:
     from datetime import datetime
     from os import PathLike
 
+    from rocketlens.client.producer import Producer
+    from rocketlens.client.trace import TraceWriter
+    from rocketlens.decode.rules import BodyRules
+    from rocketlens.query.story import Story
+
 Q = TypeVar("Q")
 A = TypeVar("A")
 
 
 class ClusterClient:
-    """What admins and producers have in common. An async context manager; of one event loop.
+    """The base of admins and producers. An async context manager; belongs to one event loop.
 
     ``name_servers`` is ``"host:9876;host2:9876"``, or several addresses; without it the
-    environment's ``NAMESRV_ADDR`` counts. Topics are those of ``namespace``, if one is given.
-    ``timeout_s`` is for each answer waited for, connecting included.
+    environment's ``NAMESRV_ADDR`` is used. Topics are those of ``namespace``, if one is given.
+    ``timeout_s`` is for each answer waited for, connecting included. ``handlers`` answer what
+    brokers ask of clients, by request code.
 
     ``seen_brokers`` is a file in which the brokers that answers come from are remembered for 30
     days: one that is not registered any more then makes answers incomplete, for it may have had
@@ -72,16 +99,24 @@ class ClusterClient:
         tls: ssl.SSLContext | None = None,
         timeout_s: float = limits.ADMIN_TIMEOUT_S,
         connect_timeout_s: float = limits.CONNECT_TIMEOUT_S,
+        handlers: Mapping[int, Handler] = NO_HANDLERS,
         clock: Callable[[], float] = time.monotonic,
         seen_brokers: "str | PathLike[str] | None" = None,
     ) -> None:
         self.namespace: Final = namespace
+        self._connection: Final[dict[str, Any]] = {
+            "credentials": credentials,
+            "tls": tls,
+            "timeout_s": timeout_s,
+            "connect_timeout_s": connect_timeout_s,
+        }
         self._cluster: Final = ClusterCalls(
             name_servers,
             credentials=credentials,
             tls=tls,
             timeout_s=timeout_s,
             connect_timeout_s=connect_timeout_s,
+            handlers=handlers,
             clock=clock,
         )
         seen = None
@@ -89,7 +124,7 @@ class ClusterClient:
             seen = SeenBrokers(Path(seen_brokers), self._cluster.name_servers)
         survey = Survey(self._cluster, seen, clock)
         self.source: Final = ClusterSource(self._cluster, survey, namespace)
-        """What `rocketlens.find` asks."""
+        """The source for `rocketlens.find`."""
 
     @overload
     async def view_message(self, msg_id: str, /) -> MessageExt: ...
@@ -98,15 +133,15 @@ class ClusterClient:
     async def view_message(self, first: str, second: str | None = None, /) -> MessageExt:
         """Return one message: by its offset message id, or by either id of a topic.
 
-        With a topic the id is taken as an offset message id first, then as a unique key; of
-        several records with one unique key, the oldest is given. An address in the id is never
-        dialled unless the name servers know it as a broker's.
+        With a topic the id is first used as an offset message id, then as a unique key; of several
+        records with one unique key, the oldest is returned. The address in an id is never dialled
+        unless the name servers know it as a broker's.
 
-        :raises MessageNotFound: when there is none.
-        :raises AnswerIncomplete: when there is none where one could look, and a broker failed.
-        :raises BadInput: when there is no topic, and the id is no offset message id.
-        :raises TopicNotFound: when no broker has the topic.
-        :raises RemotingError: when no name server answers.
+        :raises MessageNotFound: if there is none.
+        :raises AnswerIncomplete: if none was found, and a broker failed.
+        :raises BadInput: if there is no topic, and the id is not an offset message id.
+        :raises TopicNotFound: if no broker has the topic.
+        :raises RemotingError: if no name server responds.
         """
         if second is None:
             return await self.source.view_by_offset_id(check_text(first, "msg_id"))
@@ -119,34 +154,83 @@ class ClusterClient:
         topic: str | Iterable[str] | None = None,
         *,
         kind: Kind = "auto",
-        begin: "int | datetime | None" = None,
-        end: "int | datetime | None" = None,
+        begin: "int | datetime | str | None" = None,
+        end: "int | datetime | str | None" = None,
         max_num: int | None = None,
+        exhaustive: bool = False,
+        where: str | None = None,
+        grep: str | None = None,
+        grep_in: Collection[str] = ("body",),
+        body_rules: "BodyRules | PathLike[str] | str | None" = None,
     ) -> Answer:
-        """Find messages by whatever is at hand; arguments and errors as `Store.find` has them.
+        """Find messages by id, key, queue offset, time or content, as `Store.find` does.
 
         Without a topic every topic that the name servers know is searched, of the namespace if
         there is one. Messages are in the order of their store times, with their topics' full
         names.
 
+        A search by topic and time relies on the store times of a queue rising, which it checks by
+        samples: ``relies_on`` of the coverage says so. With ``exhaustive`` it reads whole queues.
+
         :raises RemotingError: if no name server answers.
         """
-        request = FindRequest.parse(text, topic, kind=kind, begin=begin, end=end, max_num=max_num)
+        request = FindRequest.parse(
+            text,
+            topic,
+            kind=kind,
+            begin=begin,
+            end=end,
+            max_num=max_num,
+            exhaustive=exhaustive,
+            where=where,
+            grep=grep,
+            grep_in=grep_in,
+            body_rules=body_rules,
+        )
         return await find(request, self.source)
+
+    async def story(
+        self,
+        text: str,
+        topic: str | Iterable[str] | None = None,
+        *,
+        kind: Kind = "auto",
+        trace_topic: str | None = None,
+        group: str | None = None,
+    ) -> "Story":
+        """Return the story of one message: sent, stored, each copy, what each group did with it.
+
+        ``text`` is an id, a key or ``TOPIC/QUEUE/OFFSET``, and found as `find` does; ``message`` of
+        the story is None if there is no such message. ``trace_topic`` is where clients write their
+        traces, if it is not RocketMQ's own. ``group``: tell of this consumer group alone. All
+        topics are searched for copies: O(topics) requests.
+
+        :raises BadInput: if the text cannot be what ``kind`` says.
+        :raises TopicNotFound: if nothing is found, and there is no such topic.
+        :raises RemotingError: if no name server answers.
+        """
+        from rocketlens.client.cluster_story import ClusterStorySource
+        from rocketlens.query.story_search import find_story
+
+        request = FindRequest.parse(check_text(text, "text"), topic, kind=kind)
+        source = ClusterStorySource(self.source)
+        traces = None if trace_topic is None else check_text(trace_topic, "trace_topic")
+        only = None if group is None else check_text(group, "group")
+        return await find_story(request, [source], trace_topic=traces, group=only)
 
     async def query_message(
         self,
         topic: str,
         key: str,
         max_num: int | None = limits.DEFAULT_QUERY_MESSAGES,
-        begin: "int | datetime" = 0,
-        end: "int | datetime" = limits.MAX_TIMESTAMP_MS,
+        begin: "int | datetime | str" = 0,
+        end: "int | datetime | str" = limits.MAX_TIMESTAMP_MS,
     ) -> Answer:
         """Return the messages of a topic with a key or unique key: the newest ``max_num``.
 
-        ``begin`` and ``end`` are store times in epoch milliseconds or datetimes, both included, and
-        are met to the millisecond. ``max_num`` may be any number, None for all. Messages are in the
-        order of their store times.
+        ``begin`` and ``end`` are store times in epoch milliseconds, datetimes or words such as
+        ``2h``, both included, and are met to the millisecond. ``max_num`` may be any number, None
+        for all. Messages are in the order of their store times.
 
         :raises BadInput: when the key is empty or too long, or a number is negative.
         :raises TopicNotFound: when no broker has the topic.
@@ -168,12 +252,13 @@ class ClusterClient:
         topic: str,
         unique_key: str,
         max_num: int | None = limits.DEFAULT_QUERY_MESSAGES,
-        begin: "int | datetime" = 0,
-        end: "int | datetime" = limits.MAX_TIMESTAMP_MS,
+        begin: "int | datetime | str" = 0,
+        end: "int | datetime | str" = limits.MAX_TIMESTAMP_MS,
     ) -> Answer:
         """Return the messages of a topic with a unique key, whatever their age.
 
-        Resent messages keep it, so there can be several. Otherwise as `query_message`.
+        Resent messages keep their unique key, so there can be several. Otherwise as
+        `query_message`.
         """
         full_topic = self._full_topic(check_text(topic, "topic"))
         low, high = time_range(begin, end)
@@ -186,9 +271,9 @@ class ClusterClient:
         return await self._by_key(message_filter, max_num)
 
     def forget_broker(self, broker_name: str) -> bool:
-        """Forget a broker that is gone for good, so that answers can be complete without it.
+        """Remove a broker that is gone for good, so that answers can be complete without it.
 
-        False if it is not remembered, or could not be forgotten.
+        Returns False if it is not remembered, or could not be removed.
         """
         return self.source.survey.forget(broker_name)
 
@@ -202,11 +287,11 @@ class ClusterClient:
         return tuple(queue._replace(topic=topic) for queue in route.read_queues)
 
     async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Return the offset in a queue of about the first message stored at a time or later.
+        """Return about the offset of the first message in a queue stored at a time or later.
 
-        :raises BrokerError: when the broker will not.
-        :raises TopicNotFound: when no broker has the topic, or the queue's broker does not.
-        :raises RemotingError: when neither the broker nor a slave of it answers.
+        :raises BrokerError: if the broker refuses.
+        :raises TopicNotFound: if no broker has the topic, or the queue's broker does not.
+        :raises RemotingError: if neither the broker nor a slave of it responds.
         """
         topic = self._full_topic(queue.topic)
         header = SearchOffsetRequest(
@@ -221,13 +306,14 @@ class ClusterClient:
         return (await self._ask_queue(queue, GET_MIN_OFFSET, header)).queue_offset
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """Return the offset that a queue's next message will have; errors as `search_offset`."""
+        """Return the offset of a queue's next message; errors as `search_offset`."""
         topic = self._full_topic(queue.topic)
         header = GetMaxOffsetRequest(topic=topic, queue_id=queue.queue_id)
         return (await self._ask_queue(queue, GET_MAX_OFFSET, header)).queue_offset
 
     async def earliest_message_store_time(self, queue: MessageQueue) -> int:
-        """Return when the oldest message of a queue was stored, -1 for none, in epoch milliseconds.
+        """Return the store time of a queue's oldest message, in epoch milliseconds; -1 if it is
+        empty.
 
         Errors as `search_offset`.
         """
@@ -244,12 +330,12 @@ class ClusterClient:
         perm: int = PERM_READ_WRITE,
         order: bool = False,
     ) -> None:
-        """Make a topic, or change it, on all masters of the name servers, or of one cluster.
+        """Create a topic, or change it, on all masters of the name servers, or of one cluster.
 
-        :raises MessageIllegal: when it is no name for a topic.
-        :raises BadInput: when there is no such cluster, or the number of queues is none.
-        :raises BrokerError: when a broker will not; the error's notes say what became of the rest.
-        :raises RemotingError: when a broker does not answer (likewise), or no name server does.
+        :raises MessageIllegal: if it is not a valid topic name.
+        :raises BadInput: if there is no such cluster, or the number of queues is out of range.
+        :raises BrokerError: if a broker refuses; the error's notes have the results of the others.
+        :raises RemotingError: if a broker does not respond (likewise), or no name server does.
         """
         full_topic = self._full_topic(topic)
         check_topic(full_topic)
@@ -281,10 +367,10 @@ class ClusterClient:
             raise errors[0]
 
     async def start(self) -> None:
-        """Nothing has to be done before the first call."""
+        """Do nothing: connections are opened by the first call."""
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         await self._cluster.close()
 
     async def __aenter__(self) -> Self:
@@ -296,11 +382,30 @@ class ClusterClient:
         """Close."""
         await self.close()
 
-    # How it is done.
+    # Implementation.
 
     def _full_topic(self, topic: str) -> str:
         """Return the topic's name on brokers."""
         return self.source.full_topic(topic)
+
+    def _trace_writer(self, group: str, *, trace: bool | str) -> "TraceWriter | None":
+        """Return what writes the trace of a group's client, None if it is switched off.
+
+        :raises BadInput: if ``trace`` is not a valid topic name.
+        """
+        from rocketlens.client.trace import TRACE_GROUP, TraceWriter, trace_topic_of
+
+        topic = trace_topic_of(trace=trace)
+        if topic is None:
+            return None
+
+        def make_producer() -> "Producer":
+            from rocketlens.client.producer import Producer
+
+            name_servers = self._cluster.name_servers
+            return Producer(name_servers, group=TRACE_GROUP, **self._connection)
+
+        return TraceWriter(topic, make_producer, group=group, namespace=self.namespace)
 
     async def _by_key(self, message_filter: MessageFilter, max_num: int | None) -> Answer:
         check_key(message_filter.index_key)
@@ -329,8 +434,8 @@ class ClusterClient:
         return answer.value
 
 
-class MQAdmin(ClusterClient):
-    """Asks a running RocketMQ cluster, ours or any other.
+class MQAdmin(ClusterClient, GroupAdmin):
+    """Queries a running RocketMQ cluster, RocketLens or any other, and acts on it.
 
     ::
 
@@ -339,3 +444,118 @@ class MQAdmin(ClusterClient):
             for message in answer:
                 print(message.msg_id, message.body)
     """
+
+    _resender: "Producer | None" = None
+
+    @property
+    def _source(self) -> ClusterSource:
+        return self.source
+
+    async def resend(self, message: MessageExt) -> SendResult:
+        """Send a stored message again: to its own topic, with its properties and unique key.
+
+        Every group of the topic gets it again, and two records have its unique key then.
+
+        :raises BadInput: if it was sent in a transaction, or its body cannot be decompressed.
+        :raises TopicNotFound: if no broker has its topic any more.
+        :raises BrokerError: if a broker refuses it, and another would, too.
+        :raises SendFailed: if all attempts failed; whether it is stored again is not known then.
+        """
+        from rocketlens.client.producer import Producer
+
+        again = message_again(message)
+        if self._resender is None:
+            name_servers = self._cluster.name_servers
+            self._resender = Producer(name_servers, group=RESEND_GROUP, **self._connection)
+            await self._resender.start()
+        return await self._resender.send(again)
+
+    async def close(self) -> None:
+        """End all connections."""
+        if self._resender is not None:
+            await self._resender.close()
+        await super().close()
+
+    async def topics(self, topic: str | Iterable[str] | None = None) -> TopicsAnswer:
+        """Return the topics of the cluster, or some of them, each with its queues.
+
+        ``topic`` is as `find` has it. A broker that cannot be asked makes the answer incomplete,
+        and ``queues`` of its topics None. O(topics * brokers + queues) requests.
+
+        :raises WrongType: if `topic` is of a type that cannot be used.
+        :raises TopicNotFound: if the cluster has no topic of a name, or none matches a pattern.
+        :raises RemotingError: if no name server answers.
+        """
+        asked = asked_topics(topic)
+        return await find_topics(self._cluster, self.source.survey, asked, self.source.namespace)
+
+    async def groups(self, group: str | None = None) -> GroupsAnswer:
+        """Return all consumer groups of the cluster, or one: members, lag, retries, dead letters.
+
+        A broker that cannot be asked makes the answer incomplete and is in its coverage; what it
+        could have said of a group is None there. Groups that every broker has from the start are
+        returned only if they are asked for. O(groups * brokers) requests.
+
+        :raises RemotingError: if no name server answers.
+        """
+        full_group = None if group is None else self._full_topic(check_text(group, "group"))
+        return await find_groups(self._cluster, self.source.survey, full_group)
+
+    async def status(self) -> ClusterStatus:
+        """Return the state of the cluster: brokers with versions, rates and disks, and groups.
+
+        A broker that does not answer is in it with its error, and makes it incomplete.
+        O(brokers * groups) requests.
+
+        :raises RemotingError: if no name server answers.
+        """
+        return await find_status(self._cluster, self.source.survey)
+
+    def tail(
+        self,
+        topic: str,
+        newest: int | None = limits.DEFAULT_TAIL_MESSAGES,
+        *,
+        follow: bool = False,
+        begin: "int | datetime | str | None" = None,
+        tags: str | None = None,
+        sql: str | None = None,
+        key: str | None = None,
+        where: str | None = None,
+        grep: str | None = None,
+        grep_in: Collection[str] = ("body",),
+        body_rules: "BodyRules | PathLike[str] | str | None" = None,
+        on_event: Callable[[str], None] | None = None,
+    ) -> TopicTail:
+        """Return an async iterator over the newest messages of a topic, oldest of them first.
+
+        With ``follow`` it goes on with the messages that arrive, and ends only when it is closed:
+        use it as an async context manager. It needs no group, and leaves nothing at the brokers.
+
+        ``newest`` None is all messages, in the order of each queue. ``begin``, a store time in
+        epoch milliseconds, a datetime or words such as ``2h``, leaves out older ones. All
+        conditions given must hold:
+        ``tags`` such as ``"TagA || TagB"``, an SQL92 expression over properties, which need not be
+        one that the broker allows, a ``key`` or unique key, and ``where``, ``grep``, ``grep_in``
+        and ``body_rules`` as `find` has them. ``on_event`` is called with a line for
+        each broker that fails or is back, and for messages that were deleted before they were
+        read; without it they are logged. ``complete`` and ``coverage`` of the result say what could
+        be read.
+
+        The iteration raises TopicNotFound if no broker has the topic, and RemotingError if no name
+        server answers.
+
+        :raises BadInput: if a condition is not well-formed, or a number is negative.
+        """
+        message_filter = tail_filter(
+            self._full_topic(check_text(topic, "topic")),
+            tags=tags,
+            sql=sql,
+            key=key,
+            begin=time_range(begin, None)[0],
+            content=content_filter(where, grep, grep_in, body_rules),
+        )
+        request = TailRequest(
+            message_filter=message_filter, newest=check_max_num(newest), follow=follow
+        )
+        return TopicTail(self._cluster, self.source.survey, request, on_event=on_event)

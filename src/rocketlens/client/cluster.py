@@ -1,14 +1,14 @@
-"""What all clients share: name servers, routes and connections of one cluster.
+"""State that all clients of a cluster share: name servers, routes and connections.
 
-Only the addresses of name servers given by the user, and of brokers that those name, are dialled.
+Only the name servers that the user names, and the brokers that those name, are dialled.
 
 ====================  =======================================================================
-route asked for       what happens
+cached route          result
 ====================  =======================================================================
-fresh (under 30 s)    given as it is
-older                 a producer gets it at once while it is refreshed behind its back; a query
-                      waits for the fresh one, and goes on with the old one if there is none
-unknown               the name servers are asked in turn, first the one that answered last
+fresh (under 30 s)    returned
+older                 a producer gets it at once while it is refreshed in the background; a query
+                      waits for the fresh one, and uses the old one if there is none
+none                  the name servers are asked in turn, first the one that responded last
 ====================  =======================================================================
 """
 
@@ -76,11 +76,13 @@ RETRIABLE_CODES: Final = frozenset(
         ResponseCode.GO_AWAY,
     }
 )
-"""Answers after which RocketMQ's producers try another broker (since 5.x also 2 and 1500)."""
+"""Response codes after which RocketMQ's producers try another broker (since 5.x also 2 and
+1500).
+"""
 
 
 class Credentials(NamedTuple):
-    """What requests are signed with (RocketMQ's access control since 4.4)."""
+    """Access key and secret that sign requests (RocketMQ's access control since 4.4)."""
 
     access_key: str
     secret_key: str
@@ -92,7 +94,7 @@ class Credentials(NamedTuple):
 
 
 class BrokerAnswer(NamedTuple, Generic[T]):
-    """What one broker answered: ``value`` is None when neither master nor slave did."""
+    """The result of asking one broker; ``value`` is None if neither master nor slaves responded."""
 
     broker: Broker
     value: T | None
@@ -105,9 +107,9 @@ class _Known(NamedTuple):
 
 
 class ClusterCalls:
-    """Name servers, routes and connections; made anywhere, used in one event loop.
+    """Name servers, routes and connections; created anywhere, used in one event loop.
 
-    ``clock`` gives seconds, and never goes back.
+    ``clock`` returns monotonic seconds.
     """
 
     def __init__(
@@ -149,9 +151,10 @@ class ClusterCalls:
         *,
         timeout_s: float | None = None,
     ) -> RemotingCommand:
-        """Ask, and give the answer whatever its code; ``timeout_s`` includes connecting.
+        """Send a request; return the response, whatever its code. ``timeout_s`` includes
+        connecting.
 
-        :raises RemotingError: when there is no answer.
+        :raises RemotingError: if there is no response.
         """
         wait_s = self.timeout_s if timeout_s is None else timeout_s
         ext_fields = self._signed(command.request.encode(header), body)
@@ -174,10 +177,10 @@ class ClusterCalls:
         *,
         timeout_s: float | None = None,
     ) -> RemotingCommand:
-        """Ask, and give the answer if it is a success.
+        """Send a request; return the response if its code is success.
 
-        :raises BrokerError: when it is none.
-        :raises RemotingError: when there is no answer.
+        :raises BrokerError: if it has another code.
+        :raises RemotingError: if there is no response.
         """
         answer = await self.call(address, command, header, body, timeout_s=timeout_s)
         if answer.code != ResponseCode.SUCCESS:
@@ -186,11 +189,11 @@ class ClusterCalls:
 
     @asynccontextmanager
     async def turn(self, address: str) -> AsyncIterator[None]:
-        """Wait for a turn to ask for messages: an answer can have 16 MiB, which few may at once.
+        """Wait for a turn to request messages: a response can have 16 MiB, so turns are bounded.
 
-        Whoever is connected waits for nobody who is not.
+        A request to a connected broker never waits for one that is being connected.
 
-        :raises RemotingError: when there is no connection.
+        :raises RemotingError: if there is no connection.
         """
         try:
             async with asyncio.timeout(self.timeout_s):
@@ -210,20 +213,20 @@ class ClusterCalls:
         *,
         timeout_s: float | None = None,
     ) -> T:
-        """Ask, and return what ``made_of`` makes of the JSON body of the answer, all in that time.
+        """Send a request; return ``made_of`` of the response's JSON body, all within the timeout.
 
-        What takes long is done in a thread, which ends when the time does.
+        Long parsing is done in a thread, and stops at the timeout.
 
-        :raises BrokerError: when the answer is no success.
-        :raises BadAnswer: when it cannot be read, or ``made_of`` does not believe it.
-        :raises RemotingError: when there is none.
+        :raises BrokerError: if the response has another code than success.
+        :raises BadAnswer: if it cannot be parsed, or ``made_of`` refuses it.
+        :raises RemotingError: if there is no response.
         """
         wait_s = self.timeout_s if timeout_s is None else timeout_s
         is_over = False
 
         def check() -> None:
             if is_over:
-                raise ValueError("nobody waits for it any more")
+                raise ValueError("the caller does not wait any more")
 
         try:
             async with asyncio.timeout(wait_s):
@@ -251,7 +254,7 @@ class ClusterCalls:
     ) -> None:
         """Send a one-way request.
 
-        :raises RemotingError: when there is no connection.
+        :raises RemotingError: if there is no connection.
         """
         ext_fields = self._signed(command.request.encode(header), body)
         await self._pool.tell(address, command.code, ext_fields, body)
@@ -259,10 +262,11 @@ class ClusterCalls:
     async def ask_broker(
         self, broker: Broker, ask: Callable[[str], Awaitable[T]]
     ) -> BrokerAnswer[T]:
-        """Ask a broker's master, and if it fails its slaves in turn; never raises for a failure.
+        """Ask a broker's master, and if that fails its slaves in turn; failures are in the result.
 
-        What a slave has counts, but it is not all: the master may have acknowledged messages that
-        it had not copied yet. So the coverage is that of a failure, and says who answered.
+        The response of a slave counts, but may be incomplete: the master may have acknowledged
+        messages that it had not copied yet. So its coverage is that of a failure, and names the
+        slave.
         """
         errors: list[str] = []
         if broker.master is None and broker.addresses:
@@ -294,7 +298,7 @@ class ClusterCalls:
     async def ask_brokers(
         self, brokers: Iterable[Broker], ask: Callable[[Broker, str], Awaitable[T]]
     ) -> list[BrokerAnswer[T]]:
-        """Ask all at once, each as `ask_broker` does."""
+        """Ask all brokers at once, each as `ask_broker` does."""
 
         def asker(broker: Broker) -> Callable[[str], Awaitable[T]]:
             return lambda address: ask(broker, address)
@@ -302,7 +306,9 @@ class ClusterCalls:
         return await asyncio.gather(*[self.ask_broker(each, asker(each)) for each in brokers])
 
     async def ask_name_servers(self, command: Command[Q, A], header: Q) -> RemotingCommand:
-        """Ask the name servers in turn until one says yes; see `ask_name_servers_for`."""
+        """Ask the name servers in turn until one responds with success; see
+        `ask_name_servers_for`.
+        """
 
         async def ask(address: str, timeout_s: float) -> RemotingCommand:
             return await self.ask(address, command, header, timeout_s=timeout_s)
@@ -312,10 +318,10 @@ class ClusterCalls:
     async def ask_name_servers_for(
         self, made_of: Callable[[B], T], body: type[B], command: Command[Q, A], header: Q
     ) -> T:
-        """Ask the name servers in turn until one gives what can be read, as `ask_for` does.
+        """Ask the name servers in turn until a response can be parsed, as `ask_for` does.
 
-        :raises BrokerError: when one said no, and none yes.
-        :raises RemotingError: when none answered.
+        :raises BrokerError: if one responded with an error, and none with success.
+        :raises RemotingError: if none responded.
         """
 
         async def ask(address: str, timeout_s: float) -> T:
@@ -324,12 +330,12 @@ class ClusterCalls:
         return await self._first_of_name_servers(ask)
 
     async def _first_of_name_servers(self, ask: Callable[[str, float], Awaitable[T]]) -> T:
-        """Ask the name servers in turn until one says yes; they share the time of one answer.
+        """Ask the name servers in turn until one responds with success; they share one timeout.
 
-        One that says no may just have started: the next one is asked, too.
+        A name server that responds with an error may just have started: the next one is asked, too.
 
-        :raises BrokerError: when one said no, and none yes.
-        :raises RemotingError: when none answered.
+        :raises BrokerError: if one responded with an error, and none with success.
+        :raises RemotingError: if none responded.
         """
         refused: BrokerError | None = None
         failed: RemotingError | None = None
@@ -351,10 +357,10 @@ class ClusterCalls:
     # Routes.
 
     async def route(self, topic: str, *, wait: bool = True) -> Route:
-        """Return where a topic is; see the table above, ``wait`` is for queries.
+        """Return the route of a topic; see the table above, ``wait`` is for queries.
 
-        :raises TopicNotFound: when no name server knows it.
-        :raises RemotingError: when no name server answers and it was never known.
+        :raises TopicNotFound: if no name server knows it.
+        :raises RemotingError: if no name server responds and no route is cached.
         """
         known = self._routes.get(topic)
         if known is None:
@@ -371,22 +377,22 @@ class ClusterCalls:
             return known.route
 
     async def fresh_route(self, topic: str) -> Route:
-        """Ask the name servers where a topic is; callers that come meanwhile share the answer.
+        """Ask the name servers for a route; concurrent callers share the response.
 
-        :raises TopicNotFound: when no name server knows it.
-        :raises RemotingError: when none answers.
+        :raises TopicNotFound: if no name server knows the topic.
+        :raises RemotingError: if none responds.
         """
-        # Shielded: others may wait for the same answer when one caller gives up.
+        # Shielded: other callers may wait for the same response when one is cancelled.
         return await asyncio.shield(self._fetch(topic))
 
     def forget_route(self, topic: str) -> None:
-        """Ask anew before the topic is used again."""
+        """Remove a route from the cache."""
         self._routes.pop(topic, None)
 
     async def all_brokers(self, cluster_name: str | None = None) -> dict[str, Broker]:
-        """Return every broker that is registered, or those of one cluster, by name.
+        """Return every registered broker, or those of one cluster, by name.
 
-        :raises RemotingError: when no name server answers.
+        :raises RemotingError: if no name server responds.
         """
         info, brokers = await self.ask_name_servers_for(
             _with_brokers, ClusterInfo, GET_BROKER_CLUSTER_INFO, NoFields()
@@ -398,7 +404,7 @@ class ClusterCalls:
         return brokers
 
     def known_masters(self) -> set[str]:
-        """Return the masters of all routes in use."""
+        """Return the masters of all cached routes."""
         return {
             broker.master
             for known in self._routes.values()
@@ -406,8 +412,17 @@ class ClusterCalls:
             if broker.master is not None
         }
 
+    def known_addresses(self) -> set[str]:
+        """Return the masters and slaves of all routes in use."""
+        return {
+            address
+            for known in self._routes.values()
+            for broker in known.route.brokers.values()
+            for address in broker.addresses.values()
+        }
+
     async def close(self) -> None:
-        """End all connections; calls under way fail."""
+        """Close all connections; current calls fail."""
         fetching = list(self._fetching.values())
         for task in fetching:
             task.cancel()
@@ -445,11 +460,11 @@ class ClusterCalls:
         with suppress(asyncio.CancelledError):
             error = done.exception()
             if error is not None:
-                # Whoever waits for it hears of it, too; in the background nobody does.
+                # Callers that wait get the error, too; a refresh in the background has none.
                 logger.debug("no route of topic %s: %s", topic, error)
 
     def allow(self, brokers: Mapping[str, Broker]) -> None:
-        """Let brokers be dialled that a name server named."""
+        """Allow connections to brokers that a name server named."""
         for broker in brokers.values():
             self._allowed.update(broker.addresses.values())
 
@@ -470,15 +485,15 @@ def _with_brokers(listed: ClusterInfo) -> tuple[ClusterInfo, dict[str, Broker]]:
 
 
 def broker_error(address: str, answer: RemotingCommand) -> BrokerError:
-    """Make the error of an answer that is no success."""
+    """Return the error of a response with another code than success."""
     retriable = answer.code in RETRIABLE_CODES
     return BrokerError(address, answer.code, answer.remark, retriable=retriable)
 
 
 def fields_of(address: str, command: Command[Q, A], answer: RemotingCommand) -> A:
-    """Return the fields of an answer's header.
+    """Return the fields of a response's header.
 
-    :raises BadAnswer: when one is missing or cannot be read.
+    :raises BadAnswer: if one is missing or cannot be parsed.
     """
     try:
         return command.response.decode(answer.ext_fields)
@@ -487,12 +502,12 @@ def fields_of(address: str, command: Command[Q, A], answer: RemotingCommand) -> 
 
 
 def request_name(command: Command[Q, A]) -> str:
-    """Return how a request is called in an error: its code and RocketMQ's name for it."""
+    """Return the name of a request for error texts: its code and RocketMQ's name."""
     return f"request {int(command.code)} ({command.code.name})"
 
 
 def failures(coverage: Sequence[Coverage]) -> str:
-    """Name what failed, in one line."""
+    """Return all failures in one line."""
     return "; ".join(
         f"{each.source}: {each.error}" for each in coverage if each.state is SourceState.FAILED
     )

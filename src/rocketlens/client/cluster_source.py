@@ -1,9 +1,9 @@
 """The source over a running cluster.
 
-All brokers of a topic are asked at once, each one's master first and its slaves if it is gone. Each
-stands in the coverage once; one that failed makes the answer incomplete. Without a topic every
-topic that the name servers know is searched, several at a time. Topics are those of the namespace,
-if there is one, and messages come with their topics' full names.
+All brokers of a topic are asked at once, each one's master first, and its slaves if it fails. Each
+is in the coverage once; one that failed makes the answer incomplete. Without a topic every topic
+that the name servers know is searched, several at a time. With a namespace only its topics are
+searched, and messages have their topics' full names.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from rocketlens.client.dispatch import Dispatch
 from rocketlens.client.key_search import KeySearch, SearchedIndex
 from rocketlens.client.namespace import is_in_namespace, with_namespace, without_namespace
 from rocketlens.client.pull import pull_answer
-from rocketlens.client.queue_read import read_queue
+from rocketlens.client.queue_read import RISING_TIMES, read_queue
 from rocketlens.client.records import records_in
 from rocketlens.client.route import Broker, MessageQueue
 from rocketlens.client.survey import Survey, missing_coverage
@@ -24,6 +24,7 @@ from rocketlens.client.view import brokers_named, offset_id_of, view_on
 from rocketlens.errors import AnswerIncomplete, MessageNotFound, TopicNotFound
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+from rocketlens.model.counted import counted
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.query.answer_builder import AnswerMessages, Findings
@@ -34,8 +35,19 @@ from rocketlens.query.verify import MessageFilter
 TOPICS_AT_ONCE: Final = 16
 _MAX_OFFSET: Final = 2**63 - 1
 
-_AskQueue = Callable[[MessageQueue, str, list[str]], Awaitable[None]]
-"""Asks a broker's address for a queue, adds what matches, and what is damaged to a list."""
+
+class _BrokerSearch:
+    """A search of the queues that one broker has: what was damaged, what it relies on."""
+
+    def __init__(self, address: str, queue_count: int) -> None:
+        self.address: Final = address
+        self.queue_count: Final = queue_count
+        self.damage: Final[list[str]] = []
+        self.relies_on: str | None = None
+
+
+_AskQueue = Callable[[MessageQueue, _BrokerSearch], Awaitable[None]]
+"""Asks a broker for a queue, and adds what matches."""
 
 
 class ClusterSource:
@@ -55,13 +67,13 @@ class ClusterSource:
         return ";".join(self.cluster.name_servers)
 
     def full_topic(self, topic: str) -> str:
-        """Return the name that brokers know a topic by."""
+        """Return the name of a topic on brokers."""
         return with_namespace(self.namespace, topic)
 
     async def find(self, request: FindRequest, findings: Findings) -> None:
-        """Add the messages that match: see `rocketlens.query.source.Source.find`.
+        """Add matching messages: see `rocketlens.query.source.Source.find`.
 
-        :raises RemotingError: if no name server answers.
+        :raises RemotingError: if no name server responds.
         """
         topics, unknown = await self._choose_topics(request.topics, findings)
         findings.unknown.update(unknown)
@@ -71,14 +83,14 @@ class ClusterSource:
             return
         if request.text is None:
             for topic in topics or await self._topics(findings):
-                await self._find_in_time(request.filter_of([topic]), findings)
+                await self._find_in_time(request, topic, findings)
         else:
             await self._find_text(request, topics, findings)
 
     async def check_topics(self, names: Sequence[str], findings: Findings) -> None:
         """Add the topics that no broker has: see `rocketlens.query.source.Source`.
 
-        Nothing is said of them if a broker or name server could not be asked.
+        Topics are not reported as missing if a broker or name server could not be asked.
         """
         listed = await self._topics(findings)
         if not findings.is_complete:
@@ -94,13 +106,15 @@ class ClusterSource:
         findings: Findings,
         cluster_name: str | None = None,
         dispatch: Dispatch | None = None,
+        *,
+        exhaustive: bool = False,
     ) -> None:
-        """Add the messages of a topic with a key; of all its brokers, or those of one cluster.
+        """Add the messages of a topic with a key, from all its brokers or those of one cluster.
 
-        `dispatch` is that of a question of which this is a part.
+        `dispatch` is that of a question of which this is a part; `exhaustive` as a request has it.
 
         :raises TopicNotFound: if no broker has the topic, or none of that cluster.
-        :raises RemotingError: if no name server answers.
+        :raises RemotingError: if no name server responds.
         """
         route, surveyed = await self.survey.route(message_filter.topic or "")
         brokers = route.brokers_in(cluster_name)
@@ -112,7 +126,8 @@ class ClusterSource:
 
         async def ask(broker: Broker, address: str) -> SearchedIndex:
             behind = await dispatch.wait(address)
-            search = KeySearch(self.cluster, address, message_filter, findings, queues[broker.name])
+            own = queues[broker.name]
+            search = KeySearch(self.cluster, address, message_filter, findings, own, exhaustive)
             searched = await search.run()
             if behind is None:
                 return searched
@@ -124,14 +139,15 @@ class ClusterSource:
                 coverage.append(covered)
                 continue
             findings.indexed_to_ms = max(findings.indexed_to_ms, searched.indexed_to_ms)
-            coverage.append(replace(covered, indexed_to_ms=searched.indexed_to_ms or None))
+            newest_ms = searched.indexed_to_ms or None
+            coverage.append(replace(covered, indexed_to_ms=newest_ms, relies_on=searched.relies_on))
             coverage += _damage_of(broker, searched.damage)
         findings.cover((*coverage, *surveyed))
 
     async def view_by_offset_id(self, msg_id: str) -> MessageExt:
         """Return the message with an offset message id.
 
-        :raises BadInput: if it is not such an id.
+        :raises BadInput: if it is not an offset message id.
         :raises MessageNotFound: if no broker has it.
         :raises AnswerIncomplete: if none has it, and one failed.
         """
@@ -142,10 +158,10 @@ class ClusterSource:
     async def view_in_topic(
         self, topic: str, msg_id: str, cluster_name: str | None = None
     ) -> MessageExt:
-        """Return the message of a topic with an offset message id or, the oldest, a unique key.
+        """Return a topic's message with an offset message id or, the oldest, a unique key.
 
-        A unique key is looked for on all brokers of the topic, or on those of one cluster.
-        Errors as `view_by_offset_id`.
+        A unique key is searched on all brokers of the topic, or on those of one cluster. Errors as
+        `view_by_offset_id`.
 
         :raises TopicNotFound: if no broker has the topic, or none of that cluster.
         """
@@ -183,9 +199,9 @@ class ClusterSource:
     async def _choose_topics(
         self, asked: Sequence[str], findings: Findings
     ) -> tuple[list[str], dict[str, TopicNotFound]]:
-        """Return the full names of the topics that names and patterns mean; none for all.
+        """Return the full names of the topics that names and patterns match; None for all.
 
-        Of the patterns that match no topic the error of each is returned, too.
+        Also returns the error of each pattern that matches no topic.
         """
         if not any(map(is_pattern, asked)):
             return [self.full_topic(name) for name in asked], {}
@@ -208,9 +224,10 @@ class ClusterSource:
     async def _brokers_of_id(
         self, asked: OffsetMessageId
     ) -> tuple[list[Broker], tuple[Coverage, ...]]:
-        """Return who may have the record of an id, and what says that others may have it, too.
+        """Return the brokers that may have the record of an id, and coverage of others that may
+        have it.
 
-        Where a broker has the id's address, it is that one, unless another had the address before.
+        If a broker has the id's address, it is the only one, unless another had the address before.
         """
         brokers, surveyed = await self.survey.brokers()
         named = brokers_named(asked, brokers)
@@ -226,35 +243,42 @@ class ClusterSource:
     ) -> None:
         topic, queue_id, queue_offset = position
 
-        async def ask(queue: MessageQueue, address: str, damage: list[str]) -> None:
+        async def ask(queue: MessageQueue, search: _BrokerSearch) -> None:
+            address = search.address
             async with self.cluster.turn(address):
                 answer = await pull_answer(self.cluster, address, queue, queue_offset, max_num=1)
-                for record in records_in(answer.body, damage):
+                for record in records_in(answer.body, search.damage):
                     there = (record.topic, record.queue_id, record.queue_offset)
                     if there == position and message_filter.matches(record):
                         findings.take(record)
 
-        # No queue has an offset that its field cannot hold.
+        # A queue cannot have an offset that does not fit its field.
         queues = {queue_id} if queue_offset <= _MAX_OFFSET else set()
         await self._ask_queues(topic, queues, ask, findings)
 
-    async def _find_in_time(self, message_filter: MessageFilter, findings: Findings) -> None:
-        async def ask(queue: MessageQueue, address: str, damage: list[str]) -> None:
-            await read_queue(
+    async def _find_in_time(self, request: FindRequest, topic: str, findings: Findings) -> None:
+        message_filter = request.filter_of([topic])
+
+        async def ask(queue: MessageQueue, search: _BrokerSearch) -> None:
+            relies_on_order = await read_queue(
                 self.cluster,
-                address,
+                search.address,
                 queue,
                 message_filter=message_filter,
                 findings=findings,
-                damage=damage,
+                damage=search.damage,
+                queue_count=search.queue_count,
+                exhaustive=request.exhaustive,
             )
+            if relies_on_order:
+                search.relies_on = RISING_TIMES
 
-        await self._ask_queues(message_filter.topic or "", None, ask, findings)
+        await self._ask_queues(topic, None, ask, findings)
 
     async def _ask_queues(
         self, topic: str, queue_ids: Collection[int] | None, ask: _AskQueue, findings: Findings
     ) -> None:
-        """Ask for all queues of a topic, or for those with some numbers; brokers all at once."""
+        """Read all queues of a topic, or those with some numbers, from all brokers at once."""
         try:
             route, surveyed = await self.survey.route(topic)
         except TopicNotFound as error:
@@ -264,17 +288,23 @@ class ClusterSource:
         queues = [q for q in route.read_queues if queue_ids is None or q.queue_id in queue_ids]
         dispatch = Dispatch(self.cluster)
 
-        async def ask_all(broker: Broker, address: str) -> list[str]:
+        async def ask_all(broker: Broker, address: str) -> _BrokerSearch:
             behind = await dispatch.wait(address)
-            damage = [] if behind is None else [behind]
-            for queue in queues:
-                if queue.broker_name == broker.name:
-                    await ask(queue, address, damage)
-            return damage
+            own = [queue for queue in queues if queue.broker_name == broker.name]
+            search = _BrokerSearch(address, len(own))
+            if behind is not None:
+                search.damage.append(behind)
+            for queue in own:
+                await ask(queue, search)
+            return search
 
         answers = await self.cluster.ask_brokers(route.brokers.values(), ask_all)
-        for broker, damage, coverage in answers:
-            findings.cover((coverage, *_damage_of(broker, damage or ())))
+        for broker, search, coverage in answers:
+            if search is None:
+                findings.cover((coverage,))
+                continue
+            covered = replace(coverage, relies_on=search.relies_on)
+            findings.cover((covered, *_damage_of(broker, search.damage)))
 
     async def _find_by_key(
         self, request: FindRequest, topics: list[str], findings: Findings
@@ -286,7 +316,9 @@ class ClusterSource:
             async with turn:
                 key_filter = request.filter_of([topic], with_key=True)
                 try:
-                    await self.find_by_key(key_filter, findings, dispatch=dispatch)
+                    await self.find_by_key(
+                        key_filter, findings, dispatch=dispatch, exhaustive=request.exhaustive
+                    )
                 except TopicNotFound as error:
                     # Deleted since the name server listed it, or never there.
                     findings.cover(await self._no_topic(error) if topics else ())
@@ -301,10 +333,10 @@ class ClusterSource:
         return True
 
     async def _topics(self, findings: Findings) -> list[str]:
-        """Return all topics, as the coverage of a search of every topic says."""
+        """Return all topics, with the coverage of a search of every topic."""
         listed, failed = await self.survey.topics()
         topics = [each for each in listed if is_in_namespace(self.namespace, each)]
-        source = f"{len(topics)} topics"
+        source = counted(len(topics), "topic")
         listing = Coverage(source, SourceKind.TOPICS, SourceState.SEARCHED)
         brokers, surveyed = await self.survey.brokers()
         findings.cover((listing, *failed, *surveyed))
@@ -313,7 +345,7 @@ class ClusterSource:
         return topics
 
     async def _no_topic(self, error: TopicNotFound) -> tuple[Coverage, ...]:
-        """Return the coverage of a topic that no broker has: all of them said so."""
+        """Return the coverage of a topic that no broker has, according to all of them."""
         brokers, surveyed = await self.survey.brokers()
         if not brokers:
             return surveyed
@@ -326,8 +358,8 @@ def _damage_of(broker: Broker, damage: Iterable[str]) -> list[Coverage]:
 
 
 def _brokers_coverage(brokers: Collection[str], detail: str) -> Coverage:
-    """Return the coverage of what the registration of all brokers answers already."""
-    names = f"{len(brokers)} broker{'' if len(brokers) == 1 else 's'}"
+    """Return the coverage of brokers whose registration already is the answer."""
+    names = counted(len(brokers), "broker")
     return Coverage(names, SourceKind.BROKER, SourceState.SEARCHED, None, detail)
 
 
@@ -336,8 +368,8 @@ def _one_of(
 ) -> MessageExt:
     """Return the message that was found.
 
-    :raises MessageNotFound: if none was, and all brokers were asked.
-    :raises AnswerIncomplete: if none was, and a broker failed, or there is none to ask.
+    :raises MessageNotFound: if none was found, and all brokers were asked.
+    :raises AnswerIncomplete: if none was found, and a broker failed or none could be asked.
     """
     for each in answers:
         if each.value:

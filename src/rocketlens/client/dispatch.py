@@ -1,9 +1,9 @@
-"""Waits until brokers have dispatched what they had stored when a question was asked.
+"""Waits until brokers have dispatched what they had stored when a query was sent.
 
-RocketMQ acknowledges a message as soon as it is in the commit log. A thread of its own writes the
-queue and index entries afterwards: within a millisecond as a rule, later on a busy broker or one
-that has just started. Until then no look-up by key, queue offset or time finds the message, and
-the answer does not say so. What a broker says of its own progress does (`getBrokerRuntimeInfo`).
+RocketMQ acknowledges a message when it is in the commit log. Another thread writes the queue and
+index entries afterwards: usually within a millisecond, later on a busy broker or one that has just
+started. Until then no look-up by key, queue offset or time finds the message, and the response does
+not say so. But a broker reports its progress (`getBrokerRuntimeInfo`).
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from rocketlens.wire.declare import read_body
 _LOG_END: Final = "commitLogMaxOffset"
 _BEHIND: Final = "dispatchBehindBytes"
 _DELAYS_S: Final = (0.002, 0.1)
-"""Seconds until a broker is asked again: the first, doubled up to the last."""
+"""Seconds between two requests to a broker: the first, doubled up to the last."""
 
 
 class Dispatch:
-    """How far each broker came, for one question: each address is asked once."""
+    """The progress of each broker, for one query: each address is asked once."""
 
     def __init__(self, cluster: ClusterCalls) -> None:
         self._cluster: Final = cluster
@@ -34,9 +34,9 @@ class Dispatch:
     async def wait(self, address: str) -> str | None:
         """Wait until a broker has dispatched all that it had stored at the first call.
 
-        Return None, or why a look-up after this may miss messages, in one line.
+        Return None, or in one line why a look-up after this may miss messages.
 
-        :raises RemotingError: when there is no answer.
+        :raises RemotingError: if there is no response.
         """
         async with self._turns.setdefault(address, asyncio.Lock()):
             if address not in self._said:
@@ -63,8 +63,8 @@ class Dispatch:
         return None
 
     async def _progress(self, address: str) -> tuple[int, int]:
-        """Return up to which physical offset a broker has stored, and dispatched, messages."""
+        """Return the physical offsets up to which a broker has stored, and dispatched, messages."""
         answer = await self._cluster.ask(address, GET_BROKER_RUNTIME_INFO, NoFields())
-        figures = read_body(KvTable, answer.body).table
-        stored = int(figures[_LOG_END])
-        return stored, stored - int(figures[_BEHIND])
+        runtime = read_body(KvTable, answer.body).table
+        stored = int(runtime[_LOG_END])
+        return stored, stored - int(runtime[_BEHIND])

@@ -1,4 +1,4 @@
-"""Which queue a producer sends to next: round robin, past brokers that just failed.
+"""Chooses the next queue of a producer: round robin, avoiding brokers that just failed.
 
 Without latency isolation, as is RocketMQ's default, only the brokers of the same send's failed
 attempts are avoided (RocketMQ: only the last one, so that of three brokers it may never try the
@@ -28,7 +28,7 @@ LEFT_ALONE_S: Final = (
     (1.8, 5.0),
     (0.55, 2.0),
 )
-"""Latency and how long a broker is then left alone, the longest first."""
+"""Latency, and for how long a broker is then avoided, the longest first."""
 FAILED_S: Final = 10.0
 
 
@@ -68,11 +68,11 @@ class QueueChooser:
                 max(0.0, self._back_at_s.get(name, now_s) - now_s),
             )
 
-        # The first of equals is given: the next in turn.
+        # Of equal ones min() returns the first, which is the next in turn.
         return min([*queues[start:], *queues[:start]], key=reluctance)
 
     def took(self, broker_name: str, seconds: float, *, failed: bool) -> None:
-        """Note how an attempt went."""
+        """Record the latency and outcome of an attempt."""
         if not self._isolates_latency:
             return
         latency_s = FAILED_S if failed else seconds

@@ -1,26 +1,30 @@
-"""Finds all messages of a key on one broker, though a broker gives 64 at once and knows seconds.
+"""Finds all messages of a key on one broker, although a broker returns at most 64 at once.
 
-1. Ask without any time: the index's clock is coarse, and a broker's clock may have gone back, so
-   whoever names a time may miss a message. Nearly always that is all, and the times asked for are
-   compared here, to the millisecond.
-2. If there may be more (as many came as the broker gives at most), ask again within the times, and
-   then again up to the oldest message seen, until fewer come. The index rounds times down to whole
-   seconds since some moment, so ``begin`` is asked a second early.
-3. More messages of one key in one second than a broker gives at once can't be told apart by time:
-   that second is read from the topic's queues.
+1. Ask without times: the index rounds times, and a broker's clock may have been set back, so a
+   request with times may miss a message. Usually that is all, and the requested times are compared
+   here, to the millisecond.
+2. If there may be more (the broker returned its maximum), ask again within the times, and then
+   again up to the oldest message received, until fewer come. The index rounds times down to whole
+   seconds since some moment, so ``begin`` is a second earlier.
+3. More messages of one key within a second than a broker returns at once cannot be told apart by
+   time: that second is read from the topic's queues.
 
-An answer over 16 MiB ends the connection (RocketMQ does not bound what it sends), or is an error
-(ours does): the same is asked again for fewer messages at once.
+Steps 2 and 3 rely on the key's store times rising, for a broker keeps only the times of an index
+file's first and last message. If they go back in what it returns, the answer is incomplete;
+otherwise ``relies_on`` says so. An exhaustive search reads the topic's queues whole instead.
+
+A response over 16 MiB closes the connection (RocketMQ does not bound its responses), or is an error
+(RocketLens bounds them): the request is repeated with a smaller maximum.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from rocketlens import limits
 from rocketlens.client.cluster import ClusterCalls, broker_error, fields_of
 from rocketlens.client.queue_read import read_queue
-from rocketlens.client.records import Page, add_damage, take_page
+from rocketlens.client.records import Page, add_damage, take_page_in_turn
 from rocketlens.client.route import MessageQueue
 from rocketlens.errors import ConnectionLost
 from rocketlens.query.answer_builder import Findings
@@ -34,47 +38,79 @@ KEYS_INDEX: Final = "K"
 UNIQUE_KEY_INDEX: Final = "U"
 OVER_THE_LIMIT: Final = "over the limit"
 FEWER: Final = 8
-"""By how many times fewer messages are asked for after an answer that was too large."""
+"""Divisor of the maximum after a response that was too large."""
+RISING_KEY_TIMES: Final = (
+    "the store times of the messages with this key rise, as those of the ones it returned did (an "
+    "exhaustive search reads whole queues)"
+)
+"""What a search relies on for a key if the broker did not return all messages at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchedIndex:
-    """What one broker said of its search: what was damaged, and how far its index is."""
+    """What one broker reported of its search: damage, and the progress of its index."""
 
     damage: tuple[str, ...]
     indexed_to_ms: int
+    relies_on: str | None = None
 
 
 @dataclass(slots=True)
 class KeySearch:
-    """One search on one broker; ``queues`` are the topic's there.
+    """One search on one broker; ``queues`` are the topic's queues there.
 
-    The filter has the topic and the key, and decides what matches; ``findings`` takes it.
+    The filter has the topic and the key; ``findings`` receives matching messages.
     """
 
     cluster: ClusterCalls
     address: str
     message_filter: MessageFilter
     findings: Findings
-    queues: Iterable[MessageQueue]
+    queues: Sequence[MessageQueue]
+    exhaustive: bool = False
     _damage: list[str] = field(default_factory=list)
     _page_messages: int = limits.MAX_QUERY_MESSAGES
     _largest_page: int = 0
     _read_bytes: int = 0
     _indexed_to_ms: int = 0
+    _relies_on: str | None = None
+    _set_back_ms: int = 0
 
     async def run(self) -> SearchedIndex:
         """Search.
 
-        :raises BrokerError: when the broker will not.
-        :raises RemotingError: when there is no answer.
+        :raises BrokerError: if the broker refuses.
+        :raises RemotingError: if there is no response.
         """
         page = await self._page(0, limits.MAX_TIMESTAMP_MS)
         if self._may_be_cut(page):
-            await self._search_within(self.message_filter.begin or 0, self.message_filter.end)
-        return SearchedIndex(tuple(dict.fromkeys(self._damage)), self._indexed_to_ms)
+            begin, end = self.message_filter.begin or 0, self.message_filter.end
+            if self.exhaustive:
+                await self._read_queues(begin, end)
+            else:
+                self._relies_on = RISING_KEY_TIMES
+                await self._search_within(begin, end, page)
+                later = await self._page(page.most_ms + 1, limits.MAX_TIMESTAMP_MS)
+                is_before = later.oldest_offset < page.oldest_offset
+                # The index has the time of a file's first message for what is older than that.
+                if later.records and (is_before or later.least_ms <= page.most_ms):
+                    self._doubt("are not those of the index, or not in the order of the log")
+                if self._set_back_ms:
+                    self._doubt(
+                        f"go back by {self._set_back_ms} ms, as of a clock that was set back"
+                    )
+        damage = tuple(dict.fromkeys(self._damage))
+        return SearchedIndex(damage, self._indexed_to_ms, self._relies_on)
 
-    async def _search_within(self, begin: int, end: int) -> None:
+    def _doubt(self, what: str) -> None:
+        said = (
+            f"{self.address}: the store times of the messages with this key {what}. A search of "
+            "its index by time can miss some: an exhaustive search reads whole queues"
+        )
+        add_damage(self._damage, said)
+
+    async def _search_within(self, begin: int, end: int, known: Page) -> None:
+        """Search by time; ``known`` is a page that the broker returned before."""
         oldest_offset = None
         while end >= begin and not self.findings.is_past(end):
             if self._read_bytes > limits.MAX_READ_ANSWERS * limits.MAX_ANSWER_BYTES:
@@ -83,11 +119,15 @@ class KeySearch:
                 return
             page = await self._page(max(0, begin - INDEX_STEP_MS), end)
             if not self._may_be_cut(page):
+                is_known = begin <= known.oldest_ms <= end
+                if is_known and not (page.records and page.oldest_offset <= known.oldest_offset):
+                    self._doubt("do not lead to one that it returned without times")
                 return
+            known = page
             if oldest_offset is not None and page.oldest_offset >= oldest_offset:
-                # Nothing new came: all that was given is of this one step of the index.
+                # Nothing new came: all results are of this one step of the index.
                 if page.oldest_ms > end:
-                    # The index has other times than the messages, and leads nowhere.
+                    # The index has other times than the messages, so times do not lead further.
                     await self._read_queues(begin, end)
                     return
                 step_begin = page.oldest_ms - INDEX_STEP_MS + 1
@@ -99,28 +139,31 @@ class KeySearch:
                 oldest_offset = page.oldest_offset
 
     async def _page(self, begin: int, end: int) -> Page:
-        """Ask once, and add what matches; return what came."""
+        """Ask once, and add matching messages; return what came."""
         while True:
             async with self.cluster.turn(self.address):
                 answer = await self._answer(begin, end)
                 if answer is not None:
-                    return self._taken(answer)
+                    return await self._taken(answer)
             self._page_messages //= FEWER
             self._largest_page = 0
 
-    def _taken(self, answer: RemotingCommand) -> Page:
+    async def _taken(self, answer: RemotingCommand) -> Page:
         if answer.code not in {ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND}:
             raise broker_error(self.address, answer)
         fields = fields_of(self.address, QUERY_MESSAGE, answer)
         self._indexed_to_ms = max(self._indexed_to_ms, fields.index_last_update_timestamp_ms)
         if NOT_SEARCHED in answer.ext_fields:
             add_damage(self._damage, answer.ext_fields[NOT_SEARCHED])
-        page = take_page(answer.body, self.message_filter, self.findings, self._damage)
+        page = await take_page_in_turn(
+            answer.body, self.message_filter, self.findings, self._damage
+        )
         self._read_bytes += page.held_bytes
+        self._set_back_ms = max(self._set_back_ms, page.set_back_ms)
         return page
 
     async def _answer(self, begin: int, end: int) -> RemotingCommand | None:
-        """Ask for a page; None when fewer messages must be asked for."""
+        """Request a page; return None if a smaller maximum is needed."""
         is_unique_key = self.message_filter.key is None
         header = QueryMessageRequest(
             topic=self.message_filter.topic or "",
@@ -141,7 +184,7 @@ class KeySearch:
         return None if can_be_fewer and _is_too_large(answer) else answer
 
     def _may_be_cut(self, page: Page) -> bool:
-        """Return whether there may be more than came: as much as ever came at once."""
+        """Return whether there may be more: the page has as many as the largest page so far."""
         self._largest_page = max(self._largest_page, page.records)
         smallest = min(limits.MIN_QUERY_CAP, self._page_messages)
         return smallest <= page.records == self._largest_page
@@ -157,9 +200,11 @@ class KeySearch:
                 damage=self._damage,
                 begin=begin,
                 end=end,
+                queue_count=len(self.queues),
+                exhaustive=self.exhaustive,
             )
 
 
 def _is_too_large(answer: RemotingCommand) -> bool:
-    """Return whether a broker of ours would have had to send more than a frame."""
+    """Return whether a broker of RocketLens refused a response larger than a frame."""
     return answer.code == ResponseCode.SYSTEM_ERROR and OVER_THE_LIMIT in (answer.remark or "")

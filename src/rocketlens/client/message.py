@@ -1,4 +1,4 @@
-"""A message on its way out: what a producer is given, checked before anything is sent.
+"""A message to send, and its checks before anything is sent.
 
 ======================  =======================================================================
 property                from
@@ -28,7 +28,7 @@ FLAG_RANGE: Final = range(-(2**31), 2**31)
 
 
 class Message:
-    """A message to send. Sending gives it a ``unique_key`` unless it has one.
+    """A message to send. Sending sets its ``unique_key`` unless it has one.
 
     ``keys`` is one key, several separated by spaces, or a collection of keys; a key in it can have
     no space. ``body`` is bytes, or a text that is sent as UTF-8. ``flag`` is the user's own 32-bit
@@ -84,7 +84,7 @@ class Message:
     def put(self, name: str, value: str) -> None:
         """Set a property, RocketMQ's own or another.
 
-        :raises BadInput: when name or value is empty, or has a character that separates them.
+        :raises BadInput: if name or value is empty, or has one of the separator characters.
         """
         for what, text in (("name", name), ("value", value)):
             if not _is_text(text):
@@ -101,21 +101,21 @@ class Message:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys, in the order given."""
+        """The keys, in their original order."""
         return props.split_keys(self.properties.get(props.KEYS))
 
     @property
     def unique_key(self) -> str | None:
-        """What the producer made, None before the first send."""
+        """The unique key that the producer set; None before the first send."""
         return self.properties.get(props.UNIQUE_KEY)
 
     @property
     def delay_level(self) -> int:
-        """How long it is held back; 0 not at all."""
+        """The delay level; 0 for none."""
         return int(self.properties.get(props.DELAY, "0"))
 
     def __repr__(self) -> str:
-        """Show all but the body."""
+        """Return all but the body."""
         return (
             f"Message(topic={self.topic!r}, flag={self.flag}, properties={self.properties}, "
             f"body={len(self.body)} bytes)"
@@ -123,9 +123,9 @@ class Message:
 
 
 def check_topic(topic: str) -> None:
-    """Refuse a topic that RocketMQ would refuse.
+    """Check a topic as RocketMQ does.
 
-    :raises MessageIllegal: when it is empty, too long, or has other characters than allowed; the
+    :raises MessageIllegal: if it is empty, too long, or has characters that are not allowed; the
         text is RocketMQ's own.
     """
     problem = topic_problem(topic)
@@ -134,9 +134,10 @@ def check_topic(topic: str) -> None:
 
 
 def check_sendable(message: Message, topic: str, max_message_bytes: int) -> None:
-    """Refuse what a broker would refuse; ``topic`` is that of the message with its namespace.
+    """Check what a broker would refuse; ``topic`` is the message's, with its namespace.
 
-    :raises MessageIllegal: when the topic is not to be sent to, or the body is empty or too large.
+    :raises MessageIllegal: if messages cannot be sent to the topic, or the body is empty or too
+        large.
     """
     check_topic(topic)
     if topic in NOT_ALLOWED_SEND_TOPICS:
@@ -149,9 +150,9 @@ def check_sendable(message: Message, topic: str, max_message_bytes: int) -> None
 
 
 def encoded_properties(properties: Mapping[str, str]) -> str:
-    """Write properties in the order in which Java's producers do.
+    """Return properties in the order in which Java's producers write them.
 
-    :raises MessageIllegal: when they are longer than a record can hold.
+    :raises MessageIllegal: if they are longer than a record can hold.
     """
     text = props.format_properties(props.java_order(properties, 16))
     size = len(text.encode())
@@ -163,7 +164,7 @@ def encoded_properties(properties: Mapping[str, str]) -> str:
 
 
 def check_message(message: object) -> None:
-    """Refuse what is not a message to send.
+    """Check that an object is a message to send.
 
     :raises WrongType: for anything but a `Message`; a `MessageExt` was stored already.
     """
@@ -179,7 +180,7 @@ def check_message(message: object) -> None:
 
 
 def _body_bytes(body: object) -> bytes:
-    """Return the bytes of a body; ``bytes(5)`` would be five NUL bytes, so types are checked."""
+    """Return the bytes of a body. Types are checked because ``bytes(5)`` is five NUL bytes."""
     if isinstance(body, str):
         try:
             return body.encode()
@@ -202,7 +203,7 @@ def _join_keys(keys: str | Collection[str]) -> str:
 
 
 def _is_text(value: object) -> bool:
-    """Return whether it is a text with more than blanks: callers are not all type-checked."""
+    """Return whether a value is a non-blank str; callers may not be type-checked."""
     return isinstance(value, str) and bool(value.strip())
 
 

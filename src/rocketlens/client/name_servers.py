@@ -1,4 +1,4 @@
-"""The name servers that a client was told of: asked one after another, until one answers."""
+"""The name servers of a client, asked one after another until one responds."""
 
 import os
 from collections.abc import Iterable
@@ -9,19 +9,19 @@ from rocketlens.net.pool import parse_address
 
 ENVIRONMENT: Final = ("NAMESRV_ADDR", "ROCKETMQ_NAMESRV_ADDR")
 SCHEME: Final = "http://"
-"""RocketMQ's clients take it in front of an address, and it means nothing."""
+"""A prefix of RocketMQ's clients without a meaning."""
 
 
 def name_server_addresses(given: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Read ``"a:9876;b:9876"``, or several addresses; None for what the environment says.
+    """Parse ``"a:9876;b:9876"``, or several addresses; None for those of the environment.
 
-    :raises BadInput: when there is none, or one is no address.
+    :raises BadInput: if there is none, or one is not an address.
     """
     if given is None:
         given = next(filter(None, map(os.environ.get, ENVIRONMENT)), "")
     if not isinstance(given, str):
         given = ";".join(given)
-    # A comma is what other clients take, and no address has one.
+    # Other clients separate addresses by commas, and an address has none.
     parts = [part.strip().removeprefix(SCHEME) for part in given.replace(",", ";").split(";")]
     addresses = tuple(dict.fromkeys(filter(None, parts)))
     if not addresses:

@@ -1,7 +1,7 @@
 """Namespaces: brokers know a topic or group of namespace ``ns`` as ``ns%name``.
 
-Names of retry and dead-letter topics keep their mark in front: ``%RETRY%ns%group``. Topics that
-brokers make themselves are in no namespace. Source: ``NamespaceUtil``.
+Names of retry and dead-letter topics keep their prefix: ``%RETRY%ns%group``. Topics that
+brokers create themselves are in no namespace. Source: ``NamespaceUtil``.
 """
 
 from rocketlens.model.rocketmq import (
@@ -15,7 +15,7 @@ from rocketlens.model.rocketmq import (
 
 
 def with_namespace(namespace: str, name: str) -> str:
-    """Return the name that brokers know; unchanged without a namespace, or if it is there."""
+    """Return the name on brokers; unchanged without a namespace, or if it is already there."""
     mark, rest = _split(name)
     prefix = namespace + NAMESPACE_SEPARATOR
     if (
@@ -28,13 +28,13 @@ def with_namespace(namespace: str, name: str) -> str:
 
 
 def without_namespace(namespace: str, name: str) -> str:
-    """Return the name that users know."""
+    """Return the name for users."""
     mark, rest = _split(name)
     return mark + rest.removeprefix(namespace + NAMESPACE_SEPARATOR) if namespace else name
 
 
 def is_in_namespace(namespace: str, name: str) -> bool:
-    """Return whether a name that brokers know is of a namespace; True without a namespace."""
+    """Return whether a name on brokers is of a namespace; True without a namespace."""
     return not namespace or _split(name)[1].startswith(namespace + NAMESPACE_SEPARATOR)
 
 

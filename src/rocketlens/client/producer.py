@@ -1,13 +1,13 @@
 """Sends messages: ``rocketlens.Producer``.
 
 =========================  ====================================================================
-what happens               what ``send`` does, within its time
+case                       what ``send`` does, within its timeout
 =========================  ====================================================================
 no connection, no answer,  tries another broker (at most ``retries`` times more), with the same
 or a retriable code        unique key; SendFailed when all attempts failed
 any other code             BrokerError
-a queue or key was given   one attempt: the order of messages is worth more
-time is over               SendFailed; whether the message is stored is not known
+send to a queue or key     one attempt, because another queue would change the order
+timeout                    SendFailed; the message may be stored
 =========================  ====================================================================
 
 Source: ``DefaultMQProducerImpl``.
@@ -20,7 +20,7 @@ import logging
 import os
 import ssl
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 from rocketlens import limits
@@ -47,6 +47,8 @@ from rocketlens.errors import (
 from rocketlens.model import properties as props
 from rocketlens.model.java import string_hash
 from rocketlens.model.rocketmq import DEFAULT_TOPIC, group_problem
+from rocketlens.net.channel import Handler
+from rocketlens.net.pool import NO_HANDLERS
 from rocketlens.wire.bodies.heartbeat import HeartbeatData, ProducerData
 from rocketlens.wire.commands.client import (
     HEART_BEAT,
@@ -64,7 +66,7 @@ DEFAULT_GROUP: Final = "rocketlens_producer"
 
 @dataclasses.dataclass(slots=True)
 class SendContext:
-    """What a send hook sees. ``result`` or ``error`` is there after the attempt."""
+    """Context of an attempt for a send hook. After the attempt ``result`` or ``error`` is set."""
 
     producer_group: str
     message: Message | Sequence[Message]
@@ -76,7 +78,9 @@ class SendContext:
 
 
 class SendHook:
-    """Is told before and after each attempt to send; what it raises is logged and ignored."""
+    """Called before and after each attempt to send; errors that it raises are logged and
+    ignored.
+    """
 
     def before(self, context: SendContext) -> None:
         """Called before an attempt."""
@@ -86,17 +90,18 @@ class SendHook:
 
 
 class Producer(ClusterClient):
-    """Sends messages to a RocketMQ cluster. An async context manager; of one event loop.
+    """Sends messages to a RocketMQ cluster. An async context manager; belongs to one event loop.
 
     ::
 
         async with rocketlens.Producer("127.0.0.1:9876", group="orders") as producer:
             result = await producer.send(Message("Orders", b"...", keys=["ORDER-1"]))
 
-    Any number of sends may be under way. ``send_timeout_s`` is for one send with all its
+    Any number of sends may run at once. ``send_timeout_s`` is for one send with all its
     attempts, ``attempt_timeout_s`` for one of them, so that a hung broker leaves time for another.
     Bodies of ``compress_over_bytes`` or more are compressed, those of batches never.
-    With ``isolates_latency`` slow brokers are left alone for a while.
+    With ``isolates_latency`` slow brokers are avoided for a while. ``trace`` writes message trace
+    to RocketMQ's own topic, or to the one that it names; it never delays or fails a send.
     """
 
     def __init__(
@@ -116,10 +121,12 @@ class Producer(ClusterClient):
         default_topic_queue_nums: int = DEFAULT_TOPIC_QUEUE_NUMS,
         isolates_latency: bool = False,
         hooks: Iterable[SendHook] = (),
+        trace: bool | str = False,
         credentials: Credentials | None = None,
         tls: ssl.SSLContext | None = None,
         timeout_s: float = limits.ADMIN_TIMEOUT_S,
         connect_timeout_s: float = limits.CONNECT_TIMEOUT_S,
+        handlers: Mapping[int, Handler] = NO_HANDLERS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(
@@ -129,6 +136,7 @@ class Producer(ClusterClient):
             tls=tls,
             timeout_s=timeout_s,
             connect_timeout_s=connect_timeout_s,
+            handlers=handlers,
             clock=clock,
         )
         problem = group_problem(group)
@@ -155,6 +163,7 @@ class Producer(ClusterClient):
             default_topic_queue_nums=default_topic_queue_nums,
             now_ms=lambda: time.time_ns() // 1_000_000,
         )
+        self._trace: Final = self._trace_writer(self.group, trace=trace)
         self._now_s: Final = clock
         self._chooser: Final = QueueChooser(isolates_latency=isolates_latency, clock=clock)
         self._client_id: Final = f"{own_address()}@{os.getpid()}#{id(self)}"
@@ -176,7 +185,7 @@ class Producer(ClusterClient):
         With ``sharding_key`` all messages of that key go to one queue; with ``queue`` to that.
 
         :raises BadInput: when the message cannot be sent: no broker was asked.
-        :raises TopicNotFound: when no broker has the topic, nor makes topics on demand.
+        :raises TopicNotFound: when no broker has the topic, or creates topics on demand.
         :raises BrokerError: when a broker refuses it, and another would, too.
         :raises SendFailed: when all attempts failed.
         """
@@ -195,7 +204,7 @@ class Producer(ClusterClient):
     ) -> SendResult:
         """Send several messages of one topic at once; they are stored side by side, or none is.
 
-        :raises BadInput: when there is none, they differ in topic or WAIT, one is delayed, or
+        :raises BadInput: if there are no messages, they differ in topic or WAIT, one is delayed, or
             together they are too large. Otherwise as `send`.
         """
         request = self._sending.batch_request(tuple(messages))
@@ -208,22 +217,22 @@ class Producer(ClusterClient):
         queue: MessageQueue | None = None,
         sharding_key: str | None = None,
     ) -> None:
-        """Send a message and wait for no answer: it may be lost, and nobody will know.
+        """Send a message without waiting for a response: if it is lost, no error is raised.
 
-        :raises BadInput: when the message cannot be sent.
-        :raises TopicNotFound: when no broker has the topic, nor makes topics on demand.
-        :raises RemotingError: when there is no connection.
+        :raises BadInput: if the message cannot be sent.
+        :raises TopicNotFound: if no broker has the topic or creates topics on demand.
+        :raises RemotingError: if there is no connection.
         """
         check_message(message)
         if sharding_key is not None:
             message.put(props.SHARDING_KEY, sharding_key)
         request = self._sending.request(message)
         route = await self._write_route(request.topic)
-        chosen = self._chosen(route, queue, sharding_key) or self._chooser.choose(
+        chosen = self._chosen_queue(route, queue, sharding_key) or self._chooser.choose(
             route.write_queues
         )
         context = await self._context(request, route, chosen, "oneway")
-        with self._told(context):
+        with self._with_hooks(context):
             await self._cluster.tell(
                 context.broker_address, request.command, request.header(chosen), request.body
             )
@@ -231,19 +240,19 @@ class Producer(ClusterClient):
     async def write_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the queues that a topic's messages go to, in the order of broker name and id.
 
-        :raises TopicNotFound: when no broker has the topic, nor makes topics on demand.
+        :raises TopicNotFound: when no broker has the topic, or creates topics on demand.
         :raises RemotingError: when no name server answers.
         """
         route = await self._write_route(self._full_topic(topic))
         return tuple(queue._replace(topic=topic) for queue in route.write_queues)
 
     async def start(self) -> None:
-        """Begin to tell brokers every 30 s that this producer is there."""
+        """Start to send heartbeats to brokers, every 30 s."""
         if self._heartbeats is None:
             self._heartbeats = asyncio.get_running_loop().create_task(self._beat())
 
     async def close(self) -> None:
-        """Unregister from the brokers and close all connections; sends under way fail."""
+        """Unregister from the brokers and close all connections; current sends fail."""
         if self._heartbeats is not None:
             self._heartbeats.cancel()
             await asyncio.wait([self._heartbeats])
@@ -254,9 +263,11 @@ class Producer(ClusterClient):
             for address in self._greeted
         ]
         await asyncio.gather(*goodbyes, return_exceptions=True)
+        if self._trace is not None:
+            await self._trace.close()
         await super().close()
 
-    # How it is done.
+    # Implementation.
 
     async def _send(
         self,
@@ -275,7 +286,7 @@ class Producer(ClusterClient):
         except TimeoutError:
             name_servers = ";".join(self._cluster.name_servers)
             raise CallTimeout(name_servers, f"no route in {total_s:g} s") from None
-        chosen = self._chosen(route, queue, sharding_key)
+        chosen = self._chosen_queue(route, queue, sharding_key)
         attempts: list[tuple[str, RocketLensError]] = []
         unsafe: SendResult | None = None
         tried: list[str] = []
@@ -312,7 +323,7 @@ class Producer(ClusterClient):
         timeout_s = (
             left_s if self.attempt_timeout_s is None else min(left_s, self.attempt_timeout_s)
         )
-        with self._told(context), self._timed(context):
+        with self._with_hooks(context), self._record_latency(context):
             answer = await self._cluster.call(
                 context.broker_address,
                 request.command,
@@ -330,9 +341,10 @@ class Producer(ClusterClient):
         return context.result
 
     @contextlib.contextmanager
-    def _told(self, context: SendContext) -> Iterator[None]:
+    def _with_hooks(self, context: SendContext) -> Iterator[None]:
         """Call the hooks before and after an attempt."""
         _tell([hook.before for hook in self.hooks], context)
+        begin_ms = time.time_ns() // 1_000_000
         try:
             yield
         except RocketLensError as error:
@@ -340,10 +352,14 @@ class Producer(ClusterClient):
             raise
         finally:
             _tell([hook.after for hook in self.hooks], context)
+            if self._trace is not None and context.result is not None:
+                sent = context.message
+                messages = (sent,) if isinstance(sent, Message) else sent
+                self._trace.sent(messages, context.result, context.broker_address, begin_ms)
 
     @contextlib.contextmanager
-    def _timed(self, context: SendContext) -> Iterator[None]:
-        """Remember how long a broker took, and whether it failed."""
+    def _record_latency(self, context: SendContext) -> Iterator[None]:
+        """Record how long a broker took, and whether it failed."""
         begun_s = self._now_s()
         try:
             yield
@@ -352,7 +368,7 @@ class Producer(ClusterClient):
             self._chooser.took(context.queue.broker_name, took_s, failed=context.result is None)
 
     async def _write_route(self, topic: str) -> Route:
-        """Return a route with queues to write to; the default topic's where there is none yet."""
+        """Return a route with queues to write to; that of the default topic if the topic is new."""
         try:
             route = await self._cluster.route(topic, wait=False)
         except TopicNotFound as error:
@@ -370,20 +386,20 @@ class Producer(ClusterClient):
             self._new_route.set()
         return route
 
-    def _chosen(
+    def _chosen_queue(
         self, route: Route, queue: MessageQueue | None, sharding_key: str | None
     ) -> MessageQueue | None:
-        """Return the queue that the caller wants.
+        """Return the queue that the caller chose.
 
-        :raises BadInput: when it wants one of another topic, or of a broker that is not there.
+        :raises BadInput: if it is of another topic, or of a broker that does not exist.
         """
         if queue is not None:
             full = queue._replace(topic=self._full_topic(queue.topic))
             if full.topic != route.topic or full.broker_name not in route.brokers:
-                raise BadInput(f"{queue} is none of topic {route.topic}")
+                raise BadInput(f"{queue} is not a queue of topic {route.topic}")
             return full
         if sharding_key is not None:
-            # As Java's remainder: of the number without its sign.
+            # As Java's remainder of the absolute value.
             return route.write_queues[abs(string_hash(sharding_key)) % len(route.write_queues)]
         return None
 

@@ -1,4 +1,4 @@
-"""Reads queues of a broker message by message: where look-ups by key cannot see everything."""
+"""Reads queues of a broker message by message, where a look-up by key is not enough."""
 
 import logging
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 from rocketlens import limits
 from rocketlens.client.cluster import ClusterCalls, broker_error, fields_of
-from rocketlens.client.records import Page, take_page
+from rocketlens.client.records import Page, take_page_in_turn
 from rocketlens.client.route import MessageQueue
 from rocketlens.model.rocketmq import TOOLS_GROUP
 from rocketlens.query.answer_builder import Findings
@@ -17,9 +17,9 @@ from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.pull import PULL_MESSAGE, SUBSCRIPTION_FLAG, PullMessageRequest
 
 OWN_TOOLS_GROUP: Final = "ROCKETLENS_TOOLS"
-"""Used at a broker where TOOLS_GROUP may not consume; brokers make it themselves, if they may."""
+"""The group for a broker at which TOOLS_GROUP may not consume; brokers create it, if allowed."""
 _NO_GROUP: Final = "subscription group no permission"
-"""How a broker says that a group's ``consumeEnable`` is false."""
+"""A broker's remark if a group's ``consumeEnable`` is false."""
 
 _logger: Final = logging.getLogger("rocketlens.client")
 _at_own_group: Final[WeakKeyDictionary[ClusterCalls, set[str]]] = WeakKeyDictionary()
@@ -36,7 +36,7 @@ NOTHING_HERE: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """One answer: its code, what it had, and where to go on (the same offset: at the end)."""
+    """One response: its code, its records, and the next offset (the same one at the end)."""
 
     code: int
     page: Page
@@ -51,14 +51,17 @@ async def pull_answer(
     *,
     max_num: int = limits.MAX_PULL_MESSAGES,
     tags: str = "*",
+    group: str | None = None,
 ) -> RemotingCommand:
-    """Ask for a queue's messages from an offset on; ``tags`` as a consumer subscribes to them.
+    """Request a queue's messages from an offset on; ``tags`` as a consumer subscribes to them.
 
-    :raises BrokerError: when the broker will not; that it has nothing there is an answer.
-    :raises RemotingError: when there is no answer.
+    ``group``: the consumer group that asks; without it one for tools.
+
+    :raises BrokerError: if the broker refuses; an empty response is not an error.
+    :raises RemotingError: if there is no response.
     """
     header = PullMessageRequest(
-        consumer_group=TOOLS_GROUP,
+        consumer_group=group or TOOLS_GROUP,
         topic=queue.topic,
         queue_id=queue.queue_id,
         queue_offset=queue_offset,
@@ -68,7 +71,9 @@ async def pull_answer(
         expression_type="TAG",
     )
     own = replace(header, consumer_group=OWN_TOOLS_GROUP)
-    if address in _at_own_group.get(cluster, ()):
+    if group is not None:
+        answer = await cluster.call(address, PULL_MESSAGE, header)
+    elif address in _at_own_group.get(cluster, ()):
         answer = await cluster.call(address, PULL_MESSAGE, own)
     else:
         answer = await cluster.call(address, PULL_MESSAGE, header)
@@ -85,7 +90,7 @@ async def pull_answer(
 
 
 def _is_group_refused(answer: RemotingCommand) -> bool:
-    """Return whether it is the group that a broker will not give messages to."""
+    """Return whether a broker refuses because of the group."""
     if answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
         return True
     return answer.code == ResponseCode.NO_PERMISSION and _NO_GROUP in (answer.remark or "")
@@ -102,12 +107,11 @@ async def pull(
     damage: list[str],
     max_num: int = limits.MAX_PULL_MESSAGES,
 ) -> Pulled:
-    """Read a queue from an offset on, and add what matches; errors as `pull_answer`."""
+    """Read a queue from an offset on, and add matching messages; errors as `pull_answer`."""
     async with cluster.turn(address):
         answer = await pull_answer(cluster, address, queue, queue_offset, max_num=max_num)
         next_offset = fields_of(address, PULL_MESSAGE, answer).next_begin_offset
         if answer.code == ResponseCode.PULL_NOT_FOUND:
             next_offset = queue_offset
-        return Pulled(
-            answer.code, take_page(answer.body, message_filter, findings, damage), next_offset
-        )
+        page = await take_page_in_turn(answer.body, message_filter, findings, damage)
+        return Pulled(answer.code, page, next_offset)

@@ -1,34 +1,66 @@
-"""Reads the part of a queue that was stored between two times, from its newest end.
+"""Reads the part of a queue that was stored between two times, newest messages first.
 
-So whoever wants the newest messages need not wait for the rest, and a queue is read for as long
-only as what it has can still be kept. What a broker says is bounded:
+So a caller that needs only the newest messages does not wait for the rest, and a queue is read only
+until the answer is full. Responses of a broker are bounded:
 
 ======================================  =========================================================
-the broker                              then
+case                                    consequence
 ======================================  =========================================================
-has more than an answer can hold        the rest is left out, and the answer says so
-gives messages of other times, or       the rest is not read, which makes the answer incomplete
-nothing at place after place
-appends meanwhile                       what came after the question was asked is not read
+more than an answer can hold            the rest is dropped, and the answer says so
+messages of other times, or             the rest is not read, which makes the answer incomplete
+no message at many offsets in a row
+messages appended meanwhile             are not read
 ======================================  =========================================================
+
+A broker finds a time in a queue by halves, which needs store times to rise. They do not if its
+clock was set back, and no broker can tell whether it was. So more is read than what it found:
+
+======================================  =========================================================
+of the queue                            then
+======================================  =========================================================
+what lies around the part that was      read until all of a pull is of other times, by more than
+found                                   the clock went back in what was read
+512 messages beyond that, or less       all of them are read
+more than that                          samples of it are read, at distances that grow by one
+                                        factor, and where their times go back those between. If
+                                        one is on the wrong side, the answer is incomplete; else
+                                        it names the order that it relies on
+======================================  =========================================================
+
+All queues of a broker have one clock, so they share the samples, each at distances of its own. An
+exhaustive search reads whole queues, and relies on no order.
 """
 
+import asyncio
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
 
 from rocketlens import limits
 from rocketlens.client.cluster import ClusterCalls, fields_of
-from rocketlens.client.pull import pull
-from rocketlens.client.records import Page, add_damage
+from rocketlens.client.pull import Pulled, pull
+from rocketlens.client.records import Page, add_damage, joined
 from rocketlens.client.route import MessageQueue
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.verify import MessageFilter
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.offset import (
     GET_MAX_OFFSET,
+    GET_MIN_OFFSET,
     SEARCH_OFFSET_BY_TIMESTAMP,
     GetMaxOffsetRequest,
+    GetMinOffsetRequest,
     SearchOffsetRequest,
 )
+
+RISING_TIMES: Final = (
+    "the store times of its queues rise, as samples of them did (an exhaustive search reads whole "
+    "queues)"
+)
+"""What a search by time relies on where it did not read the whole queue."""
+_GOLDEN: Final = 0.618034
+"""However many of its multiples are taken, what they have behind the point is spread evenly."""
 
 
 async def read_queue(
@@ -41,18 +73,25 @@ async def read_queue(
     damage: list[str],
     begin: int | None = None,
     end: int | None = None,
-) -> None:
-    """Add the messages that match and were stored from ``begin`` to ``end``.
+    queue_count: int = 1,
+    exhaustive: bool = False,
+) -> bool:
+    """Add matching messages that were stored from ``begin`` to ``end``.
 
-    These are epoch milliseconds, by default the times of the filter; messages around them are
-    looked at, too. O(messages between), or less if not all of them can be held.
+    These are epoch milliseconds, by default the times of the filter; messages around them are read,
+    too. O(messages between), or less if the answer cannot hold all of them; with ``exhaustive``
+    O(messages of the queue). ``queue_count`` is how many of the topic's queues the broker has.
 
-    :raises BrokerError: when the broker will not.
-    :raises RemotingError: when there is no answer.
+    Return whether what was found relies on `RISING_TIMES`.
+
+    :raises BrokerError: if the broker refuses.
+    :raises RemotingError: if there is no response.
     """
-    reader = _Reader(cluster, address, queue, message_filter, findings, damage)
+    samples = max(limits.MIN_ORDER_SAMPLES, limits.MAX_ORDER_SAMPLES // max(queue_count, 1))
+    reader = _Reader(cluster, address, queue, message_filter, findings, damage, samples, exhaustive)
     low_ms = message_filter.begin if begin is None else begin
-    await reader.read(max(low_ms or 0, 1), message_filter.end if end is None else end)
+    await reader.read(low_ms or 0, message_filter.end if end is None else end)
+    return reader.relies_on_order
 
 
 @dataclass(slots=True)
@@ -63,55 +102,161 @@ class _Reader:
     message_filter: MessageFilter
     findings: Findings
     damage: list[str]
+    samples: int
+    exhaustive: bool
+    relies_on_order: bool = False
+    set_back_ms: int = 0
+    """By how much, at most, store times went back in what was read."""
     read_bytes: int = 0
     empty_pulls: int = 0
     is_over: bool = False
-    """Whether nothing more is read, whatever the reason."""
+    """Whether reading has ended, for any reason."""
 
     async def read(self, begin: int, end: int) -> None:
-        """Read both ways from about where ``end`` is: clocks make queues a little disordered."""
-        # Of several messages in one millisecond the broker may find any; of the one before, none
-        # matches.
-        low = await self._search(begin - 1)
+        """Read both ways from about where ``end`` is, and look at what is left on both sides."""
         stop = await self._max_offset()
-        top = stop if end >= limits.MAX_TIMESTAMP_MS else min(stop, await self._search(end + 1))
-        await self._read_on(top, stop, end)
-        step = limits.MAX_PULL_MESSAGES
-        while top > low and not self.is_over:
-            bottom = max(low, top - step)
-            page, begins_at = await self._read_between(bottom, top)
-            if page.records:
-                step = limits.MAX_PULL_MESSAGES
-                self.is_over |= self.findings.is_past(page.most_ms)
-            else:
-                step = min(2 * step, limits.MAX_EMPTY_STEP)
-            low = max(low, begins_at)
-            top = bottom
+        first = low = 0
+        if begin > 0 and not self.exhaustive:
+            # A broker may return any of several messages in one millisecond; none of the
+            # millisecond before matches.
+            first = min(await self._min_offset(), stop)
+            low = min(max(first, await self._search(begin - 1)), stop)
+        top = stop
+        if end < limits.MAX_TIMESTAMP_MS and not self.exhaustive:
+            top = min(max(low, await self._search(end + 1)), stop)
+        after = await self._read_up(top, stop, end)
+        newer = (after + distance for distance in self._distances(stop - after))
+        await self._sample(newer, lambda stored_ms: stored_ms <= end)
+        before = await self._read_down(top, low, first, begin)
+        older = (before - 1 - distance for distance in self._distances(before - first))
+        await self._sample(older, lambda stored_ms: stored_ms >= begin)
 
-    async def _read_on(self, offset: int, stop: int, end: int) -> None:
-        """Read behind the place of a time until nothing there is older than that."""
+    async def _read_up(self, offset: int, stop: int, end: int) -> int:
+        """Read on until all of a pull is newer than ``end``; return the offset behind it.
+
+        That is ``stop`` if there is not much more.
+        """
+        most_ms = 0
         while offset < stop and not self.is_over:
             page, next_offset, _ = await self._pull(offset)
-            if next_offset <= offset or (page.records and page.least_ms > end):
-                return
-            offset = next_offset
-
-    async def _read_between(self, bottom: int, top: int) -> tuple[Page, int]:
-        """Read ``[bottom, top)``; return all of it as one page, and where the queue begins."""
-        count, most_ms, begins_at = 0, 0, 0
-        offset = bottom
-        while offset < top and not self.is_over:
-            page, next_offset, begins_at = await self._pull(offset)
-            most_ms = max(most_ms, page.most_ms) if count else page.most_ms
-            count += page.records
             if next_offset <= offset:
                 break
             offset = next_offset
-        return Page(records=count, most_ms=most_ms), begins_at
+            if not page.records:
+                continue
+            self.set_back_ms = max(self.set_back_ms, page.set_back_ms, most_ms - page.least_ms)
+            most_ms = max(most_ms, page.most_ms)
+            is_newer = page.least_ms > end + self.set_back_ms
+            if is_newer and stop - offset > limits.MAX_AROUND_MESSAGES:
+                return offset
+        return stop
+
+    async def _read_down(self, top: int, low: int, first: int, begin: int) -> int:
+        """Read from ``low`` to ``top``, from its end, and on until a pull is older than ``begin``.
+
+        Return the offset down to which it was read: ``first`` if there is not much more, or if
+        what there is would be left out.
+        """
+        step = limits.MAX_PULL_MESSAGES
+        least_ms = limits.MAX_TIMESTAMP_MS
+        while top > first and not self.is_over:
+            is_around = top <= low
+            bottom = max(first if is_around else low, top - step)
+            page, begins_at = await self._read_between(bottom, top)
+            first, low, top = max(first, begins_at), max(low, begins_at), bottom
+            if not page.records:
+                step = min(2 * step, limits.MAX_EMPTY_STEP)
+                continue
+            step = limits.MAX_PULL_MESSAGES
+            self.set_back_ms = max(self.set_back_ms, page.set_back_ms, page.most_ms - least_ms)
+            least_ms = min(least_ms, page.least_ms)
+            if self.findings.is_past(page.most_ms) and not self.exhaustive:
+                self.relies_on_order |= top > first
+                return first
+            is_older = is_around and page.most_ms < begin - self.set_back_ms
+            if is_older and top - first > limits.MAX_AROUND_MESSAGES:
+                return top
+        return first
+
+    async def _read_between(self, bottom: int, top: int) -> tuple[Page, int]:
+        """Read ``[bottom, top)``; return all of it as one page, and the queue's minimum offset."""
+        pages: list[Page] = []
+        begins_at = 0
+        offset = bottom
+        while offset < top and not self.is_over:
+            page, next_offset, begins_at = await self._pull(offset)
+            if page.records:
+                pages.append(page)
+            if next_offset <= offset:
+                break
+            offset = next_offset
+        return joined(pages), begins_at
+
+    def _distances(self, count: int) -> Iterable[int]:
+        """Return which of ``count`` messages are samples, the furthest among them."""
+        if count <= 0:
+            return ()
+        nearest = min(limits.MAX_PULL_MESSAGES, count)
+        phase = self.queue.queue_id * _GOLDEN % 1
+        factor = count / nearest
+        grown = {
+            int(nearest * factor ** ((number + phase) / self.samples))
+            for number in range(self.samples)
+        }
+        return {min(each, count - 1) for each in grown} | {count - 1}
+
+    async def _sample(self, offsets: Iterable[int], is_misplaced: Callable[[int], bool]) -> None:
+        """Read single messages; one whose store time is misplaced makes the answer incomplete.
+
+        Where the times of two go back, the messages between which they do are read, too.
+        """
+        chosen = [] if self.is_over else sorted(offsets)
+        times: dict[int, int] = {}
+
+        async def look(offset: int) -> None:
+            page = (await self._ask(offset, 1)).page
+            if page.records:
+                times[offset] = page.least_ms
+
+        for start in range(0, len(chosen), limits.MAX_MESSAGE_ANSWERS):
+            await asyncio.gather(*map(look, chosen[start : start + limits.MAX_MESSAGE_ANSWERS]))
+        self.relies_on_order |= bool(chosen)
+        for before, after in pairwise(sorted(times)):
+            low, high = before, after
+            while times[low] > times[high] and high - low > 1:
+                middle = (low + high) // 2
+                await look(middle)
+                if times.get(middle, times[high]) < times[low]:
+                    times.setdefault(middle, times[high])
+                    high = middle
+                else:
+                    low = middle
+        misplaced = [offset for offset, stored_ms in times.items() if is_misplaced(stored_ms)]
+        if misplaced:
+            add_damage(
+                self.damage,
+                f"{self.queue}: store times are not in order, as of a clock that was set back: "
+                f"queue offset {misplaced[0]} has {times[misplaced[0]]}. Messages of the time "
+                "range may be anywhere in the queue: an exhaustive search reads all of it",
+            )
 
     async def _pull(self, offset: int) -> tuple[Page, int, int]:
         """Add what an answer has; return it, where to go on, and where the queue begins."""
-        pulled = await pull(
+        pulled = await self._ask(offset, limits.MAX_PULL_MESSAGES)
+        page = pulled.page
+        self.empty_pulls = 0 if page.records else self.empty_pulls + 1
+        self.read_bytes += page.held_bytes
+        if self.empty_pulls > limits.MAX_EMPTY_PULLS:
+            self._give_up(f"nothing at {self.empty_pulls} offsets in a row")
+        elif self.read_bytes > 2 * limits.MAX_ANSWER_BYTES and not self.exhaustive:
+            self._give_up("more than an answer can hold, of other times or again and again")
+        begins_at = 0
+        if pulled.code == ResponseCode.PULL_OFFSET_MOVED and pulled.next_offset > offset:
+            begins_at = pulled.next_offset
+        return page, pulled.next_offset, begins_at
+
+    async def _ask(self, offset: int, max_num: int) -> Pulled:
+        return await pull(
             self.cluster,
             self.address,
             self.queue,
@@ -119,18 +264,8 @@ class _Reader:
             message_filter=self.message_filter,
             findings=self.findings,
             damage=self.damage,
+            max_num=max_num,
         )
-        page = pulled.page
-        self.empty_pulls = 0 if page.records else self.empty_pulls + 1
-        self.read_bytes += page.held_bytes
-        if self.empty_pulls > limits.MAX_EMPTY_PULLS:
-            self._give_up(f"nothing at {self.empty_pulls} places in a row")
-        elif self.read_bytes > 2 * limits.MAX_ANSWER_BYTES:
-            self._give_up("more than an answer can hold, of other times or again and again")
-        begins_at = 0
-        if pulled.code == ResponseCode.PULL_OFFSET_MOVED and pulled.next_offset > offset:
-            begins_at = pulled.next_offset
-        return page, pulled.next_offset, begins_at
 
     def _give_up(self, what: str) -> None:
         self.is_over = True
@@ -149,3 +284,8 @@ class _Reader:
         header = GetMaxOffsetRequest(topic=self.queue.topic, queue_id=self.queue.queue_id)
         found = await self.cluster.ask(self.address, GET_MAX_OFFSET, header)
         return fields_of(self.address, GET_MAX_OFFSET, found).queue_offset
+
+    async def _min_offset(self) -> int:
+        header = GetMinOffsetRequest(topic=self.queue.topic, queue_id=self.queue.queue_id)
+        found = await self.cluster.ask(self.address, GET_MIN_OFFSET, header)
+        return fields_of(self.address, GET_MIN_OFFSET, found).queue_offset

@@ -1,11 +1,14 @@
-"""Where a topic is: its brokers and queues, as a client sees them."""
+"""Routes: brokers and queues of a topic, for clients."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from rocketlens import limits
-from rocketlens.errors import CommandBodyError, TopicNotFound
+from rocketlens.errors import BadInput, CommandBodyError, TopicNotFound
+from rocketlens.model.java import string_hash
+from rocketlens.model.message import Host
+from rocketlens.model.message_id import pack_address
 from rocketlens.model.rocketmq import MASTER_ID, PERM_READ, PERM_WRITE
 from rocketlens.wire.bodies.route import BrokerData, QueueData, TopicRouteData
 
@@ -27,7 +30,7 @@ class MessageQueue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """The master and slaves of one broker name. ``addresses``: broker id to address."""
+    """Master and slaves with one broker name. ``addresses`` maps broker ids to addresses."""
 
     name: str
     addresses: Mapping[int, str]
@@ -35,7 +38,7 @@ class Broker:
 
     @property
     def master(self) -> str | None:
-        """The address of the master, None while there is none."""
+        """The address of the master; None if there is none."""
         return self.addresses.get(MASTER_ID)
 
     @property
@@ -44,10 +47,47 @@ class Broker:
         return tuple(self.addresses[number] for number in sorted(self.addresses))
 
 
+def set_order(queues: Sequence[MessageQueue], *, is_copied: bool = False) -> list[MessageQueue]:
+    """Put queues in the order in which Java's ``HashSet`` or ``HashMap`` iterates over them.
+
+    ``is_copied``: after `putAll` from one such map into an empty one, which has a smaller table.
+    """
+    size = 16
+    while len(queues) * 4 > size * 3:
+        size *= 2
+    in_order = sorted(queues, key=lambda queue: _spread_hash(queue) & (size - 1))
+    if not is_copied:
+        return in_order
+    size = 1
+    while size < len(queues) * 4 // 3 + 1:
+        size *= 2
+    return sorted(in_order, key=lambda queue: _spread_hash(queue) & (size - 1))
+
+
+def _spread_hash(queue: MessageQueue) -> int:
+    hashed = 31 + string_hash(queue.broker_name)
+    hashed = hashed * 31 + queue.queue_id
+    hashed = (hashed * 31 + string_hash(queue.topic)) & 0xFFFFFFFF
+    return hashed ^ hashed >> 16
+
+
+def is_address_of(address: str, host: Host) -> bool:
+    """Return whether a broker's address, as it is registered, is that of a host.
+
+    Only addresses of digits are compared: names of hosts are not looked up.
+    """
+    name, _, port = address.rpartition(":")
+    try:
+        packed = pack_address(name.removeprefix("[").removesuffix("]"))
+        return (packed, port) == (pack_address(host.address), str(host.port))
+    except BadInput:
+        return False
+
+
 def brokers_of(broker_datas: Iterable[BrokerData]) -> dict[str, Broker]:
     """Return brokers by name, in the order of their names.
 
-    :raises CommandBodyError: when there are more, or more addresses of one, than are believed.
+    :raises CommandBodyError: if there are more brokers, or more addresses of one, than the bounds.
     """
     broker_datas = list(broker_datas)
     if len(broker_datas) > limits.MAX_ROUTE_BROKERS:
@@ -71,7 +111,7 @@ def brokers_of(broker_datas: Iterable[BrokerData]) -> dict[str, Broker]:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where one topic is.
+    """The route of one topic.
 
     Queues are in the order of broker name and queue id, so that every client which maps a
     sharding key to a queue finds the same one. Only queues whose broker has a master can be
@@ -85,9 +125,9 @@ class Route:
 
     @classmethod
     def of(cls, topic: str, received: TopicRouteData) -> Self:
-        """Make a route of a name server's answer.
+        """Return the route in a name server's response.
 
-        :raises CommandBodyError: when it has more queues than are believed.
+        :raises CommandBodyError: if it has more queues than the bound.
         """
         _check_count(topic, received.queue_datas)
         brokers = brokers_of(received.broker_datas)
@@ -108,7 +148,7 @@ class Route:
     def brokers_in(self, cluster_name: str | None) -> list[Broker]:
         """Return all brokers, or those of one cluster.
 
-        :raises TopicNotFound: when none of them is in that cluster.
+        :raises TopicNotFound: if none of them is in that cluster.
         """
         brokers = [
             each for each in self.brokers.values() if cluster_name in {None, each.cluster_name}
@@ -118,7 +158,7 @@ class Route:
         return brokers
 
     def as_default_of(self, topic: str, most_queues: int) -> Self:
-        """Return the route that ``topic`` will have once a broker makes it, if this is TBW102's."""
+        """Return the route that ``topic`` will have once a broker creates it; this is TBW102's."""
         writable = [
             queue._replace(topic=topic)
             for queue in self.write_queues
@@ -137,7 +177,7 @@ def _queues(topic: str, queue_datas: list[QueueData], permission: int) -> list[M
 
 
 def _check_count(topic: str, queue_datas: tuple[QueueData, ...]) -> None:
-    """Look at the sum before a queue is made: each takes 200 bytes."""
+    """Check the total before queues are created: each takes 200 bytes."""
     count = sum(max(0, each.read_queue_nums, each.write_queue_nums) for each in queue_datas)
     if count > limits.MAX_ROUTE_QUEUES:
         raise CommandBodyError(
@@ -147,7 +187,9 @@ def _check_count(topic: str, queue_datas: tuple[QueueData, ...]) -> None:
 
 
 def _ordered_queues(topic: str, order_topic_conf: str) -> list[MessageQueue]:
-    """Read ``broker-a:4;broker-b:4``: which queues an ordered topic has, whatever brokers say."""
+    """Parse ``broker-a:4;broker-b:4``: the queues of an ordered topic, which override the
+    brokers'.
+    """
     queues: list[MessageQueue] = []
     for part in filter(None, order_topic_conf.split(";")):
         if len(queues) > limits.MAX_ROUTE_QUEUES:

@@ -1,11 +1,11 @@
-"""Remembers which brokers a cluster had, for name servers forget them.
+"""Remembers the brokers of a cluster, because name servers forget them.
 
 A broker that was stopped, or that sent no heartbeat for two minutes, is in no route any more, and
-its messages are not asked for. Whoever remembers it can say so.
+is not queried. A client that remembers it can report that its messages are missing.
 
 The file has a line of JSON for each time a broker was seen; the last one counts. Lines are
 appended in one write each, so several processes may do it at once, and a line that cannot be read
-costs that line. The file is written anew, and replaced whole, when it has grown.
+costs that line. A file that has grown is compacted and replaced as a whole.
 
 ================  ===============================================================================
 member            content
@@ -35,7 +35,7 @@ from rocketlens.client.route import Broker
 logger: Final = logging.getLogger("rocketlens.client")
 
 _NOTE_AGAIN_MS: Final = 3_600_000
-"""A broker that is still there is noted once in an hour."""
+"""A registered broker is recorded once an hour."""
 _MS_OF_DAY: Final = 86_400_000
 
 
@@ -51,7 +51,7 @@ class SeenBroker:
     is_forgotten: bool = False
 
     def encode(self) -> str:
-        """Return its line."""
+        """Return the line of a broker."""
         fields: dict[str, Any] = {
             "nameServers": self.name_servers,
             "cluster": self.cluster_name,
@@ -65,7 +65,7 @@ class SeenBroker:
 
     @classmethod
     def decode(cls, line: str) -> Self | None:
-        """Read a line; None if it is damaged."""
+        """Parse a line; return None if it is damaged."""
         try:
             fields: Any = json.loads(line)
             return cls(
@@ -81,10 +81,10 @@ class SeenBroker:
 
 
 class SeenBrokers:
-    """The brokers that were seen by way of some name servers, in a file.
+    """The brokers that name servers had, in a file.
 
-    Nothing here raises for what is wrong with the file: then less is remembered, and that is
-    logged once. ``clock_ms`` returns the time in epoch milliseconds.
+    An unusable file raises no error: less is remembered, and that is logged once. ``clock_ms``
+    returns epoch milliseconds.
     """
 
     def __init__(
@@ -99,9 +99,10 @@ class SeenBrokers:
         self._has_complained = False
 
     def missing(self, registered: Mapping[str, Broker]) -> list[SeenBroker]:
-        """Note the brokers that are registered now, and return those that were and are not.
+        """Record the brokers registered now; return those that were registered before and are not
+        now.
 
-        Not those that were last seen more than 30 days ago, nor those that were forgotten.
+        Without those last seen more than 30 days ago, and those that were forgotten.
         """
         now_ms = self._clock_ms()
         known = self._known()
@@ -118,7 +119,7 @@ class SeenBrokers:
         ]
 
     def forget(self, name: str) -> bool:
-        """Forget a broker until it is seen again; False if it is not remembered."""
+        """Forget a broker until it is seen again; return False if it is not remembered."""
         seen = self._known().get(name)
         if seen is None or seen.is_forgotten:
             return False
@@ -153,7 +154,7 @@ class SeenBrokers:
     def _lines(self) -> list[SeenBroker]:
         try:
             with self.path.open("rb") as file:
-                # Of a file that is too long the end counts: its first line may be cut.
+                # The end of a file that is too long is read: its first line may be cut.
                 file.seek(max(file.seek(0, os.SEEK_END) - limits.MAX_SEEN_BROKERS_BYTES, 0))
                 content = file.read(limits.MAX_SEEN_BROKERS_BYTES)
         except FileNotFoundError:
@@ -173,20 +174,20 @@ class SeenBrokers:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
             descriptor = os.open(self.path, flags, 0o600)
             try:
-                # Behind a line that was cut short, too, this begins a line of its own.
+                # Starts a new line also behind a line that was cut.
                 os.write(descriptor, b"\n" + content)
                 is_long = os.fstat(descriptor).st_size > limits.MAX_SEEN_BROKERS_BYTES // 2
             finally:
                 os.close(descriptor)
             if is_long:
-                self._write_anew()
+                self._compact()
         except OSError as error:
             self._complain(error)
             return False
         return True
 
-    def _write_anew(self) -> None:
-        """Keep the last line of each broker, the newest 1,000 of them."""
+    def _compact(self) -> None:
+        """Write a new file with the last line of each broker, the newest 1,000 of them."""
         last = {(each.name_servers, each.cluster_name, each.name): each for each in self._lines()}
         kept = sorted(last.values(), key=lambda each: each.seen_ms)[-limits.MIN_SEEN_BROKERS :]
         new = self.path.with_name(f"{self.path.name}.{os.getpid()}")

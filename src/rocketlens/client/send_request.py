@@ -1,4 +1,4 @@
-"""What goes over the wire for a message or a batch, and what comes back."""
+"""Requests that send a message or a batch, and their responses."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,12 @@ from rocketlens.errors import BadInput, MessageIllegal
 from rocketlens.formats import batch_body
 from rocketlens.formats.body_compression import COMPRESSED, LZ4, ZLIB, ZSTD, compress
 from rocketlens.model import properties as props
-from rocketlens.model.rocketmq import DEFAULT_REGION, RETRY_PREFIX, is_group_topic
+from rocketlens.model.rocketmq import (
+    DEFAULT_REGION,
+    RETRY_PREFIX,
+    SYS_FLAG_PREPARED,
+    is_group_topic,
+)
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.command_table import Command
@@ -40,7 +45,7 @@ SYS_FLAG_OF = {Compression.ZLIB: ZLIB, Compression.LZ4: LZ4, Compression.ZSTD: Z
 
 @dataclass(frozen=True, slots=True)
 class SendRequest:
-    """One send, the same for each attempt but for the queue. ``topic`` has the namespace."""
+    """One send, the same for each attempt except for the queue. ``topic`` has the namespace."""
 
     command: SendCommand
     topic: str
@@ -58,7 +63,7 @@ class SendRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sending:
-    """How one producer sends."""
+    """Builds the requests of one producer."""
 
     group: str
     namespace: str
@@ -72,18 +77,20 @@ class Sending:
     now_ms: Callable[[], int]
 
     def request(self, message: Message) -> SendRequest:
-        """Make the request for one message, which gets a unique key unless it has one.
+        """Return the request for one message; set its unique key unless it has one.
 
-        :raises BadInput: when it cannot be sent.
+        :raises BadInput: if it cannot be sent.
         """
         topic = self.full_topic(message.topic)
         check_sendable(message, topic, self.max_message_bytes)
         self._complete(message)
         body, sys_flag = self._body(message.body)
+        if message.properties.get(props.TRANSACTION_PREPARED) == "true":
+            sys_flag |= SYS_FLAG_PREPARED
         fields = self._fields(topic, sys_flag, message.flag)
         sent = dict(message.properties)
         if topic.startswith(RETRY_PREFIX):
-            # A consumer gives a message back: brokers want these in the header.
+            # A consumer sends a message back: brokers need these in the header.
             fields["reconsume_times"] = int(sent.pop(props.RECONSUME_TIME, "0"))
             most = sent.pop(props.MAX_RECONSUME_TIMES, None)
             if most is not None:
@@ -93,9 +100,9 @@ class Sending:
         return SendRequest(SEND_MESSAGE_V2, topic, body, fields, message, key)
 
     def batch_request(self, messages: tuple[Message, ...]) -> SendRequest:
-        """Make the request for several messages.
+        """Return the request for several messages.
 
-        :raises BadInput: when they cannot be sent together.
+        :raises BadInput: if they cannot be sent together.
         """
         if not messages:
             raise BadInput("the batch is empty")
@@ -162,9 +169,9 @@ class Sending:
 def result_of(
     request: SendRequest, queue: MessageQueue, answer: RemotingCommand, shown_topic: str
 ) -> SendResult:
-    """Make the result of a broker's answer.
+    """Return the result in a broker's response.
 
-    :raises FieldError: when it lacks what it must have.
+    :raises FieldError: if a field is missing.
     """
     fields = request.command.response.decode(answer.ext_fields)
     return SendResult(

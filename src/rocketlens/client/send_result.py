@@ -1,4 +1,4 @@
-"""What a send gives back, with RocketMQ's fields and printed form."""
+"""The result of a send, with RocketMQ's fields and printed form."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -10,13 +10,13 @@ from rocketlens.wire.codes import ResponseCode
 
 
 class SendStatus(Enum):
-    """How safely a message is stored. In all four cases it is stored."""
+    """The durability of a stored message. With all four codes it is stored."""
 
     SEND_OK = "SEND_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
-    """The disk had not taken it in time (SYNC_FLUSH brokers)."""
+    """Not flushed to disk in time (SYNC_FLUSH brokers)."""
     FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
-    """The slave had not taken it in time (SYNC_MASTER brokers)."""
+    """Not copied to a slave in time (SYNC_MASTER brokers)."""
     SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
     """There is no slave (SYNC_MASTER brokers)."""
 
@@ -60,11 +60,11 @@ class SendResult:
         return tuple(self.offset_msg_id.split(","))
 
     def __str__(self) -> str:
-        """Print as RocketMQ 5.5 does."""
+        """Return RocketMQ 5.5's printed form."""
         return self.text()
 
     def text(self, *, with_recall_handle: bool = True) -> str:
-        """Print as RocketMQ does: since 5.4 with the recall handle, before without."""
+        """Return RocketMQ's printed form: since 5.4 with the recall handle, before without."""
         tail = f", recallHandle={self.recall_handle or 'null'}" if with_recall_handle else ""
         return (
             f"SendResult [sendStatus={self.send_status.name}, msgId={self.msg_id}, "

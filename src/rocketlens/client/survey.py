@@ -1,7 +1,7 @@
-"""Which brokers must be asked for an answer to be complete, and which of them cannot be.
+"""Decides which brokers must be asked for a complete answer, and reports those that cannot be.
 
-A client that sends believes the first name server that answers. A question asks all of them: a
-broker may be registered at one only, and a topic known there only. What they know is put together.
+A producer uses the first name server that responds. A query asks all of them: a broker may be
+registered at only one, and a topic known only there. Their knowledge is merged.
 
 ====================================  ==========================================================
 case                                  in the coverage
@@ -53,20 +53,20 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 
-_NOBODY: Final = Coverage(
+_NO_BROKER: Final = Coverage(
     "name servers", SourceKind.BROKER, SourceState.FAILED, None, "no broker is registered"
 )
 
 
-class Surveyed(NamedTuple, Generic[T]):
-    """What all name servers together say, and what of it is in doubt."""
+class SurveyResult(NamedTuple, Generic[T]):
+    """The union of what all name servers know, and the doubts about it."""
 
     value: T
     coverage: tuple[Coverage, ...]
 
 
 class Survey:
-    """Asks all name servers of a cluster. ``clock`` returns seconds, and never goes back."""
+    """Asks all name servers of a cluster. ``clock`` returns monotonic seconds."""
 
     def __init__(
         self, cluster: ClusterCalls, seen: SeenBrokers | None, clock: Callable[[], float]
@@ -74,14 +74,14 @@ class Survey:
         self._cluster: Final = cluster
         self._seen: Final = seen
         self._clock: Final = clock
-        self._routes: dict[str, tuple[float, Surveyed[Route]]] = {}
-        self._brokers: tuple[float, Surveyed[dict[str, Broker]]] | None = None
+        self._routes: dict[str, tuple[float, SurveyResult[Route]]] = {}
+        self._brokers: tuple[float, SurveyResult[dict[str, Broker]]] | None = None
 
-    async def route(self, topic: str) -> Surveyed[Route]:
-        """Return where a topic is, at most 30 s old; the coverage is that of `brokers`, too.
+    async def route(self, topic: str) -> SurveyResult[Route]:
+        """Return the route of a topic, at most 30 s old; the coverage is that of `brokers`, too.
 
-        :raises TopicNotFound: when no name server knows it, and all were asked.
-        :raises RemotingError: when no name server answers and it was never known.
+        :raises TopicNotFound: if no name server knows it, and all were asked.
+        :raises RemotingError: if no name server responds and no route is cached.
         """
         known = self._routes.get(topic)
         if known is None or self._clock() - known[0] >= limits.ROUTE_REFRESH_S:
@@ -92,37 +92,39 @@ class Survey:
             named = {each.source for each in coverage}
             more = (await self.brokers()).coverage
             coverage = (*coverage, *(each for each in more if each.source not in named))
-        return Surveyed(route, coverage)
+        return SurveyResult(route, coverage)
 
-    async def brokers(self) -> Surveyed[dict[str, Broker]]:
-        """Return every broker that is registered anywhere, by name, at most 30 s old.
+    async def brokers(self) -> SurveyResult[dict[str, Broker]]:
+        """Return every broker registered at any name server, by name, at most 30 s old.
 
-        :raises RemotingError: when no name server answers.
+        :raises RemotingError: if no name server responds.
         """
         if self._brokers is None or self._clock() - self._brokers[0] >= limits.ROUTE_REFRESH_S:
             now_s = self._clock()
             self._brokers = now_s, await self._fetch_brokers()
         return self._brokers[1]
 
-    async def topics(self) -> Surveyed[list[str]]:
+    async def topics(self) -> SurveyResult[list[str]]:
         """Return the topics that any name server knows.
 
-        :raises RemotingError: when no name server answers.
+        :raises RemotingError: if no name server responds.
         """
         answers, failed = await self._ask(TopicList, GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NoFields())
         listed = {topic for body in answers for topic in body.topic_list}
-        return Surveyed(sorted(listed), failed)
+        return SurveyResult(sorted(listed), failed)
 
     def missing(self, registered: Mapping[str, Broker]) -> list[SeenBroker]:
-        """Return the brokers that were registered once and are not now."""
+        """Return the brokers that were registered before and are not now."""
         return [] if self._seen is None else self._seen.missing(registered)
 
     def forget(self, broker_name: str) -> bool:
-        """Forget a broker that is gone for good; False if it is not remembered."""
+        """Remove a broker from the remembered ones; return False if it is not remembered."""
         self._brokers = None
         return self._seen is not None and self._seen.forget(broker_name)
 
-    async def _fetch_route(self, topic: str, known: Route | None) -> tuple[float, Surveyed[Route]]:
+    async def _fetch_route(
+        self, topic: str, known: Route | None
+    ) -> tuple[float, SurveyResult[Route]]:
         now_s = self._clock()
         header = GetRouteInfoRequest(topic=topic, accept_standard_json_only=True)
         try:
@@ -143,20 +145,20 @@ class Survey:
                 None,
                 f"topic {topic} may be on other brokers than it was: {error}",
             )
-            # Asked for again by the next question.
-            return now_s, Surveyed(known, (stale,))
+            # The next question asks for it again.
+            return now_s, SurveyResult(known, (stale,))
         if not routes:
             self._routes.pop(topic, None)
             raise TopicNotFound(f"topic {topic}: no name server knows a broker that has it")
-        route = Route.of(topic, _united(routes))
+        route = Route.of(topic, _union(routes))
         self._cluster.allow(route.brokers)
         queues = {each.broker_name for body in routes for each in body.queue_datas}
         unknown = map(_unknown_coverage, sorted(queues - set(route.brokers)))
-        nobody = () if queues or route.brokers else (_NOBODY,)
-        self._routes[topic] = now_s, Surveyed(route, (*failed, *unknown, *nobody))
+        no_broker = () if queues or route.brokers else (_NO_BROKER,)
+        self._routes[topic] = now_s, SurveyResult(route, (*failed, *unknown, *no_broker))
         return self._routes[topic]
 
-    async def _fetch_brokers(self) -> Surveyed[dict[str, Broker]]:
+    async def _fetch_brokers(self) -> SurveyResult[dict[str, Broker]]:
         infos, failed = await self._ask(ClusterInfo, GET_BROKER_CLUSTER_INFO, NoFields())
         datas: dict[str, BrokerData] = {}
         for info in infos:
@@ -166,8 +168,8 @@ class Survey:
         self._cluster.allow(brokers)
         coverage = [*failed, *map(missing_coverage, self.missing(brokers))]
         if not brokers:
-            coverage.append(_NOBODY)
-        return Surveyed(brokers, tuple(coverage))
+            coverage.append(_NO_BROKER)
+        return SurveyResult(brokers, tuple(coverage))
 
     async def _ask(
         self,
@@ -178,12 +180,12 @@ class Survey:
         unknown: int | None = None,
         check: Callable[[B], object] = lambda _: None,
     ) -> tuple[list[B], tuple[Coverage, ...]]:
-        """Ask all name servers at once; return the bodies that came, and who failed.
+        """Ask all name servers at once; return the bodies received, and the failures.
 
-        ``check`` raises CommandBodyError for what is not believed. One that answers with the code
-        ``unknown`` has nothing, which is an answer.
+        ``check`` raises CommandBodyError for a body that is refused. The code ``unknown`` is a
+        response without a body.
 
-        :raises RocketLensError: the first failure, when none had something and one failed.
+        :raises RocketLensError: the first failure, if there is no body and one failed.
         """
         addresses = self._cluster.name_servers
 
@@ -214,13 +216,33 @@ class Survey:
         return bodies, tuple(failed)
 
     def _forget_old_routes(self) -> None:
-        """Bound what is remembered: a tool can ask for any number of topics."""
+        """Bound the cache: a tool can ask for any number of topics."""
         if len(self._routes) > limits.MAX_SURVEYED_ROUTES:
             self._routes.clear()
 
 
+class CoverageByReason:
+    """The coverage of many questions to the same brokers: each source and failure once."""
+
+    def __init__(self) -> None:
+        self._found: Final[dict[tuple[str, str | None], Coverage]] = {}
+
+    def add(self, coverage: Coverage) -> None:
+        """Add a coverage, unless it is there, or a failure beyond the many that are."""
+        if len(self._found) < limits.MAX_DAMAGE_REPORTS or not coverage.is_failure:
+            self._found.setdefault((coverage.source, coverage.error), coverage)
+
+    def replace(self, coverage: Coverage) -> None:
+        """Add a coverage in place of the one with its source and error."""
+        self._found[coverage.source, coverage.error] = coverage
+
+    def all(self) -> tuple[Coverage, ...]:
+        """Return them in the order in which they were added."""
+        return tuple(self._found.values())
+
+
 def missing_coverage(seen: SeenBroker) -> Coverage:
-    """Return the coverage of a broker that was there once and cannot be asked."""
+    """Return the coverage of a broker that was registered before and cannot be asked."""
     moment = datetime.fromtimestamp(seen.seen_ms / 1000, UTC)
     error = (
         f"it was last seen {moment:%Y-%m-%dT%H:%M:%SZ} at {', '.join(seen.addresses)} and is not "
@@ -242,8 +264,8 @@ def _with_addresses(broker: BrokerData, more: BrokerData | None) -> BrokerData:
     return BrokerData(broker_name=broker.broker_name, broker_addrs=addresses, cluster=cluster)
 
 
-def _united(routes: list[TopicRouteData]) -> TopicRouteData:
-    """Put together what several name servers know of one topic."""
+def _union(routes: list[TopicRouteData]) -> TopicRouteData:
+    """Return the union of what several name servers know of one topic."""
     if len(routes) == 1:
         return routes[0]
     queues: dict[str, QueueData] = {}

@@ -4,43 +4,98 @@ Each has a thread with an event loop of its own, in which the async one does the
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+import inspect
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, overload
 
 from rocketlens import limits
-from rocketlens.client import admin, producer
+from rocketlens.client import admin, producer, transaction
 from rocketlens.client.admin import ClusterClient
 from rocketlens.client.cluster_source import ClusterSource
+from rocketlens.client.consume_directly import ConsumedDirectly
 from rocketlens.client.message import Message
+from rocketlens.client.offset_reset import RollbackStats
 from rocketlens.client.route import MessageQueue
 from rocketlens.client.send_result import SendResult
-from rocketlens.model.answer import Answer
+from rocketlens.client.tail import TopicTail
+from rocketlens.client.track import MessageTrack
+from rocketlens.errors import RocketLensError
+from rocketlens.model.answer import Answer, Coverage
+from rocketlens.model.group import GroupsAnswer
 from rocketlens.model.message import MessageExt
+from rocketlens.model.status import ClusterStatus
+from rocketlens.model.topic import TopicsAnswer
 from rocketlens.net.sync import LoopThread
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.request import FindRequest, Kind
+from rocketlens.query.story import Story
+from rocketlens.wire.bodies.consumer import (
+    ConsumerConnection,
+    ConsumerRunningInfo,
+    ProducerConnection,
+)
+from rocketlens.wire.bodies.stats import ConsumeStats
+from rocketlens.wire.bodies.subscription_group import SubscriptionGroupConfig
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from os import PathLike
+    from typing import Unpack
+
+    from rocketlens.client.options import (
+        AdminOptions,
+        CreateTopicOptions,
+        DeleteGroupOptions,
+        GroupBrokersOptions,
+        ProducerOptions,
+        TailOptions,
+        TransactionProducerOptions,
+    )
+    from rocketlens.decode.rules import BodyRules
 
 C = TypeVar("C", bound=ClusterClient)
 T = TypeVar("T")
 
 
-class _Sync(Generic[C]):
-    """What both have: the questions of `rocketlens.client.admin.ClusterClient`, waited for."""
+def takes_arguments_of(
+    original: Callable[..., Any],
+    passed_on_to: Callable[..., Any] | None = None,
+    but_not: str = "",
+) -> Callable[[T], T]:
+    """Return a decorator: ``help()`` shows a blocking function with the arguments of an async one.
 
-    def __init__(self, make: Callable[[], C]) -> None:
+    ``passed_on_to`` gets those that ``original`` passes on, and not ``but_not``, which that sets.
+    Type checkers know all of them by `rocketlens.client.options`.
+    """
+
+    def shown(function: T) -> T:
+        own: Any = function
+        found = dict(inspect.signature(original).parameters)
+        if passed_on_to is not None:
+            found = dict(inspect.signature(passed_on_to).parameters) | found
+            found.pop(but_not, None)
+        kept = [each for each in found.values() if each.kind is not each.VAR_KEYWORD]
+        signature = inspect.signature(own)
+        own.__signature__ = signature.replace(parameters=kept)
+        return function
+
+    return shown
+
+
+class SyncClient(Generic[C]):
+    """The methods of `rocketlens.client.admin.ClusterClient`, as blocking calls."""
+
+    def __init__(self, make: Callable[[], C], *, starts: bool = True) -> None:
         self._thread: Final = LoopThread()
         self._is_closed = False
         try:
-            self._client: Final = self._thread.run(_started(make))
+            self._client: Final = self._thread.run(_made(make, starts=starts))
         except BaseException:
             self._thread.close()
             raise
-        self.source: Final = _SourceInLoop(self._thread, self._client.source)
-        """What `rocketlens.find` asks."""
+        self.source: Final = SourceInLoop(self._thread, self._client.source)
+        """The source for `rocketlens.find`."""
 
     @overload
     def view_message(self, msg_id: str, /) -> MessageExt: ...
@@ -58,13 +113,44 @@ class _Sync(Generic[C]):
         topic: str | Iterable[str] | None = None,
         *,
         kind: Kind = "auto",
-        begin: "int | datetime | None" = None,
-        end: "int | datetime | None" = None,
+        begin: "int | datetime | str | None" = None,
+        end: "int | datetime | str | None" = None,
         max_num: int | None = None,
+        exhaustive: bool = False,
+        where: str | None = None,
+        grep: str | None = None,
+        grep_in: Collection[str] = ("body",),
+        body_rules: "BodyRules | PathLike[str] | str | None" = None,
     ) -> Answer:
-        """Find messages by whatever is at hand; arguments as `Store.find` has them."""
+        """Find messages by id, key, queue offset, time, content: see `MQAdmin.find`."""
         return self._thread.run(
-            self._client.find(text, topic, kind=kind, begin=begin, end=end, max_num=max_num)
+            self._client.find(
+                text,
+                topic,
+                kind=kind,
+                begin=begin,
+                end=end,
+                max_num=max_num,
+                exhaustive=exhaustive,
+                where=where,
+                grep=grep,
+                grep_in=grep_in,
+                body_rules=body_rules,
+            )
+        )
+
+    def story(
+        self,
+        text: str,
+        topic: str | Iterable[str] | None = None,
+        *,
+        kind: Kind = "auto",
+        trace_topic: str | None = None,
+        group: str | None = None,
+    ) -> Story:
+        """Return the story of one message; arguments as in `MQAdmin.story`."""
+        return self._thread.run(
+            self._client.story(text, topic, kind=kind, trace_topic=trace_topic, group=group)
         )
 
     def query_message(
@@ -72,8 +158,8 @@ class _Sync(Generic[C]):
         topic: str,
         key: str,
         max_num: int | None = limits.DEFAULT_QUERY_MESSAGES,
-        begin: "int | datetime" = 0,
-        end: "int | datetime" = limits.MAX_TIMESTAMP_MS,
+        begin: "int | datetime | str" = 0,
+        end: "int | datetime | str" = limits.MAX_TIMESTAMP_MS,
     ) -> Answer:
         """Return the messages of a topic with a key or unique key: the newest ``max_num``."""
         return self._thread.run(self._client.query_message(topic, key, max_num, begin, end))
@@ -83,8 +169,8 @@ class _Sync(Generic[C]):
         topic: str,
         unique_key: str,
         max_num: int | None = limits.DEFAULT_QUERY_MESSAGES,
-        begin: "int | datetime" = 0,
-        end: "int | datetime" = limits.MAX_TIMESTAMP_MS,
+        begin: "int | datetime | str" = 0,
+        end: "int | datetime | str" = limits.MAX_TIMESTAMP_MS,
     ) -> Answer:
         """Return the messages of a topic with a unique key, whatever their age."""
         return self._thread.run(
@@ -92,19 +178,15 @@ class _Sync(Generic[C]):
         )
 
     def forget_broker(self, broker_name: str) -> bool:
-        """Forget a broker that is gone for good; False if it is not remembered."""
-
-        async def forget() -> bool:
-            return self._client.forget_broker(broker_name)
-
-        return self._thread.run(forget())
+        """Remove a broker that is gone for good; return False if it is not remembered."""
+        return self._call(lambda client: client.forget_broker(broker_name))
 
     def message_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the queues that can be read."""
         return self._thread.run(self._client.message_queues(topic))
 
     def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Return the offset in a queue of about the first message stored at a time or later."""
+        """Return about the offset of the first message in a queue stored at a time or later."""
         return self._thread.run(self._client.search_offset(queue, timestamp_ms))
 
     def min_offset(self, queue: MessageQueue) -> int:
@@ -112,19 +194,30 @@ class _Sync(Generic[C]):
         return self._thread.run(self._client.min_offset(queue))
 
     def max_offset(self, queue: MessageQueue) -> int:
-        """Return the offset that a queue's next message will have."""
+        """Return the offset of a queue's next message."""
         return self._thread.run(self._client.max_offset(queue))
 
     def earliest_message_store_time(self, queue: MessageQueue) -> int:
-        """Return when the oldest message of a queue was stored, -1 for none."""
+        """Return the store time of a queue's oldest message; -1 if it is empty."""
         return self._thread.run(self._client.earliest_message_store_time(queue))
 
-    def create_topic(self, topic: str, queue_nums: int = 8, **options: Any) -> None:
-        """Make a topic, or change it; ``options`` as `ClusterClient.create_topic` has them."""
+    @takes_arguments_of(ClusterClient.create_topic)
+    def create_topic(
+        self, topic: str, queue_nums: int = 8, **options: "Unpack[CreateTopicOptions]"
+    ) -> None:
+        """Create a topic, or change it; ``options`` as in `ClusterClient.create_topic`."""
         self._thread.run(self._client.create_topic(topic, queue_nums, **options))
 
+    def _call(self, work: Callable[[C], T]) -> T:
+        """Do what takes no time in the client's own thread."""
+
+        async def call() -> T:
+            return work(self._client)
+
+        return self._thread.run(call())
+
     def close(self) -> None:
-        """End all connections and the thread. No effect the second time."""
+        """Close all connections and end the thread. Later calls do nothing."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -142,34 +235,190 @@ class _Sync(Generic[C]):
         self.close()
 
 
-class _SourceInLoop:
-    """The source of a cluster for other event loops: it is asked in its own."""
+class SourceInLoop:
+    """The source of a cluster for other event loops: it runs in its own."""
 
     def __init__(self, thread: LoopThread, source: ClusterSource) -> None:
         self._thread: Final = thread
-        self._source: Final = source
+        self.cluster_source: Final = source
         self.name: Final = source.name
         self.kind: Final = source.kind
         self.is_one_log: Final = source.is_one_log
 
     async def find(self, request: FindRequest, findings: Findings) -> None:
-        await asyncio.wrap_future(self._thread.submit(self._source.find(request, findings)))
+        """Add the messages that match."""
+        await self.run(self.cluster_source.find(request, findings))
 
     async def check_topics(self, names: Sequence[str], findings: Findings) -> None:
-        await asyncio.wrap_future(self._thread.submit(self._source.check_topics(names, findings)))
+        """Add the topics that the cluster does not have."""
+        await self.run(self.cluster_source.check_topics(names, findings))
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of a coroutine that belongs to the loop of the cluster."""
+        return await asyncio.wrap_future(self._thread.submit(work))
 
 
-class SyncMQAdmin(_Sync[admin.MQAdmin]):
-    """`rocketlens.MQAdmin`, waited for; the same arguments."""
+class SyncMQAdmin(SyncClient[admin.MQAdmin]):
+    """`rocketlens.MQAdmin` with blocking calls; the same arguments, results and errors."""
 
-    def __init__(self, name_servers: str | Iterable[str] | None = None, **options: Any) -> None:
+    @takes_arguments_of(admin.MQAdmin.__init__)
+    def __init__(
+        self, name_servers: str | Iterable[str] | None = None, **options: "Unpack[AdminOptions]"
+    ) -> None:
         super().__init__(lambda: admin.MQAdmin(name_servers, **options))
 
+    def examine_consumer_connection_info(
+        self, group: str, broker_addr: str | None = None
+    ) -> ConsumerConnection:
+        """Return the clients of a group that are online, and what they subscribe to."""
+        work = self._client.examine_consumer_connection_info(group, broker_addr)
+        return self._thread.run(work)
 
-class SyncProducer(_Sync[producer.Producer]):
-    """`rocketlens.Producer`, waited for; the same arguments."""
+    def examine_producer_connection_info(self, group: str, topic: str) -> ProducerConnection:
+        """Return the producers of a group that are connected to the brokers of a topic."""
+        return self._thread.run(self._client.examine_producer_connection_info(group, topic))
 
-    def __init__(self, name_servers: str | Iterable[str] | None = None, **options: Any) -> None:
+    def get_consumer_running_info(
+        self, group: str, client_id: str, *, jstack: bool = False
+    ) -> ConsumerRunningInfo:
+        """Return what a client of a group is doing."""
+        work = self._client.get_consumer_running_info(group, client_id, jstack=jstack)
+        return self._thread.run(work)
+
+    def examine_consume_stats(self, group: str, topic: str | None = None) -> ConsumeStats:
+        """Return how far a group came in each queue."""
+        return self._thread.run(self._client.examine_consume_stats(group, topic))
+
+    def message_track_detail(self, message: MessageExt) -> tuple[MessageTrack, ...]:
+        """Return what each consumer group of a message's topic did with it."""
+        return self._thread.run(self._client.message_track_detail(message))
+
+    def get_broker_config(self, broker_addr: str) -> dict[str, str]:
+        """Return the configuration of a broker."""
+        return self._thread.run(self._client.get_broker_config(broker_addr))
+
+    def consume_message_directly(
+        self, group: str, client_id: str | None, topic: str, msg_id: str
+    ) -> ConsumedDirectly:
+        """Let a client of a group, or the first that is online, consume a stored message."""
+        work = self._client.consume_message_directly(group, client_id, topic, msg_id)
+        return self._thread.run(work)
+
+    def consume_message_directly_by_all(
+        self, group: str, topic: str, msg_id: str
+    ) -> dict[str, ConsumedDirectly | RocketLensError]:
+        """Let every client of a group that is online consume a stored message."""
+        return self._thread.run(self._client.consume_message_directly_by_all(group, topic, msg_id))
+
+    def resend(self, message: MessageExt) -> SendResult:
+        """Send a stored message again, as it was."""
+        return self._thread.run(self._client.resend(message))
+
+    def reset_offset_by_time(
+        self, group: str, topic: str, time: "int | datetime | str", *, is_force: bool = True
+    ) -> dict[MessageQueue, int]:
+        """Move the running clients of a group to a time."""
+        work = self._client.reset_offset_by_time(group, topic, time, is_force=is_force)
+        return self._thread.run(work)
+
+    def reset_offset_by_time_old(
+        self, group: str, topic: str, time: "int | datetime | str", *, is_force: bool = True
+    ) -> tuple[RollbackStats, ...]:
+        """Write a group's offsets at a time to the brokers, for when it is not running."""
+        work = self._client.reset_offset_by_time_old(group, topic, time, is_force=is_force)
+        return self._thread.run(work)
+
+    @takes_arguments_of(admin.MQAdmin.create_and_update_subscription_group)
+    def create_and_update_subscription_group(
+        self, config: SubscriptionGroupConfig, **where: "Unpack[GroupBrokersOptions]"
+    ) -> tuple[str, ...]:
+        """Make a group, or change it as a whole; return the brokers."""
+        work = self._client.create_and_update_subscription_group(config, **where)
+        return self._thread.run(work)
+
+    @takes_arguments_of(admin.MQAdmin.delete_subscription_group)
+    def delete_subscription_group(
+        self, group: str, **options: "Unpack[DeleteGroupOptions]"
+    ) -> tuple[str, ...]:
+        """Delete a group; return the brokers."""
+        return self._thread.run(self._client.delete_subscription_group(group, **options))
+
+    def topics(self, topic: str | Iterable[str] | None = None) -> TopicsAnswer:
+        """Return the topics of the cluster, or some of them, each with its queues."""
+        return self._thread.run(self._client.topics(topic))
+
+    def groups(self, group: str | None = None) -> GroupsAnswer:
+        """Return all consumer groups of the cluster, or one."""
+        return self._thread.run(self._client.groups(group))
+
+    def status(self) -> ClusterStatus:
+        """Return the state of the cluster."""
+        return self._thread.run(self._client.status())
+
+    @takes_arguments_of(admin.MQAdmin.tail)
+    def tail(
+        self, topic: str, newest: int | None = 10, **options: "Unpack[TailOptions]"
+    ) -> "SyncTopicTail":
+        """Return an iterator over the newest messages of a topic; ``options`` as in `MQAdmin.tail`.
+
+        ``on_event`` is called in the client's thread, and must not block.
+        """
+        tailed = self._call(lambda client: client.tail(topic, newest, **options))
+        return SyncTopicTail(self._thread, tailed)
+
+
+class SyncTopicTail:
+    """`rocketlens.client.tail.TopicTail` with blocking calls; a context manager."""
+
+    def __init__(self, thread: LoopThread, tailed: TopicTail) -> None:
+        self._thread: Final = thread
+        self._tailed: Final = tailed
+
+    @property
+    def coverage(self) -> tuple[Coverage, ...]:
+        """What was read."""
+        return self._tailed.coverage
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that was asked for could be read, once the iteration has ended."""
+        return self._tailed.complete
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._thread.run(self._tailed.aclose())
+
+    def __enter__(self) -> Self:
+        """Return this tail."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop reading."""
+        self.close()
+
+    def __iter__(self) -> Self:
+        """Return this tail."""
+        return self
+
+    def __next__(self) -> MessageExt:
+        """Return the next message; waits for it if the tail follows."""
+        message = self._thread.run(self._next())
+        if message is None:
+            raise StopIteration
+        return message
+
+    async def _next(self) -> MessageExt | None:
+        # A coroutine cannot raise StopIteration.
+        return await anext(self._tailed, None)
+
+
+class SyncProducer(SyncClient[producer.Producer]):
+    """`rocketlens.Producer` with blocking calls; the same arguments."""
+
+    @takes_arguments_of(producer.Producer.__init__)
+    def __init__(
+        self, name_servers: str | Iterable[str] | None = None, **options: "Unpack[ProducerOptions]"
+    ) -> None:
         super().__init__(lambda: producer.Producer(name_servers, **options))
 
     def send(
@@ -193,9 +442,9 @@ class SyncProducer(_Sync[producer.Producer]):
         sharding_key: str | None = None,
         timeout_s: float | None = None,
     ) -> "Future[SendResult]":
-        """Begin to send; the future has the result, and takes callbacks.
+        """Start to send; the future has the result, and takes callbacks.
 
-        Callbacks run in the client's thread: they must not wait, nor call this client.
+        Callbacks run in the client's thread: they must not block, nor call this client.
         """
         result: Future[SendResult] = Future()
         result.set_running_or_notify_cancel()
@@ -222,7 +471,7 @@ class SyncProducer(_Sync[producer.Producer]):
         queue: MessageQueue | None = None,
         sharding_key: str | None = None,
     ) -> None:
-        """Send a message and wait for no answer."""
+        """Send a message without waiting for a response."""
         self._thread.run(self._client.send_oneway(message, queue=queue, sharding_key=sharding_key))
 
     def write_queues(self, topic: str) -> tuple[MessageQueue, ...]:
@@ -230,14 +479,15 @@ class SyncProducer(_Sync[producer.Producer]):
         return self._thread.run(self._client.write_queues(topic))
 
 
-async def _started(make: Callable[[], C]) -> C:
+async def _made(make: Callable[[], C], *, starts: bool) -> C:
     client = make()
-    await client.start()
+    if starts:
+        await client.start()
     return client
 
 
 async def _begin(work: Coroutine[Any, Any, T], result: "Future[T]") -> None:
-    """Run ``work`` behind the caller's back; ``result`` gets what it gives or raises."""
+    """Start ``work`` in the background; ``result`` gets its result or error."""
     task = asyncio.get_running_loop().create_task(work)
 
     def done(_: object) -> None:
@@ -254,4 +504,29 @@ async def _begin(work: Coroutine[Any, Any, T], result: "Future[T]") -> None:
 
 
 _UNDER_WAY: Final[set["asyncio.Task[Any]"]] = set()
-"""The event loop keeps no task alive by itself."""
+"""A reference: the event loop keeps none to a task."""
+
+
+class SyncTransactionProducer(SyncProducer):
+    """`rocketlens.TransactionProducer` with blocking calls; the same arguments.
+
+    Plain functions run in threads, async ones in the event loop of this producer's own thread.
+    """
+
+    @takes_arguments_of(
+        transaction.TransactionProducer.__init__, producer.Producer.__init__, "handlers"
+    )
+    def __init__(
+        self,
+        name_servers: str | Iterable[str] | None = None,
+        **options: "Unpack[TransactionProducerOptions]",
+    ) -> None:
+        SyncClient.__init__(self, lambda: transaction.TransactionProducer(name_servers, **options))
+
+    def send_in_transaction(
+        self, message: Message, execute: transaction.Execute, *, timeout_s: float | None = None
+    ) -> transaction.TransactionSendResult:
+        """Send a half message, execute the local transaction, and end the message as it ended."""
+        client = self._client
+        assert isinstance(client, transaction.TransactionProducer)  # noqa: S101 - it is made above
+        return self._thread.run(client.send_in_transaction(message, execute, timeout_s=timeout_s))

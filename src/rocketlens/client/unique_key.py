@@ -1,9 +1,9 @@
-"""Makes unique keys: which address, process and counter go into them.
+"""Makes unique keys from an address, the process and a counter.
 
 The layout is in :mod:`rocketlens.model.message_id`. The address is chosen as RocketMQ's clients
-choose it: the first that is neither private nor local, IPv6 included; else the last loopback or
-the first private IPv4 one. It only makes the key unique and tells people where it came from:
-nothing is ever sent there. Source: ``MessageClientIDSetter``, ``UtilAll.getIP``.
+choose it: the first that is neither private nor local, IPv6 included; otherwise the last loopback
+or the first private IPv4 one. It makes the key unique and shows its origin; it is never connected
+to. Source: ``MessageClientIDSetter``, ``UtilAll.getIP``.
 """
 
 import itertools
@@ -35,7 +35,7 @@ _ATTRIBUTE_HEAD: Final = struct.Struct("=HH")
 
 
 def choose_address(addresses: Iterable[str]) -> str | None:
-    """Return the address that RocketMQ would take for its ids, None when none will do.
+    """Return the address that RocketMQ would use for its ids; None if there is none.
 
     ``addresses`` are in the order of :func:`in_java_order`.
     """
@@ -70,7 +70,7 @@ def _is_internal(address: IPv4Address) -> bool:
 
 
 def _is_internal_v6(address: IPv6Address) -> bool:
-    """Return whether Java calls it local. Unique-local addresses (fd00::/8) it does not."""
+    """Return whether Java calls an address local; unique-local ones (fd00::/8) are not."""
     return (
         address.is_unspecified
         or address.is_link_local
@@ -80,7 +80,7 @@ def _is_internal_v6(address: IPv6Address) -> bool:
 
 
 def local_addresses() -> list[str]:
-    """List the addresses of this machine, in the order in which Java does where that is known."""
+    """Return the addresses of this machine, in Java's order if that is known."""
     if sys.platform == "linux":
         with suppress(OSError):
             return in_java_order(_netlink_addresses())
@@ -91,7 +91,8 @@ def local_addresses() -> list[str]:
 
 
 def in_java_order(addresses: Iterable[tuple[int, str]]) -> list[str]:
-    """Order addresses, each with the number of its interface, as ``NetworkInterface`` does.
+    """Return addresses, each with the number of its interface, in the order of
+    ``NetworkInterface``.
 
     The kernel lists IPv4 before IPv6; the JDK puts each interface, and each address of one, in
     front of those it has. So IPv6 addresses come before IPv4 ones of the same interface.
@@ -107,7 +108,7 @@ def in_java_order(addresses: Iterable[tuple[int, str]]) -> list[str]:
 
 
 def _netlink_addresses() -> Iterator[tuple[int, str]]:
-    """Ask the kernel; nothing leaves the machine."""
+    """Ask the kernel for addresses; nothing is sent over the network."""
     request = _ADDRESS_HEAD.pack(socket.AF_UNSPEC, 0, 0, 0, 0)
     size = _NETLINK_HEAD.size + len(request)
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as kernel:
@@ -136,7 +137,7 @@ def _address_in(content: bytes) -> Iterator[tuple[int, str]]:
             return
         attributes[kind] = content[position + _ATTRIBUTE_HEAD.size : position + size]
         position += (size + 3) & ~3
-    # Of a point-to-point interface, ADDRESS is the other end's.
+    # On a point-to-point interface ADDRESS is that of the other end.
     packed = attributes.get(_IFA_LOCAL, attributes.get(_IFA_ADDRESS))
     if packed and family in {socket.AF_INET, socket.AF_INET6}:
         yield interface, socket.inet_ntop(family, packed)
@@ -144,7 +145,7 @@ def _address_in(content: bytes) -> Iterator[tuple[int, str]]:
 
 @cache
 def own_address() -> str:
-    """Return this machine's address for ids; one made up of the clock when it has none."""
+    """Return this machine's address for ids; one made from the clock if there is none."""
     chosen = choose_address(local_addresses())
     if chosen is None:
         return str(IPv4Address(time.time_ns() // 1_000_000 & 0xFFFFFFFF))
@@ -152,7 +153,7 @@ def own_address() -> str:
 
 
 class UniqueKeys:
-    """Makes the unique keys of one process; ``now_ms`` gives epoch milliseconds."""
+    """Makes the unique keys of one process; ``now_ms`` returns epoch milliseconds."""
 
     def __init__(
         self,
@@ -169,14 +170,14 @@ class UniqueKeys:
         self._next_month_ms = 0
 
     def make(self) -> str:
-        """Return the next key; two are never equal unless 65,536 are made in one millisecond."""
+        """Return the next key; two are equal only if 65,536 are made in one millisecond."""
         now_ms = self._now_ms()
         if now_ms >= self._next_month_ms:
             self._month_start_ms, self._next_month_ms = _month_of(now_ms)
         return UniqueKey.at(
             now_ms,
             self._address,
-            # Asked each time: after a fork the child is another process.
+            # Read each time: after a fork the child is another process.
             process_id=os.getpid(),
             client_hash=self._client_hash,
             counter=next(self._counter),
@@ -185,7 +186,7 @@ class UniqueKeys:
 
 
 def _month_of(now_ms: int) -> tuple[int, int]:
-    """Return when the local month of a time begins, and the next one."""
+    """Return the begin of the local month of a time, and of the next month."""
     now = time.localtime(now_ms / 1000)
     begins = time.mktime((now.tm_year, now.tm_mon, 1, 0, 0, 0, 0, 0, -1))
     ends = time.mktime((now.tm_year, now.tm_mon + 1, 1, 0, 0, 0, 0, 0, -1))
@@ -196,7 +197,7 @@ _KEYS: Final[list[UniqueKeys]] = []
 
 
 def new_unique_key() -> str:
-    """Return a key of this process."""
+    """Return a new unique key of this process."""
     if not _KEYS:
         _KEYS.append(UniqueKeys())
     return _KEYS[0].make()

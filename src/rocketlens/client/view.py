@@ -1,8 +1,8 @@
-"""Finds the one record that an offset message id names, without ever dialling the id's address.
+"""Finds the record of an offset message id without dialling the address in the id.
 
-The address in an id is only looked up among the brokers that the name servers know. If it is
-there, that broker is asked (then its slaves); if not, say because it moved, all are asked, and a
-record counts only if it carries the id's address as its store host.
+The address in an id is only looked up among the brokers that the name servers know. If it is there,
+that broker is asked, then its slaves. If not, for example because the broker moved, all are asked,
+and a record counts only if its store host is the id's address.
 """
 
 from typing import Final
@@ -18,11 +18,11 @@ from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.commands.query import VIEW_MESSAGE_BY_ID, ViewMessageRequest
 
 NOT_THERE: Final = "can not find message by the offset"
-"""How a broker's remark begins when it has nothing at an offset; the code is that of any error."""
+"""Begin of a broker's remark if there is no record at an offset; the code is that of any error."""
 
 
 def offset_id_of(msg_id: str) -> OffsetMessageId | None:
-    """Read an offset message id; None when it can be none."""
+    """Parse an offset message id; return None if it is not valid."""
     try:
         return OffsetMessageId.decode(msg_id)
     except BadInput:
@@ -30,7 +30,7 @@ def offset_id_of(msg_id: str) -> OffsetMessageId | None:
 
 
 def brokers_named(asked: OffsetMessageId, brokers: dict[str, Broker]) -> list[Broker]:
-    """Return the broker that has the id's address, or nothing."""
+    """Return the broker that has the id's address, or an empty result."""
     address = str(asked.store_host)
     return [broker for broker in brokers.values() if address in broker.addresses.values()]
 
@@ -38,9 +38,9 @@ def brokers_named(asked: OffsetMessageId, brokers: dict[str, Broker]) -> list[Br
 async def view_on(
     cluster: ClusterCalls, brokers: list[Broker], asked: OffsetMessageId, topic: str | None
 ) -> list[BrokerAnswer[list[Record]]]:
-    """Ask brokers for the record; a value is the record in a list, or an empty list.
+    """Ask brokers for the record; a value is a list with the record, or an empty list.
 
-    An id names one message: the first that comes is returned, and no other is kept.
+    An id names one message: the first record is returned, and the others are dropped.
     """
     found: list[Record] = []
 
@@ -71,7 +71,7 @@ async def _record_at(
     except RecordError as error:
         if error.reason == Reason.CRC:
             raise
-        # The broker takes any four bytes for a size: no record begins there.
+        # The broker uses any four bytes as a size: no record starts there.
         return None
     carried, named = record.store_host, asked.store_host
     is_same = (pack_address(carried.address), carried.port) == (
@@ -82,10 +82,11 @@ async def _record_at(
 
 
 async def _is_forged(cluster: ClusterCalls, broker: Broker, address: str, record: Record) -> bool:
-    """Return whether the record's own place in its queue belongs to another one.
+    """Return whether the queue entry of a record leads to another record.
 
-    A body can hold a perfect record; a broker that is asked for that offset gives it. Where the
-    queue cannot tell (the topic is deleted, or the record is in no queue), it is believed.
+    A message body can contain a perfect record, and a broker that is asked for that offset returns
+    it. If the queue cannot decide (the topic is deleted, or the record is in no queue), the record
+    is accepted.
     """
     queue = MessageQueue(record.topic, broker.name, record.queue_id)
     try:

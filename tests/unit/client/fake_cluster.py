@@ -9,6 +9,8 @@ import asyncio
 import json
 import sys
 import zlib
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from contextlib import asynccontextmanager
 
 from rocketlens import limits
@@ -22,15 +24,22 @@ from rocketlens.model.message import Host
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.net.channel import Response
 from rocketlens.net.server import RemotingServer
-from rocketlens.wire.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
+from rocketlens.wire.bodies.route import (
+    BrokerData,
+    ClusterInfo,
+    QueueData,
+    TopicList,
+    TopicRouteData,
+)
+from rocketlens.wire.bodies.stats import MessageQueueBody, TopicOffset, TopicStatsTable
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.commands import COMMANDS
 from rocketlens.wire.declare import write_body
+from tests.support.patience import PATIENCE_S
 
 LOOPBACK = "127.0.0.1"
 T0 = 1_790_000_000_000
 QUEUES = 4
-PATIENCE_S = 0.2
 FAILURES = ("dead", "slow", "erring")
 CONNECTS = []
 """The addresses that were dialled in this process."""
@@ -100,6 +109,7 @@ class FakeNameServer(Fake):
         return {
             RequestCode.GET_ROUTEINFO_BY_TOPIC: self.route,
             RequestCode.GET_BROKER_CLUSTER_INFO: self.cluster,
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self.topic_list,
         }
 
     def broker_data(self, name):
@@ -119,6 +129,9 @@ class FakeNameServer(Fake):
         )
         return Response(body=write_body(route))
 
+    def topic_list(self, *_):
+        return Response(body=write_body(TopicList(topic_list=tuple(self.topics))))
+
     def cluster(self, *_):
         info = ClusterInfo(
             broker_addr_table={name: self.broker_data(name) for name in self.brokers},
@@ -134,6 +147,7 @@ class FakeBroker(Fake):
         self.cap = cap
         self.log = bytearray()
         self.records = []
+        self.queues = defaultdict(list)
         self.send_codes = []
         """Codes to answer sends with, one for each; then all succeed."""
         self.more_fields = {}
@@ -156,6 +170,7 @@ class FakeBroker(Fake):
             RequestCode.GET_MAX_OFFSET: self.max_offset,
             RequestCode.GET_MIN_OFFSET: lambda *_: Response(ext_fields={"offset": "0"}),
             RequestCode.GET_EARLIEST_MSG_STORETIME: self.earliest,
+            RequestCode.GET_TOPIC_STATS_INFO: self.topic_stats,
             RequestCode.UPDATE_AND_CREATE_TOPIC: lambda *_: Response(),
             RequestCode.HEART_BEAT: lambda *_: Response(),
             RequestCode.UNREGISTER_CLIENT: lambda *_: Response(),
@@ -172,7 +187,7 @@ class FakeBroker(Fake):
             body_crc=0,
             queue_id=queue_id,
             flag=flag,
-            queue_offset=sum((r.topic, r.queue_id) == (topic, queue_id) for r in self.records),
+            queue_offset=len(self.queues[topic, queue_id]),
             physical_offset=len(self.log),
             sys_flag=sys_flag,
             born_timestamp_ms=self.now_ms,
@@ -188,18 +203,20 @@ class FakeBroker(Fake):
         encoded = records.encode(record)
         self.log += encoded
         self.records.append(records.decode(encoded))
+        self.queues[topic, queue_id].append(self.records[-1])
         return self.records[-1]
 
     def queue(self, topic, queue_id):
-        return [
-            each for each in self.dispatched if (each.topic, each.queue_id) == (topic, queue_id)
-        ]
+        end = self.dispatched[-1].physical_offset if self.dispatched else -1
+        queue = self.queues[topic, queue_id]
+        return queue[: bisect_right(queue, end, key=lambda each: each.physical_offset)]
 
     @property
     def dispatched(self):
         """The records that look-ups find."""
-        behind = self.undispatched[0] if self.undispatched else 0
-        return self.records[: len(self.records) - behind]
+        if not self.undispatched:
+            return self.records
+        return self.records[: len(self.records) - self.undispatched[0]]
 
     def runtime(self, *_):
         if not self.tells_dispatch:
@@ -259,10 +276,10 @@ class FakeBroker(Fake):
     def query(self, header, _):
         found = []
         begin_ms = self.records[0].store_timestamp_ms if self.records else 0
-        for each in reversed(self.dispatched):
+        for each in reversed(self.dispatched if self.may_have(header) else []):
             named = props.parse(decode_utf8(each.properties))
             keys = [*props.split_keys(named.get(props.KEYS)), named.get(props.UNIQUE_KEY, "")]
-            read_ms = begin_ms + (each.store_timestamp_ms - begin_ms) // 1000 * 1000
+            read_ms = begin_ms + max(each.store_timestamp_ms - begin_ms, 0) // 1000 * 1000
             if not header.begin_timestamp_ms <= read_ms <= header.end_timestamp_ms:
                 continue
             wanted = index_hash(f"{header.topic}#{header.key}")
@@ -276,6 +293,14 @@ class FakeBroker(Fake):
             return Response(ResponseCode.QUERY_NOT_FOUND, fields, remark="can not find message")
         ordered = sorted(found, key=lambda each: each.physical_offset)
         return Response(ext_fields=fields, body=b"".join(map(self.bytes_of, ordered)))
+
+    def may_have(self, header):
+        """Return whether the one index file is looked into: by its first and its last message."""
+        if not self.records:
+            return False
+        first, last = (self.records[number].store_timestamp_ms for number in (0, -1))
+        begin, end = header.begin_timestamp_ms, header.end_timestamp_ms
+        return (begin < first and end > last) or first <= begin <= last or first <= end <= last
 
     def bytes_of(self, record):
         return bytes(self.log[record.physical_offset :][: record.total_size])
@@ -304,8 +329,8 @@ class FakeBroker(Fake):
 
     def search_offset(self, header, _):
         queue = self.queue(header.topic, header.queue_id)
-        older = [each for each in queue if each.store_timestamp_ms < header.timestamp_ms]
-        return Response(ext_fields={"offset": str(len(older))})
+        found = bisect_left(queue, header.timestamp_ms, key=lambda each: each.store_timestamp_ms)
+        return Response(ext_fields={"offset": str(found)})
 
     def max_offset(self, header, _):
         count = len(self.queue(header.topic, header.queue_id))
@@ -315,6 +340,15 @@ class FakeBroker(Fake):
         queue = self.queue(header.topic, header.queue_id)
         first = queue[0].store_timestamp_ms if queue else -1
         return Response(ext_fields={"timestamp": str(first)})
+
+    def topic_stats(self, header, _):
+        table = {}
+        for queue_id in range(QUEUES):
+            queue = self.queue(header.topic, queue_id)
+            newest_ms = queue[-1].store_timestamp_ms if queue else 0
+            name = MessageQueueBody(topic=header.topic, broker_name=self.name, queue_id=queue_id)
+            table[name] = TopicOffset(max_offset=len(queue), last_update_timestamp_ms=newest_ms)
+        return Response(body=write_body(TopicStatsTable(offset_table=table)))
 
     def id_at(self, physical_offset):
         host, _, port = self.address.rpartition(":")
@@ -417,7 +451,7 @@ def ask_with_memory(scenario, path, **cluster_options):
         async with running(**cluster_options) as cluster:
 
             def admin(**options):
-                given = {"timeout_s": 0.5, "seen_brokers": path, **options}
+                given = {"timeout_s": PATIENCE_S, "seen_brokers": path, **options}
                 return MQAdmin(cluster.given, **given)
 
             await scenario(cluster, admin)

@@ -12,6 +12,7 @@ from rocketlens.model.answer import SourceState
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire import acl
 from rocketlens.wire.commands.query import QUERY_MESSAGE, QueryMessageRequest
+from tests.support.patience import SILENCE_S
 from tests.unit.client.fake_cluster import FAILURES, ask, bodies, fail, running
 
 
@@ -34,7 +35,7 @@ def test_a_slave_answers_for_a_master_that_is_gone_and_the_answer_is_incomplete(
         assert master.address in covered.error
         assert await admin.max_offset(MessageQueue("T", "broker-a", 0)) == 1
 
-    ask(scenario, slaves=1)
+    ask(scenario, slaves=1, timeout_s=SILENCE_S)
 
 
 def test_the_master_is_asked_and_its_slave_left_alone():
@@ -57,7 +58,7 @@ def test_the_next_name_server_is_asked_when_one_fails(how):
         await admin.create_topic("New")
         assert len(cluster.name_servers[0].asked) == asked, "the one that answered stays first"
 
-    ask(scenario, name_servers=2)
+    ask(scenario, name_servers=2, timeout_s=SILENCE_S)
 
 
 def test_a_signed_question_leaves_out_the_flag_that_releases_verify_differently(monkeypatch):

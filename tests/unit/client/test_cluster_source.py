@@ -6,6 +6,7 @@ import pytest
 
 from rocketlens.errors import AnswerIncomplete, MessageNotFound
 from rocketlens.model.answer import SourceKind
+from tests.support.patience import SILENCE_S
 from tests.unit.client.fake_cluster import FAILURES, ask, bodies, fail
 
 
@@ -29,7 +30,7 @@ def test_a_failed_broker_makes_the_answer_incomplete_and_is_named(failing):
         with pytest.raises(AnswerIncomplete, match="broker-a"):
             await admin.view_message("T", "7F" * 16)
 
-    ask(scenario, masters=3)
+    ask(scenario, masters=3, timeout_s=SILENCE_S)
 
 
 def test_of_several_records_with_one_unique_key_the_oldest_is_shown():

@@ -4,6 +4,7 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.errors import AnswerIncomplete
+from tests.support.patience import PATIENCE_S
 from tests.unit.client.fake_cluster import ask, bodies
 
 
@@ -18,7 +19,7 @@ def test_a_message_that_a_broker_has_not_indexed_yet_is_waited_for():
         broker.undispatched = [2, 1]
         assert (await admin.view_message("T", "U2")).body == b"newest"
 
-    ask(scenario, timeout_s=60)
+    ask(scenario, timeout_s=PATIENCE_S)
 
 
 def test_an_answer_of_a_broker_that_stays_behind_is_not_complete(monkeypatch):
@@ -35,7 +36,7 @@ def test_an_answer_of_a_broker_that_stays_behind_is_not_complete(monkeypatch):
         with pytest.raises(AnswerIncomplete):
             await admin.view_message("T", "U2")
 
-    ask(scenario, timeout_s=60)
+    ask(scenario, timeout_s=PATIENCE_S)
 
 
 def test_an_answer_of_a_broker_that_does_not_say_how_far_it_is_is_not_complete():
@@ -47,4 +48,4 @@ def test_an_answer_of_a_broker_that_does_not_say_how_far_it_is_is_not_complete()
         assert (bodies(answer), answer.complete) == ([b"older"], False)
         assert "does not say how far" in answer.failures[0].error
 
-    ask(scenario, timeout_s=60)
+    ask(scenario, timeout_s=PATIENCE_S)

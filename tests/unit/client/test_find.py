@@ -228,7 +228,7 @@ def test_what_cannot_be_asked_is_refused_in_the_same_words(find, question, error
     [
         {"text": 42},
         {"text": "k", "topic": 42},
-        {"text": "k", "begin": "2026-11-20"},
+        {"text": "k", "begin": b"2026-11-20"},
         {"text": "k", "end": 1_790_000_000.0},
         {"text": "k", "max_num": "5"},
     ],
@@ -351,3 +351,53 @@ def test_a_source_that_proves_nothing_makes_the_answer_incomplete(backup):
 def test_sources_are_several_and_of_known_kinds(sources):
     with pytest.raises(BadInput, match="source"):
         rocketlens.find("k", sources=sources)
+
+
+DECIDED = [
+    ({"where": "tag = 'B'"}, [1, 2]),
+    ({"where": "tag = 'B' AND topic = 'Orders'"}, [2]),
+    ({"where": f"key = '{KEY}' AND body =~ '^(first|third)$'"}, [0, 4]),
+    ({"where": f"key = '{KEY}' AND body =~ '^(first|third)$'", "exhaustive": True}, [0, 4]),
+    ({"where": "body CONTAINS 'd'", "topic": ["Orders", "Payments"]}, [1, 2, 4]),
+    ({"grep": "ir", "topic": "Orders"}, [0, 4]),
+    ({"grep": "only", "grep_in": ["keys"], "topic": "Orders"}, [0]),
+    ({"text": KEY, "grep": "(?i)PAID"}, [1]),
+    ({"text": KEY, "grep": "no such"}, []),
+]
+
+
+@pytest.mark.parametrize(("options", "expected"), DECIDED)
+def test_content_decides_in_each_source(find, stored, options, expected):
+    if "topic" in options or "text" in options or "AND" in options["where"]:
+        assert ids(find(**options)) == ids_of(*(stored[number] for number in expected))
+    else:
+        found = ids(find(topic=["Orders", "Payments", "Plain"], **options))
+        assert found == ids_of(*(stored[number] for number in expected))
+
+
+def test_the_time_in_a_filter_narrows_what_is_read(find, stored):
+    moment = stored[2].store_timestamp_ms
+    answer = find(where=f"time <= {moment} AND time >= {moment} AND topic = 'Orders'")
+    assert stored[2].offset_msg_id in ids(answer)
+    assert {message.store_timestamp_ms for message in answer} == {moment}
+
+
+def test_what_a_filter_could_not_look_at_is_told_by_each_source(find, stored):
+    answer = find(topic="Plain", where="body.$.a = 1")
+    assert not answer.messages
+    told = [each for each in answer.failures if each.kind is SourceKind.FILTER]
+    position = stored[3].position
+    assert told
+    assert all(f"1 message, the first {position}: " in each.error for each in told)
+    assert find(topic="Plain", where="tag = 'x' AND body.$.a = 1").complete
+
+
+def test_tail_takes_the_same_filters(rocketmq, stored):
+    with rocketmq.admin() as admin:
+        with admin.tail("Orders", None, where="body CONTAINS 'ir' AND queue_id >= 0") as tailed:
+            found = {message.offset_msg_id for message in tailed}
+            assert found == {stored[0].offset_msg_id, stored[4].offset_msg_id}
+            assert tailed.complete
+        with admin.tail("Plain", None, grep="a") as tailed:
+            assert not list(tailed)
+            assert not tailed.complete

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support.patience import PATIENCE_S
 from tests.unit.client.fake_cluster import ask, bodies
 
 
@@ -85,7 +86,7 @@ def test_an_answer_too_large_for_a_frame_is_asked_for_in_parts(closes):
         assert [body[:2] for body in bodies(answer)] == [b"%02d" % n for n in range(20)]
         assert answer.complete
 
-    ask(scenario, timeout_s=60)
+    ask(scenario, timeout_s=PATIENCE_S)
 
 
 def test_what_a_broker_could_not_search_makes_an_answer_incomplete():
@@ -108,5 +109,46 @@ def test_the_oldest_is_shown_also_of_more_than_a_broker_returns_at_once():
         for number in range(100):
             broker.store("T", b"%d" % number, unique_key="U", queue_id=number % 4)
         assert (await admin.view_message("T", "U")).body == b"0"
+
+    ask(scenario, timeout_s=5)
+
+
+@pytest.mark.parametrize("back_ms", [1_000, 600_000, 40_000_000])
+@pytest.mark.parametrize(("begin", "end"), [(None, None), (150, 180), (None, 120), (60, None)])
+def test_a_clock_that_was_set_back_hides_none_of_many_messages_of_a_key(back_ms, begin, end):
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        broker.step_ms = 1000
+        for number in range(200):
+            broker.store("T", b"%d" % number, keys="k", queue_id=number % 4)
+            if number == 100:
+                broker.now_ms -= back_ms
+        first = broker.records[0].store_timestamp_ms
+        begin_ms = None if begin is None else first + 1000 * begin
+        end_ms = None if end is None else first + 1000 * end
+        expected = {
+            each.body
+            for each in broker.records
+            if (begin_ms or 0) <= each.store_timestamp_ms <= (end_ms or 2**63)
+        }
+        asked = {"kind": "key", "begin": begin_ms, "end": end_ms}
+        answer = await admin.find("k", "T", **asked)
+        assert (
+            set(bodies(answer)) == expected
+            or "store times of the messages" in answer.failures[0].error
+        )
+        answer = await admin.find("k", "T", exhaustive=True, **asked)
+        assert (set(bodies(answer)), answer.complete, answer.relies_on) == (expected, True, ())
+
+    ask(scenario, timeout_s=5)
+
+
+@pytest.mark.parametrize(("count", "relies"), [(10, False), (100, True)])
+def test_only_a_key_of_many_messages_relies_on_their_order(count, relies):
+    async def scenario(cluster, admin):
+        for number in range(count):
+            cluster.masters[0].store("T", b"%d" % number, keys="k", queue_id=number % 4)
+        answer = await admin.query_message("T", "k", None)
+        assert (len(answer), answer.complete, bool(answer.relies_on)) == (count, True, relies)
 
     ask(scenario, timeout_s=5)

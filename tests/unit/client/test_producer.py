@@ -19,6 +19,7 @@ from rocketlens.formats.commitlog_record import message_of
 from rocketlens.model.java import string_hash
 from rocketlens.net.channel import Response
 from rocketlens.wire.codes import RequestCode, ResponseCode
+from tests.support.patience import SILENCE_S
 from tests.unit.client.fake_cluster import produce, running, sends, stored
 
 RETRIABLE = (1, 2, 14, 16, 17, 204, 205, 1500)
@@ -88,7 +89,7 @@ def test_the_broker_that_just_failed_is_avoided(how):
             assert result.message_queue.broker_name == good.name
         assert len(good.records) == 6
 
-    produce(scenario, masters=2, attempt_timeout_s=0.2)
+    produce(scenario, masters=2, attempt_timeout_s=SILENCE_S)
 
 
 def test_when_all_fail_the_error_names_each_attempt():

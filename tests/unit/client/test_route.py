@@ -2,8 +2,9 @@
 
 import pytest
 
-from rocketlens.client.route import Route
+from rocketlens.client.route import MessageQueue, Route, is_address_of, set_order
 from rocketlens.errors import CommandBodyError
+from rocketlens.model.message import Host
 from rocketlens.wire.bodies.route import BrokerData, QueueData, TopicRouteData
 
 
@@ -53,3 +54,25 @@ def test_an_ordered_topic_has_the_queues_of_its_configuration():
 def test_a_route_with_absurdly_many_queues_is_refused():
     with pytest.raises(CommandBodyError, match="2147483647"):
         Route.of("T", received(2**31 - 1))
+
+
+def test_queues_are_in_the_order_of_javas_maps():
+    """As the real tool printed them: a set of four, and the same copied into a smaller table."""
+    queues = [MessageQueue("T", "broker-a", number) for number in range(4)]
+    assert [each.queue_id for each in set_order(queues)] == [2, 1, 3, 0]
+    assert [each.queue_id for each in set_order(queues, is_copied=True)] == [0, 2, 1, 3]
+
+
+@pytest.mark.parametrize(
+    ("address", "host", "same"),
+    [
+        ("10.0.0.1:10911", Host("10.0.0.1", 10911), True),
+        ("10.0.0.1:10912", Host("10.0.0.1", 10911), False),
+        ("[fd00:0:0:0:0:0:0:2]:10911", Host("fd00::2", 10911), True),
+        ("fd00::2:10911", Host("fd00::2", 10911), True),
+        ("broker.example:10911", Host("10.0.0.1", 10911), False),
+        ("", Host("10.0.0.1", 10911), False),
+    ],
+)
+def test_addresses_are_compared_by_what_they_mean(address, host, same):
+    assert is_address_of(address, host) is same

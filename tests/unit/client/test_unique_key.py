@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from rocketlens.client import unique_key
 from rocketlens.client.unique_key import (
     UniqueKeys,
     choose_address,
@@ -13,6 +14,7 @@ from rocketlens.client.unique_key import (
     own_address,
 )
 from rocketlens.model.message_id import UniqueKey, pack_address
+from tests.support.patched import change_for
 
 # 2026-11-15 12:00 UTC, far from any month's end in any zone.
 NOW_MS = 1_794_744_000_000
@@ -74,5 +76,5 @@ def test_an_ipv6_address_makes_keys_of_56_digits():
 def test_a_forked_process_makes_other_keys(monkeypatch):
     keys = UniqueKeys(address="10.0.0.1", now_ms=lambda: NOW_MS)
     before = UniqueKey.decode(keys.make())
-    monkeypatch.setattr(os, "getpid", lambda: before.process_number + 1)
+    change_for(monkeypatch, unique_key, "os", getpid=lambda: before.process_number + 1)
     assert UniqueKey.decode(keys.make()).process_number != before.process_number

@@ -1,0 +1,1 @@
+"""Consumers: a group's messages, pushed to a listener or polled."""

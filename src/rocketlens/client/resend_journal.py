@@ -1,0 +1,414 @@
+"""The file of a job that sends stored messages again: what is to be sent, and what became of it.
+
+Each line is the CRC-32 of the rest in eight hexadecimal digits, a space, and a JSON object::
+
+    {"job": ..., "count": ..., "reason": ..., "user": ..., ...}     the header
+    {"n": 1, "topic": ..., "offset_msg_id": ..., "target": ...}     each message, from 1 on
+    {"n": 1, "sending": TIME, "key": ...}                           synced before it is sent
+    {"n": 1, "sent": MSG_ID, "offset_msg_id": ...}                  synced after it is stored
+    {"n": 1, "failed": WHY} or {"n": 1, "unknown": WHY}             instead, if it surely is not
+                                                                    stored, or may be
+    {"audit": ..., "time": ...}                                     each begin and end of a run,
+                                                                    and that a job was stopped
+
+The header and the messages are written at once, so a file has all of them. The last line of a
+number counts. Only the very last line of a file can be torn, by a crash or a full disk: it is cut
+off before the next is written, and what it recorded is as if it had not been. Damage anywhere else
+is an error: a line that is lost may have been the one of a message that was sent.
+"""
+
+import json
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NamedTuple, Self
+
+from rocketlens import limits
+from rocketlens.errors import BadInput, StoreLocked
+from rocketlens.store.disk import Disk
+from rocketlens.store.lock import StoreLock
+
+JOB_SUFFIX: Final = ".job"
+SENDING: Final = "sending"
+SENT: Final = "sent"
+FAILED: Final = "failed"
+UNKNOWN: Final = "unknown"
+_STOPPED: Final = "stopped"
+_STATES: Final = (SENDING, SENT, FAILED, UNKNOWN)
+_LINE_BYTES: Final = 8 * limits.MAX_PROPERTIES_BYTES
+"""Of one line: a unique key is a property, and JSON may need six characters for one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedMessage:
+    """A stored message that is to be sent again; topics with their namespaces."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    offset_msg_id: str
+    unique_key: str | None
+    target: str
+    """The topic that it goes to; empty if the message does not name the one asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobHeader:
+    """What a job does, for whom and why."""
+
+    job: str
+    """A random name, which is part of a property of each message sent."""
+    count: int
+    selection: str
+    """Which messages were asked for, in one line."""
+    target: str
+    """Where they go, in one line."""
+    cluster: str
+    """Addresses of the name servers."""
+    namespace: str
+    reason: str
+    user: str
+    time: str
+    """When it was made, ISO 8601."""
+    origin: str = ""
+    """The store directory that the messages are read from; empty: the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a message: one of `SENDING`, `SENT`, `FAILED`, `UNKNOWN`.
+
+    ``SENDING`` is the last word only if a run ended before the answer came.
+    """
+
+    state: str
+    value: str = ""
+    """The message id, or why it failed or is not known."""
+    offset_msg_id: str = ""
+    key: str = ""
+    """The unique key that it was sent with."""
+    time_ms: int = 0
+    """When sending it began, by our clock."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the message may be stored or not."""
+        return self.state in {SENDING, UNKNOWN}
+
+
+class ResendJournal:
+    """The file of one job, locked as long as this is open: one process at a time runs a job."""
+
+    def __init__(self, path: Path, disk: Disk, lock: StoreLock, contents: "JobContents") -> None:
+        """Use `create` or `resume`."""
+        self.path: Final = path
+        self.header: Final = contents.header
+        self.messages: Final[Sequence[PlannedMessage]] = contents.messages
+        self._contents: Final = contents
+        self._disk: Final = disk
+        self._lock: Final = lock
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        header: JobHeader,
+        messages: Sequence[PlannedMessage],
+        disk: Disk | None = None,
+    ) -> Self:
+        """Write a new file, and return it locked.
+
+        :raises BadInput: if the file exists, its name does not end in ``.job``, or there are more
+            messages than a job may have.
+        :raises StoreLocked: if another process has it.
+        :raises OSError: if it cannot be written; then no job was made.
+        """
+        disk = disk or Disk()
+        if len(messages) > limits.MAX_RESEND_MESSAGES:
+            raise BadInput(
+                f"{len(messages)} messages: a job has up to {limits.MAX_RESEND_MESSAGES}; give "
+                "--max, and make another job when this one is done"
+            )
+        lines = [_line(asdict(header))]
+        lines += (_line({"n": n, **asdict(each)}) for n, each in enumerate(messages, 1))
+        disk.make_directory_durably(path.parent)
+        lock = _locked(path)
+        try:
+            _check_new(path)
+            disk.write_durably(path, b"".join(lines))
+        except BaseException:
+            lock.release()
+            raise
+        return cls(path, disk, lock, JobContents(header, list(messages), {}, [], 0))
+
+    @classmethod
+    def resume(cls, path: Path, disk: Disk | None = None) -> Self:
+        """Return the job of an existing file, locked; a torn last line is cut off.
+
+        :raises BadInput: if it is damaged, or not the file of a job.
+        :raises StoreLocked: if another process has it.
+        :raises OSError: if it cannot be read, or the torn line not cut off.
+        """
+        disk = disk or Disk()
+        if not path.is_file():
+            raise BadInput(f"{path} is not the file of a job")
+        lock = _locked(path)
+        try:
+            read = read_job(path)
+            if read.valid_bytes < path.stat().st_size:
+                disk.set_size(path, read.valid_bytes)
+                disk.sync_file(path)
+        except BaseException:
+            lock.release()
+            raise
+        return cls(path, disk, lock, read)
+
+    def outcome(self, number: int) -> Outcome | None:
+        """Return what became of a message; None if sending it never began."""
+        return self._contents.outcomes.get(number)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many messages were sent, failed, are of unknown outcome, and are left."""
+        return self._contents.counts()
+
+    @property
+    def contents(self) -> "JobContents":
+        """What the file has now; it changes as the job runs."""
+        return self._contents
+
+    def sending(self, number: int, key: str, time_ms: int) -> None:
+        """Record that a message is about to be sent.
+
+        :raises OSError: if that may not be on the disk: then do not send it.
+        """
+        self._append({"n": number, SENDING: time_ms, "key": key})
+
+    def sent(self, number: int, msg_id: str, offset_msg_id: str) -> None:
+        """Record that a message is stored.
+
+        :raises OSError: if that may not be on the disk.
+        """
+        self._append({"n": number, SENT: msg_id, "offset_msg_id": offset_msg_id})
+
+    def failed(self, number: int, why: str) -> None:
+        """Record that a message surely is not stored.
+
+        :raises OSError: if that may not be on the disk.
+        """
+        self._append({"n": number, FAILED: why[: limits.MAX_SHOWN_CHARACTERS]})
+
+    def unknown(self, number: int, why: str) -> None:
+        """Record that a message may be stored or not.
+
+        :raises OSError: if that may not be on the disk.
+        """
+        self._append({"n": number, UNKNOWN: why[: limits.MAX_SHOWN_CHARACTERS]})
+
+    def audit(self, text: str, time: str) -> None:
+        """Record when a run begins or ends.
+
+        :raises OSError: if that may not be on the disk.
+        """
+        self._append({"audit": text, "time": time})
+
+    def stop(self, why: str, time: str) -> None:
+        """Record that what is left shall not be sent.
+
+        :raises OSError: if that may not be on the disk.
+        """
+        self.audit(f"{_STOPPED} {why}", time)
+
+    def close(self) -> None:
+        """Release the file. No effect the second time."""
+        self._lock.release()
+
+    def __enter__(self) -> Self:
+        """Return the journal."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Release the file."""
+        self.close()
+
+    def _append(self, line: Mapping[str, Any]) -> None:
+        self._disk.append_durably(self.path, _line(line))
+        _take(self.path, self._contents, line)
+
+
+class JobContents(NamedTuple):
+    """What a file has; ``valid_bytes`` without a torn last line."""
+
+    header: JobHeader
+    messages: list[PlannedMessage]
+    outcomes: dict[int, Outcome]
+    """What became of messages, by number from 1 on; of those that were begun."""
+    audits: list[tuple[str, str]]
+    """Begin and end of each run: what, and its time as ISO 8601."""
+    valid_bytes: int
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether what is left shall not be sent."""
+        return bool(self.audits) and self.audits[-1][0].startswith(_STOPPED)
+
+    def counts(self) -> dict[str, int]:
+        """Return how many messages were sent, failed, are of unknown outcome, and are left."""
+        states = [each.state for each in list(self.outcomes.values())]
+        unknown = states.count(SENDING) + states.count(UNKNOWN)
+        return {
+            SENT: states.count(SENT),
+            FAILED: states.count(FAILED),
+            UNKNOWN: unknown,
+            "left": len(self.messages) - len(states),
+        }
+
+
+class EarlierJobs(NamedTuple):
+    """What the jobs of a directory did with the messages of one selection."""
+
+    sent: set[str]
+    """Offset message ids of those that were sent, or may have been."""
+    unfinished: list[Path]
+    """Files of jobs that have messages left, or of unknown outcome."""
+
+
+def earlier_jobs(directory: Path, selection: str, cluster: str) -> EarlierJobs:
+    """Read the jobs of a selection in a directory, those that run now, too.
+
+    :raises BadInput: if a file cannot be read: what it has sent is not known.
+    """
+    found = EarlierJobs(set(), [])
+    for path in sorted(directory.glob(f"*{JOB_SUFFIX}")):
+        with path.open("rb") as file:
+            head = next(_lines(path, file), (0, {}))[1]
+        if (head.get("selection"), head.get("cluster")) != (selection, cluster):
+            continue
+        read = read_job(path)
+        for number, outcome in read.outcomes.items():
+            if outcome.state != FAILED:
+                found.sent.add(read.messages[number - 1].offset_msg_id)
+        is_open = any(each.is_open for each in read.outcomes.values())
+        if not read.is_stopped and (is_open or len(read.outcomes) < len(read.messages)):
+            found.unfinished.append(path)
+    return found
+
+
+def read_job(path: Path) -> JobContents:
+    """Read a whole file, which need not be locked.
+
+    :raises BadInput: if it is damaged, or not the file of a job.
+    :raises OSError: if it cannot be read.
+    """
+    messages: list[PlannedMessage] = []
+    with path.open("rb") as file:
+        lines = _lines(path, file)
+        try:
+            valid_bytes, line = next(lines)
+            header = JobHeader(**_fields(JobHeader, line))
+            # In this order: zip takes no line too many.
+            for number, (end, line) in zip(range(1, header.count + 1), lines, strict=False):
+                valid_bytes = end
+                _check(line["n"] == number and number <= limits.MAX_RESEND_MESSAGES)
+                messages.append(PlannedMessage(**_fields(PlannedMessage, line)))
+            _check(len(messages) == header.count)
+        except BadInput:
+            raise
+        except (KeyError, TypeError, ValueError, StopIteration):
+            raise BadInput(f"{path} is not the whole file of a job: nothing is sent") from None
+        contents = JobContents(header, messages, {}, [], valid_bytes)
+        for end, fields_of_line in lines:
+            valid_bytes = end
+            _take(path, contents, fields_of_line)
+    return contents._replace(valid_bytes=valid_bytes)
+
+
+def _take(path: Path, contents: JobContents, line: Mapping[str, Any]) -> None:
+    """Keep what a line records.
+
+    :raises BadInput: if it cannot be.
+    """
+    state = next((each for each in _STATES if each in line), None)
+    if state is None:
+        if "audit" in line:
+            contents.audits.append((str(line["audit"]), str(line.get("time"))))
+            return
+        raise BadInput(f"{path} has a line of an unknown kind: a newer version wrote it")
+    outcomes = contents.outcomes
+    number, value = line.get("n"), line[state]
+    if not isinstance(number, int) or not 0 < number <= len(contents.messages):
+        raise BadInput(f"{path} has a line of a message that it does not have")
+    if state == SENDING:
+        if not isinstance(value, int):
+            raise BadInput(f"{path} has a time that is not a number")
+        outcomes[number] = Outcome(state, key=str(line.get("key")), time_ms=value)
+        return
+    before = outcomes.get(number, Outcome(SENDING))
+    offset_msg_id = str(line.get("offset_msg_id", ""))
+    outcomes[number] = Outcome(state, str(value), offset_msg_id, before.key, before.time_ms)
+
+
+def _check(holds: object) -> None:
+    """Raise ValueError unless something holds that is true of all files of jobs."""
+    if not holds:
+        raise ValueError
+
+
+def _check_new(path: Path) -> None:
+    if path.suffix != JOB_SUFFIX:
+        raise BadInput(f"{path}: the name of a job's file ends in {JOB_SUFFIX}")
+    if path.exists():
+        raise BadInput(f"{path} is there already: it is the file of another job")
+
+
+def _locked(path: Path) -> StoreLock:
+    try:
+        return StoreLock(path.parent, f"{path.name}.lock")
+    except StoreLocked:
+        raise StoreLocked(f"{path}: another process runs this job now") from None
+
+
+def _line(fields_of_line: Mapping[str, Any]) -> bytes:
+    text = json.dumps(fields_of_line, separators=(",", ":")).encode("ascii")
+    if len(text) > _LINE_BYTES:
+        raise BadInput(f"a line of {len(text)} bytes does not fit a job's file: ask for fewer ids")
+    return b"%08x %b\n" % (zlib.crc32(text), text)
+
+
+def _lines(path: Path, file: BinaryIO) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Read whole lines: where each ends, and its fields; a torn last one is left out.
+
+    :raises BadInput: for a line that is damaged and not the torn last one.
+    """
+    end = number = 0
+    while line := file.readline(_LINE_BYTES + 16):
+        number += 1
+        if not line.endswith(b"\n") and len(line) < _LINE_BYTES + 16:
+            return
+        try:
+            _check(line[:9] == b"%08x " % zlib.crc32(line[9:-1]))
+            fields_of_line = json.loads(line[9:-1])
+            _check(isinstance(fields_of_line, dict))
+        except (ValueError, RecursionError):
+            raise BadInput(
+                f"{path}, line {number}, is damaged: what was sent is not known, so nothing is"
+            ) from None
+        end += len(line)
+        yield end, fields_of_line
+
+
+def _fields(kind: type[Any], line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a dataclass from a line.
+
+    :raises ValueError: if one is missing or not of its type.
+    """
+    # Files of earlier versions lack what has a default.
+    names = [each.name for each in fields(kind) if each.name in line or each.default is MISSING]
+    values = {name: line[name] for name in names}
+    for name, value in values.items():
+        is_number = name in {"count", "queue_id", "queue_offset"}
+        if not isinstance(value, int if is_number else str) and not (
+            name == "unique_key" and value is None
+        ):
+            raise ValueError(name)
+    return values
