@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rocketlens import limits
-from rocketlens.bulk.report import Finding, Kind, StoreFindings
+from rocketlens.bulk.report import Finding, FindingKind, StoreFindings
 from rocketlens.errors import IndexFileError
 from rocketlens.formats import index_file
 from rocketlens.formats.index_file import ENTRY_LAYOUT, HEADER_BYTES, SLOT_BYTES, Geometry
@@ -29,7 +29,7 @@ class IndexFileTask(NamedTuple):
 
 
 class IndexFileFacts(NamedTuple):
-    """What the other checks need to know of a file that can be used."""
+    """Facts about a usable file for the other checks."""
 
     path: str
     geometry: Geometry
@@ -41,12 +41,12 @@ class IndexFileFacts(NamedTuple):
     deleted: int
     """Entries of records that are no longer in the log."""
     is_sorted: bool
-    """The offsets never go down, as those of a broker's files."""
+    """The offsets never decrease, as in a broker's files."""
 
 
 @dataclass(slots=True)
 class IndexFileChecked:
-    """The facts (None: nothing in it, or unusable), and what is wrong."""
+    """The facts (None if the file is empty or unusable), and its findings."""
 
     facts: IndexFileFacts | None = None
     findings: StoreFindings = field(default_factory=StoreFindings)
@@ -59,7 +59,7 @@ def check_file(task: IndexFileTask) -> IndexFileChecked:
 
     checked = IndexFileChecked()
 
-    def find(kind: Kind, detail: str) -> None:
+    def find(kind: FindingKind, detail: str) -> None:
         if task.is_unfinished:
             checked.notes.append(f"{task.path}, which was being written: {detail}")
         else:
@@ -70,9 +70,9 @@ def check_file(task: IndexFileTask) -> IndexFileChecked:
             header = index_file.decode_header(mapped.view[:HEADER_BYTES])
             if header.last_entry == 0:
                 return checked
-            geometry = index_file.find_geometry(mapped.content, task.likely)
+            geometry = index_file.infer_geometry(mapped.content, task.likely)
         except IndexFileError as error:
-            checked.findings.add(Finding(Kind.INDEX_FILE, str(error), file=task.path))
+            checked.findings.add(Finding(FindingKind.INDEX_FILE, str(error), file=task.path))
             return checked
         content = mapped.array()
         entries_start = HEADER_BYTES + geometry.slot_count * SLOT_BYTES
@@ -89,10 +89,10 @@ def check_file(task: IndexFileTask) -> IndexFileChecked:
                 else f"first at slot {chains.first_bad_slot}"
             )
             wrong = f"{chains.bad_entry_count} links and {chains.bad_slot_count} slots are wrong"
-            find(Kind.INDEX_CHAIN, f"{wrong}, {where}")
+            find(FindingKind.INDEX_CHAIN, f"{wrong}, {where}")
         elif chains.used_slot_count != header.used_slot_count:
             used = f"it has {chains.used_slot_count} slots in use"
-            find(Kind.INDEX_HEADER, f"{used}, its header says {header.used_slot_count}")
+            find(FindingKind.INDEX_HEADER, f"{used}, its header says {header.used_slot_count}")
         offsets = column(mapped, geometry, "physical_offset", 1, header.last_entry + 1)
         checked.facts = IndexFileFacts(
             task.path,
@@ -106,7 +106,7 @@ def check_file(task: IndexFileTask) -> IndexFileChecked:
             bool((offsets[1:] >= offsets[:-1]).all()),
         )
         if not checked.facts.is_sorted:
-            find(Kind.INDEX_CHAIN, "its entries are not in the order of the log")
+            find(FindingKind.INDEX_CHAIN, "its entries are not in the order of the log")
         del content
     return checked
 
@@ -136,17 +136,17 @@ class Expected(NamedTuple):
 
 @dataclass(slots=True)
 class IndexCompared:
-    """What a range's records and the index files say of each other."""
+    """The comparison of a range's records with the index files."""
 
     findings: StoreFindings = field(default_factory=StoreFindings)
     unindexed: int = 0
     """Entries missing behind the newest entry of all files: perhaps not written yet."""
     duplicates: int = 0
-    """Entries too many of a record's key: a broker that starts indexes the last record again."""
+    """Surplus entries of a record's key: a broker that starts indexes the last record again."""
     first_tag_offset: int | None = None
     """The first record of the range whose tags are in the index."""
     early_tags: StoreFindings = field(default_factory=StoreFindings)
-    """Tags before that one which are not in the index: perhaps the broker was older then."""
+    """Tags before that one that are not in the index: perhaps the broker was older then."""
     sound: dict[str, int] = field(default_factory=dict)
     """Entries that belong to a record, by file."""
     seen: dict[str, int] = field(default_factory=dict)
@@ -176,19 +176,19 @@ def compare(
         compared.first_tag_offset = int(found_tags[0])
     # A file may fill up within a record, so that its last one has more in the next file.
     is_late = missing & (expected.offsets >= newest)
-    # Whether a broker that has not come so far indexes tags is not known.
+    # It is unknown whether a broker that has not indexed so far indexes tags.
     compared.unindexed = int(np.count_nonzero(is_late & ~expected.is_tag))
     first_tag = found_tags[0] if len(found_tags) else high_offset
     is_early_tag = expected.is_tag & (expected.offsets < first_tag)
-    for findings, places in (
+    for findings, flagged in (
         (compared.findings, missing & ~is_late & ~is_early_tag),
         (compared.early_tags, missing & ~is_late & is_early_tag),
     ):
-        for place in np.flatnonzero(places).tolist():
-            what = "tags" if expected.is_tag[place] else "key"
-            detail = f"its {what} of hash {int(expected.hashes[place])} is not in the index"
-            offset = int(expected.offsets[place])
-            findings.add(Finding(Kind.INDEX_MISSING, detail, physical_offset=offset))
+        for index in np.flatnonzero(flagged).tolist():
+            what = "tags" if expected.is_tag[index] else "key"
+            detail = f"its {what} of hash {int(expected.hashes[index])} is not in the index"
+            offset = int(expected.offsets[index])
+            findings.add(Finding(FindingKind.INDEX_MISSING, detail, physical_offset=offset))
     return compared
 
 
@@ -212,7 +212,9 @@ class _Multiset:
         self._used = np.zeros(len(self._starts), np.int64)
 
     def cross_off(self, offsets: "Numbers", hashes: "Numbers") -> "tuple[Any, Any, Any]":
-        """Return for each actual entry: is it expected, is it one too many, its store time."""
+        """Return for each actual entry whether it is expected, whether it is surplus, and its store
+        time.
+        """
         import numpy as np
 
         own = self._pairs[self._starts]
@@ -220,17 +222,17 @@ class _Multiset:
         if not len(own):
             none = np.zeros(count, np.bool_)
             return none, none, np.zeros(count, np.int64)
-        # One number for a pair: the rank of its offset among those expected, then its hash.
+        # One number for each pair: the rank of its offset among the expected, then its hash.
         ranks = np.searchsorted(own["offset"], offsets)
         known = np.zeros(count, np.bool_)
         inside = ranks < len(own)
         known[inside] = own["offset"][ranks[inside]] == offsets[inside]
         keys = np.searchsorted(own["offset"], own["offset"]) * (limits.MAX_INT + 1) + own["hash"]
         wanted = ranks * (limits.MAX_INT + 1) + hashes
-        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        is_expected = known & (keys[place] == wanted)
-        chosen = place[is_expected]
-        # The n-th entry of one pair is one too many when fewer are expected.
+        index = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        is_expected = known & (keys[index] == wanted)
+        chosen = index[is_expected]
+        # The n-th entry of a pair is surplus if fewer are expected.
         order = np.argsort(chosen, kind="stable")
         ordered = chosen[order]
         first = np.searchsorted(ordered, ordered)
@@ -244,7 +246,7 @@ class _Multiset:
         return is_expected, too_many, times
 
     def missing(self) -> "npt.NDArray[np.bool_]":
-        """Return of each expected entry whether it was not crossed off."""
+        """Return for each expected entry whether it was not crossed off."""
         import numpy as np
 
         result = np.zeros(len(self._pairs), np.bool_)
@@ -264,13 +266,13 @@ class _Taken(NamedTuple):
     since_ms: int
 
     def column(self, name: str) -> "Numbers":
-        """Return one field of them."""
+        """Return one field of these entries."""
         low, high = int(self.numbers[0]), int(self.numbers[-1]) + 1
         return column(self.mapped, self.facts.geometry, name, low, high)[self.numbers - low]
 
 
 def _compare_file(compared: IndexCompared, left: _Multiset, taken: _Taken) -> None:
-    """Cross off one file's entries for a range, and judge those that are too many."""
+    """Cross off one file's entries for a range, and report surplus ones."""
     import numpy as np
 
     facts, numbers = taken.facts, taken.numbers
@@ -279,18 +281,18 @@ def _compare_file(compared: IndexCompared, left: _Multiset, taken: _Taken) -> No
     due = _seconds(times, facts.begin_timestamp_ms)
     wrong_time = is_expected & (due != seconds)
     if numbers[0] == 1 and wrong_time[0]:
-        # A file's first entry counts from the end of the file before it, or from nothing.
+        # A file's first entry counts from the end time of the file before it, or from its own.
         wrong_time[0] = seconds[0] not in (0, _seconds(times[:1], taken.since_ms)[0])
     compared.duplicates += int(np.count_nonzero(too_many))
     compared.seen[facts.path] = len(numbers)
     compared.sound[facts.path] = int(np.count_nonzero(is_expected))
     for flags, kind, detail in (
-        (~is_expected, Kind.INDEX_EXTRA, "no key of a record there has hash"),
-        (wrong_time, Kind.INDEX_TIME, "its seconds are not its record's, hash"),
+        (~is_expected, FindingKind.INDEX_EXTRA, "no key of a record there has hash"),
+        (wrong_time, FindingKind.INDEX_TIME, "its seconds are not its record's, hash"),
     ):
-        for place in np.flatnonzero(flags).tolist():
-            text = f"entry {int(numbers[place])}: {detail} {int(hashes[place])}"
-            offset = int(offsets[place])
+        for index in np.flatnonzero(flags).tolist():
+            text = f"entry {int(numbers[index])}: {detail} {int(hashes[index])}"
+            offset = int(offsets[index])
             compared.findings.add(Finding(kind, text, file=facts.path, physical_offset=offset))
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rocketlens.bulk.report import Finding, Kind, StoreFindings
+from rocketlens.bulk.report import Finding, FindingKind, StoreFindings
 from rocketlens.errors import RecordError
 from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT, FILLER_SIZE
 from rocketlens.model.rocketmq import is_topic_name
@@ -35,7 +35,7 @@ class QueueRecords(NamedTuple):
 
 @dataclass(slots=True)
 class QueueCompared:
-    """What the records of a range and the queues say of each other."""
+    """The comparison of a range's records with the queues."""
 
     findings: StoreFindings = field(default_factory=StoreFindings)
     sound: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -43,9 +43,9 @@ class QueueCompared:
     undispatched: int = 0
     """Records missing behind the end of their queue: perhaps not dispatched yet."""
     former: Counter[str] = field(default_factory=Counter)
-    """Records without an entry, as their topic was deleted, by topic."""
+    """Records without an entry because their topic was deleted, by topic."""
     inferred: Counter[str] = field(default_factory=Counter)
-    """Those of which only missing queue files say so."""
+    """Those whose topic is deleted only according to missing queue files."""
     runs: dict[tuple[str, int], list[Run]] = field(default_factory=dict)
     """For the rule of deleted topics, all records of each queue."""
     repeated: dict[tuple[str, int], list["Numbers"]] = field(default_factory=dict)
@@ -66,12 +66,12 @@ def compare(compared: QueueCompared, consumequeue: Path, records: QueueRecords, 
     repeated: list[int] = []
     sound = 0
     for file in queue.files:
-        place = records.queue_offsets - file.first_queue_offset
-        inside = np.flatnonzero((place >= 0) & (place < file.entry_count))
+        index = records.queue_offsets - file.first_queue_offset
+        inside = np.flatnonzero((index >= 0) & (index < file.entry_count))
         if not len(inside):
             continue
         with fs.MappedFile(file.path) as mapped:
-            actual = _entries(mapped, file.entry_count)[place[inside]]
+            actual = _entries(mapped, file.entry_count)[index[inside]]
         is_there = (actual["store_size"] > 0) & (actual["store_size"] != FILLER_SIZE)
         seen[inside] |= is_there
         is_right = (
@@ -88,7 +88,7 @@ def compare(compared: QueueCompared, consumequeue: Path, records: QueueRecords, 
             else:
                 detail = f"it names physical offset {int(actual['physical_offset'][number])}"
                 compared.findings.add(
-                    _finding(Kind.QUEUE_WRONG, detail, records, int(one), str(file.path))
+                    _finding(FindingKind.QUEUE_WRONG, detail, records, int(one), str(file.path))
                 )
     name = (records.topic, records.queue_id)
     if repeated:
@@ -99,12 +99,14 @@ def compare(compared: QueueCompared, consumequeue: Path, records: QueueRecords, 
         if records.queue_offsets[one] >= end and queue.files:
             compared.undispatched += 1
         else:
-            compared.findings.add(_finding(Kind.QUEUE_MISSING, "it has no entry", records, one))
+            compared.findings.add(
+                _finding(FindingKind.QUEUE_MISSING, "it has no entry", records, one)
+            )
     queue.close()
 
 
 def _tags_agree(tags: "Numbers", records: QueueRecords, inside: "Numbers") -> Any:
-    """Return whether the tags codes fit; how long a delay level lasted is not known for certain."""
+    """Return whether the tags codes match; the durations of delay levels are not certain."""
     import numpy as np
 
     wanted = records.tags[inside]
@@ -112,20 +114,20 @@ def _tags_agree(tags: "Numbers", records: QueueRecords, inside: "Numbers") -> An
 
 
 def _is_repetition(log: CommitLog, records: QueueRecords, one: int, offset: int) -> bool:
-    """Return whether an earlier record has the same queue offset: then the entry is that one's."""
+    """Return whether an earlier record has the same queue offset, and so the entry."""
     if offset >= records.offsets[one]:
         return False
     try:
         other = log.record_at(offset, check_crc=False)
     except RecordError:
-        # Deleted by the cleaner, it can't be asked.
+        # The cleaner deleted it, so it cannot be read.
         return offset < log.min_offset
     own = (records.topic, records.queue_id, int(records.queue_offsets[one]))
     return (other.topic, other.queue_id, other.queue_offset) == own
 
 
 def _finding(
-    kind: Kind, detail: str, records: QueueRecords, one: int, file: str | None = None
+    kind: FindingKind, detail: str, records: QueueRecords, one: int, file: str | None = None
 ) -> Finding:
     return Finding(
         kind,
@@ -158,7 +160,7 @@ class QueueCheckTask(NamedTuple):
 
 
 class QueueChecked(NamedTuple):
-    """What is wrong, and how many entries the queue has of records that are still there."""
+    """Findings, and the number of entries whose records are not deleted."""
 
     findings: StoreFindings
     entries: int
@@ -173,7 +175,9 @@ def check_queue(task: QueueCheckTask) -> QueueChecked:
     names = {file.path.name for file in queue.files}
     for entry in fs.entries(directory):
         if entry.name not in names:
-            findings.add(Finding(Kind.QUEUE_FILE, "no queue file is named so", file=entry.path))
+            findings.add(
+                Finding(FindingKind.QUEUE_FILE, "no queue file is named so", file=entry.path)
+            )
     live = [(file, _live(file, log.min_offset)) for file in queue.files]
     entries = sum(len(found) for _, found in live)
     has_former = any((found[:, 1] < task.end).any() for _, found in live)
@@ -183,30 +187,30 @@ def check_queue(task: QueueCheckTask) -> QueueChecked:
                 reason = _misfit(log, task, queue_offset, offset, size)
                 if reason:
                     own = (task.topic, task.queue_id, queue_offset, offset)
-                    findings.add(Finding(Kind.QUEUE_EXTRA, reason, str(file.path), *own))
+                    findings.add(Finding(FindingKind.QUEUE_EXTRA, reason, str(file.path), *own))
     log.close()
     return QueueChecked(findings, entries)
 
 
 def _live(file: QueueFile, min_offset: int) -> Any:
-    """Return queue offset, physical offset and size of entries whose segment is still there."""
+    """Return queue offset, physical offset and size of entries whose segment exists."""
     import numpy as np
 
     with fs.MappedFile(file.path) as mapped:
         entries = _entries(mapped, file.entry_count)
     is_live = (entries["store_size"] > 0) & (entries["store_size"] != FILLER_SIZE)
     is_live &= entries["physical_offset"] >= min_offset
-    places = np.flatnonzero(is_live)
+    numbers = np.flatnonzero(is_live)
     columns = (
-        places + file.first_queue_offset,
-        entries["physical_offset"][places],
-        entries["store_size"][places],
+        numbers + file.first_queue_offset,
+        entries["physical_offset"][numbers],
+        entries["store_size"][numbers],
     )
     return np.stack([column.astype(np.int64) for column in columns], axis=1)
 
 
 def _misfit(log: CommitLog, task: QueueCheckTask, queue_offset: int, offset: int, size: int) -> str:
-    """Return why no record belongs to an entry; nothing when one does."""
+    """Return why no record belongs to an entry; empty if one does."""
     try:
         record = log.record_at(offset, check_crc=False)
     except RecordError as error:

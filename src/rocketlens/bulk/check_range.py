@@ -18,7 +18,7 @@ from rocketlens.bulk.ranges import (
     open_range,
     true_start,
 )
-from rocketlens.bulk.report import Finding, Kind, StoreFindings
+from rocketlens.bulk.report import Finding, FindingKind, StoreFindings
 from rocketlens.formats.commitlog_record import is_indexed
 from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT
 from rocketlens.store.read.commitlog import CommitLog
@@ -41,7 +41,7 @@ class RangeTask(NamedTuple):
 
 @dataclass(slots=True)
 class RangeChecked:
-    """What one range gave."""
+    """The result of one range."""
 
     walked: Walked
     findings: StoreFindings = field(default_factory=StoreFindings)
@@ -89,7 +89,7 @@ def _check_records(checked: RangeChecked, content: "Bytes", base_offset: int, ro
     for row in rows[~kernels.crc_ok(content, base_offset, rows)]:
         offset = int(row["physical_offset"])
         detail = "it does not have its checksum"
-        checked.findings.add(Finding(Kind.RECORD_CHECKSUM, detail, physical_offset=offset))
+        checked.findings.add(Finding(FindingKind.RECORD_CHECKSUM, detail, physical_offset=offset))
 
 
 def _expected(rows: "Rows", entries: Any) -> tuple[Any, ...]:

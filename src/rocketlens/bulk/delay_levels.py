@@ -1,4 +1,4 @@
-"""How long each delay level lasts, which is the broker's configuration and not in its store.
+"""The durations of delay levels, which are in the broker's configuration, not in its store.
 
 A consume queue entry of ``SCHEDULE_TOPIC_XXXX`` holds the delivery time: store time plus the
 delay of the message's level. Asked in this order, level by level: what the caller says; the
@@ -63,7 +63,7 @@ class Sighting(NamedTuple):
     """A delayed message, waiting or delivered."""
 
     rank: int
-    """Hash of the unique key: every range keeps those of lowest rank, so the same messages."""
+    """Hash of the unique key: every range keeps those of lowest rank, so that they match."""
     unique_key: bytes
     level: int
     store_timestamp_ms: int

@@ -46,7 +46,7 @@ ENTRIES_AT_ONCE: Final = 1 << 16
 
 
 class ExtractTask(NamedTuple):
-    """Which range to read, what to make of it, and where and how to put that."""
+    """The range to read, the entries to make, and where to write them."""
 
     log_range: LogRange
     directory: str
@@ -100,7 +100,7 @@ class QueuePart(NamedTuple):
 
 @dataclass(slots=True)
 class Extracted:
-    """What one range gave."""
+    """The result of one range."""
 
     walked: Walked
     index: IndexPart
@@ -152,7 +152,7 @@ class _Chunk(NamedTuple):
 
 
 class QueueRows:
-    """Collects what consume queue entries are made of."""
+    """Collects the columns of consume queue entries."""
 
     def __init__(self, content: "Bytes", base_offset: int) -> None:
         self._content = content
@@ -174,11 +174,11 @@ class QueueRows:
         levels = rows["delay_level"]
         has_levels = bool(levels.any())
         queue_offsets = rows["queue_offset"].copy()
-        places = np.arange(len(rows))
+        offsets = np.arange(len(rows))
         entries = np.empty(len(rows) * ENTRY_BYTES, np.uint8)
-        # The kernel puts an entry where its queue offset says: here, in log order.
-        rows["queue_offset"] = places
-        kernels.consume_queue_entries(rows, places, entries, first_queue_offset=0)
+        # The kernel writes an entry at its queue offset: here, in log order.
+        rows["queue_offset"] = offsets
+        kernels.consume_queue_entries(rows, offsets, entries, first_queue_offset=0)
         self._chunks.append(
             _Chunk(
                 np.array(own, np.int32)[groups.group_of_row],
@@ -219,7 +219,7 @@ class QueueRows:
         return Grouped(queues, entries, queue_offsets, levels)
 
     def _delay(self, chosen: Any, entries: Any, levels: Any) -> None:
-        """Put store time and delay level of the chosen rows where they have a level."""
+        """Set store time and delay level of the chosen rows that have a level."""
         import numpy as np
 
         def column(name: str, kind: Any) -> Any:

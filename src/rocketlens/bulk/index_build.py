@@ -33,7 +33,7 @@ class IndexSlice(NamedTuple):
 
 
 class IndexPlan(NamedTuple):
-    """One index file to be made. ``since_timestamp_ms``: the end of the file before it, or 0."""
+    """One index file to create."""
 
     name: str
     slices: tuple[IndexSlice, ...]
@@ -59,7 +59,7 @@ class IndexTask(NamedTuple):
 
 
 def plan_files(parts: Sequence[IndexPart], geometry: Geometry) -> list[IndexPlan]:
-    """Cut the entries of all parts, in log order, into files of ``geometry``."""
+    """Split the entries of all parts, in log order, into files of ``geometry``."""
     room = geometry.entry_count - 1
     cuts: list[list[IndexSlice]] = []
     left = 0
@@ -95,7 +95,7 @@ def plan_files(parts: Sequence[IndexPart], geometry: Geometry) -> list[IndexPlan
 def tasks_of(
     plans: Sequence[IndexPlan], directory: Path, geometry: Geometry, parallelism: int, disk: Disk
 ) -> list[IndexTask]:
-    """Make the files, all zeros, and return the tasks that fill them.
+    """Create the files, all zeros, and return the tasks that fill them.
 
     Each task looks at all entries of its file, so files are only split as far as that many tasks
     can run at once; and small files share a task.
@@ -117,7 +117,7 @@ def tasks_of(
 
 
 def build(task: IndexTask) -> list[int]:
-    """Write all units; how many slots each uses. Runs in an executor."""
+    """Write all units; return the number of slots that each uses. Runs in an executor."""
     return [_build(unit, task.disk) for unit in task.units]
 
 
@@ -171,7 +171,7 @@ def _read(piece: IndexSlice) -> "EntryArrays":
     from rocketlens.formats.kernels import EntryArrays
 
     def column(suffix: str, kind: Any) -> Any:
-        # Copy on write: the kernels take arrays that could be written, and do not write.
+        # Copy on write: the kernels need writable arrays, and do not write.
         start = piece.start * np.dtype(kind).itemsize
         return np.memmap(piece.part.stem + suffix, kind, "c", start, (piece.entry_count,)).view(
             np.ndarray

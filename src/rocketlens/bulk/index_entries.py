@@ -10,8 +10,8 @@ next_offset          bigint   null, but in the last row of a stretch
 ===================  =======  ====================================================================
 
 The last row of each stretch has no ``key_hash``. It says that the rows before it are all entries
-of the records that begin from ``physical_offset`` to before ``next_offset``: so whoever collects
-the stretches of a batch sees that none is missing.
+of the records that begin from ``physical_offset`` to before ``next_offset``: so the collector
+of a batch's stretches sees that none is missing.
 """
 
 from collections.abc import Iterator
@@ -72,7 +72,7 @@ _NAMES: Final = [column.split()[0] for column in INDEX_ENTRY_COLUMNS.split(", ")
 
 
 class Gap(Exception):
-    """The stretches of a batch are not one stretch from where it has to begin."""
+    """The stretches of a batch are not contiguous from its begin on."""
 
 
 def collected(table: Any, begin: int) -> "tuple[EntryArrays, int]":

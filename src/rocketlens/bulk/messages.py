@@ -17,6 +17,7 @@ from rocketlens.bulk.options import (
     flag_option,
     known_options,
     number_option,
+    time_option,
     topic_option,
 )
 from rocketlens.errors import BadInput, StoreError
@@ -65,7 +66,7 @@ def read_batches(store: str | Path, **options: str | int | bool) -> "Iterator[pa
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """Which messages to read, by topic and by columns of numbers.
+    """A filter of messages by topic and by columns of numbers.
 
     ``topics``: None means all. ``bounds``: lowest and highest value of a column, both inclusive.
     """
@@ -99,7 +100,7 @@ class Share(NamedTuple):
 
 
 class BatchScan:
-    """Plans the ranges of the log that can hold what the options ask for, and reads one."""
+    """Plans the ranges of the log that may have matching messages, and reads one."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         """Check the values of options, whose names :func:`known_options` checked.
@@ -119,8 +120,8 @@ class BatchScan:
         self.allows_unknown = flag_option(options, "allowUnknownTopic", default=False)
         in_time = RowFilter().within(
             "store_timestamp_ms",
-            number_option(options, "startingTimestamp", INT64[0], INT64[0]),
-            number_option(options, "endingTimestamp", INT64[1], INT64[0]),
+            time_option(options, "startingTimestamp", INT64[0]),
+            time_option(options, "endingTimestamp", INT64[1]),
         )
         self.row_filter = in_time.within(
             "physical_offset",
@@ -149,7 +150,7 @@ class BatchScan:
         ]
 
     def check_topics(self) -> None:
-        """Refuse topics that the store does not have.
+        """Check that the store has the topics.
 
         :raises BadInput: naming the topic, and what was probably meant.
         """
@@ -199,8 +200,7 @@ class BatchScan:
         self, reader: "RangeReader", content: "Bytes", damage: "list[Damage]"
     ) -> Iterator[Any]:
         """Return the batches of a range; none if damage is asked for, which goes to ``damage``."""
-        from rocketlens.bulk import columns
-        from rocketlens.formats import kernels
+        from rocketlens.formats import columns, kernels
         from rocketlens.store.read.scan import Damage
 
         base_offset = reader.walked.log_range.base_offset

@@ -21,7 +21,7 @@ from rocketlens.store.read.former_topics import configured_topics
 
 _INT64: Final = (-(2**63), 2**63 - 1)
 Reader = Literal["batch reads", "streams", "read_batches"]
-"""What reads a store: ``spark.read``, ``spark.readStream``, and the function without Spark."""
+"""The readers of a store: ``spark.read``, ``spark.readStream``, and the function without Spark."""
 
 
 class SourceOption(NamedTuple):
@@ -43,14 +43,21 @@ OPTIONS: Final = (
     SourceOption(
         "topic", "", "Only these topics, separated by commas; * and ? match any characters."
     ),
+    SourceOption("subscribe", "", "The same as topic, as Spark's Kafka source names it."),
     SourceOption(
         "allowUnknownTopic",
         "false",
         "Whether a topic may be one that the store does not have: messages of a deleted topic may "
         "still be in the log.",
     ),
-    SourceOption("startingTimestamp", "", "Only messages stored at or after this time, epoch ms."),
-    SourceOption("endingTimestamp", "", "Only messages stored at or before this time, epoch ms."),
+    SourceOption(
+        "startingTimestamp",
+        "",
+        "Only messages stored at or after this time: epoch ms, or ISO 8601, UTC without a zone.",
+    ),
+    SourceOption(
+        "endingTimestamp", "", "Only messages stored at or before this time, written likewise."
+    ),
     SourceOption("startingOffset", "", "Only messages at or after this physical offset.", _BATCHES),
     SourceOption(
         "startingOffset",
@@ -59,6 +66,13 @@ OPTIONS: Final = (
         STREAMS,
     ),
     SourceOption("endingOffset", "", "Only messages before this physical offset."),
+    SourceOption(
+        "startingOffsets",
+        "",
+        "earliest, or in streams latest: as Spark's Kafka source names them. Positions of queues "
+        "are not accepted: a store is read by physical offset, startingOffset.",
+    ),
+    SourceOption("endingOffsets", "", "latest, likewise: the end of the log.", _BATCHES),
     SourceOption("minPartitions", "1", "At least so many partitions, if the log is large enough."),
     SourceOption("maxPartitionBytes", "134217728", "Bytes of log in a partition, at most."),
     SourceOption(
@@ -104,17 +118,14 @@ OPTIONS: Final = (
 _SPARKS_OWN: Final = frozenset({"path", "serialization.format"})
 _ELSEWHERE: Final = {
     "topics": "topic",
-    "subscribe": "topic",
     "subscribepattern": "topic",
     "assign": "topic",
-    "startingoffsets": "startingOffset",
     "startingoffsetsbytimestamp": "startingTimestamp",
-    "endingoffsets": "endingOffset",
     "endingoffsetsbytimestamp": "endingTimestamp",
     "maxoffsetspertrigger": "maxBytesPerTrigger",
     "nobody": "body",
 }
-"""Names that other sources have for the same: lower case, and ours."""
+"""Names of the same options in other sources, in lower case, and ours."""
 
 
 def names_of(reader: Reader) -> tuple[str, ...]:
@@ -123,7 +134,7 @@ def names_of(reader: Reader) -> tuple[str, ...]:
 
 
 def known_options(options: Mapping[str, str], reader: Reader) -> dict[str, str]:
-    """Return the options by their names as they are written here; theirs are case-insensitive.
+    """Return the options under their canonical names; option names are case-insensitive.
 
     :raises BadInput: naming an option that the reader does not have, what was probably meant, and
         all there are.
@@ -146,10 +157,40 @@ def known_options(options: Mapping[str, str], reader: Reader) -> dict[str, str]:
         hint = f"; did you mean {meant}?" if meant in names else ""
         message = f"there is no option {given!r}{hint} (options: {', '.join(names)})"
         raise BadInput(message)
-    return result
+    return _as_ours(result, reader)
 
 
-class AskedTopics(NamedTuple):
+def _as_ours(options: dict[str, str], reader: Reader) -> dict[str, str]:
+    """Return options with those of Spark's Kafka source under our names.
+
+    :raises BadInput: when both names of one are given, or a value has no meaning here.
+    """
+    if "subscribe" in options:
+        if "topic" in options:
+            raise BadInput("options topic and subscribe are the same: give one")
+        options["topic"] = options.pop("subscribe")
+    for theirs, ours, words in (
+        ("startingOffsets", "startingOffset", ("earliest", "latest")),
+        ("endingOffsets", "endingOffset", ("latest",)),
+    ):
+        value = options.pop(theirs, None)
+        if value is None:
+            continue
+        if ours in options:
+            raise BadInput(f"options {theirs} and {ours} both say where to read: give one")
+        word = value.strip().lower()
+        accepted = words if reader == "streams" else words[:1]
+        if word not in accepted:
+            raise BadInput(
+                f"option {theirs} is {' or '.join(accepted)} for {reader}, not {value[:80]!r}: for "
+                f"a position in the log, {ours}"
+            )
+        if reader == "streams":
+            options[ours] = word
+    return options
+
+
+class TopicSelection(NamedTuple):
     """Names of topics and patterns, any of which a topic may match."""
 
     names: frozenset[str]
@@ -160,7 +201,7 @@ class AskedTopics(NamedTuple):
         return topic in self.names or any(fnmatchcase(topic, one) for one in self.patterns)
 
 
-def topic_option(options: Mapping[str, str]) -> AskedTopics | None:
+def topic_option(options: Mapping[str, str]) -> TopicSelection | None:
     """Read the option ``topic``; None when it is not given, which means every topic.
 
     :raises BadInput: when it names none.
@@ -170,11 +211,11 @@ def topic_option(options: Mapping[str, str]) -> AskedTopics | None:
         return None
     parts = asked_topics(text)
     patterns = tuple(filter(is_pattern, parts))
-    return AskedTopics(frozenset(parts) - frozenset(patterns), patterns)
+    return TopicSelection(frozenset(parts) - frozenset(patterns), patterns)
 
 
-def check_topics(store: str, asked: AskedTopics | None) -> None:
-    """Refuse topics that neither configuration, consume queues nor deleted topics name.
+def check_topics(store: str, asked: TopicSelection | None) -> None:
+    """Check topics against configuration, consume queues and deleted topics.
 
     A store in which nothing names a topic, such as a log alone, has every topic.
 
@@ -225,6 +266,33 @@ def choice_option(options: Mapping[str, str], name: str, choices: Sequence[str])
     if text not in choices:
         raise BadInput(f"option {name} is one of {', '.join(choices)}, not {text!r}")
     return text
+
+
+def time_option(options: Mapping[str, str], name: str, default: int) -> int:
+    """Read an option that is a time: epoch milliseconds, or ISO 8601, in UTC without a zone.
+
+    A day alone is its first millisecond.
+
+    :raises BadInput: when it is neither, or before 1970.
+    """
+    text = options.get(name, "").strip()
+    # A number is read as one: ISO 8601 has days of eight digits, too.
+    if name not in options or text.lstrip("+-").isdigit():
+        return number_option(options, name, default, _INT64[0])
+    from datetime import UTC, datetime, timedelta
+
+    try:
+        moment = datetime.fromisoformat(text)
+        aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        since = aware - datetime(1970, 1, 1, tzinfo=UTC)
+    except (ValueError, OverflowError):
+        since = timedelta(days=-1)
+    if since < timedelta(0):
+        raise BadInput(
+            f"option {name} is epoch milliseconds, or a time such as 2026-11-20T10:31:02+08:00, "
+            f"not {text[:80]!r}"
+        )
+    return since // timedelta(milliseconds=1)
 
 
 def number_option(options: Mapping[str, str], name: str, default: int, least: int = 1) -> int:

@@ -1,6 +1,6 @@
 """Second phase of dispatch: consume queue files from queue parts.
 
-An entry's place is its queue offset, so files are independent. In a healthy log the queue offsets
+An entry is found by its queue offset, so files are independent. In a healthy log the queue offsets
 of a queue rise by one from record to record, and its files are slices of the parts, one after the
 other. Where they don't (records lost, or dispatched twice), the whole queue is settled by one task.
 Records of topics that were deleted are left out before
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 ENTRIES_PER_TASK: Final = 1_000_000
 _SINGLE_CORRECTIONS: Final = 1_000
 _WITNESSES: Final = 3
-"""Records in a row that outvote the first of a queue."""
+"""Consecutive records that outvote the first one of a queue."""
 
 
 class QueueUnit(NamedTuple):
-    """Work that one task can do alone: one file of a regular queue, or an irregular queue.
+    """A unit of work: one file of a regular queue, or a whole irregular queue.
 
     ``queue_offset``: of the first row of ``parts``, when the queue is regular.
     """
@@ -59,7 +59,7 @@ class QueueBuildTask(NamedTuple):
 
 
 class QueueResult(NamedTuple):
-    """What a task wrote. ``repeated`` records claim an offset that an earlier one has."""
+    """The result of a task. ``repeated`` records claim an offset that an earlier one has."""
 
     files: int
     entries: int
@@ -68,7 +68,7 @@ class QueueResult(NamedTuple):
 
 
 class Living(NamedTuple):
-    """The parts whose records get entries, and what was left out.
+    """The parts whose records get entries, and the records that do not.
 
     ``former``: records of deleted topics, by topic. ``inferred``: of these the topics that only
     missing queue files show to be deleted.
@@ -106,7 +106,7 @@ def living_parts(parts: Sequence[QueuePart], evidence: TopicEvidence) -> Living:
 
 
 def _from(part: QueuePart, end: int) -> QueuePart:
-    """Return the rows of a part whose records are at physical offset ``end`` or behind it."""
+    """Return the rows of a part whose records are at or behind physical offset ``end``."""
     import numpy as np
 
     if part.first_offset >= end:
@@ -167,7 +167,7 @@ def is_regular(parts: Sequence[QueuePart]) -> bool:
 def _file_units(
     directory: str, parts: Sequence[QueuePart], file_entries: int
 ) -> Iterator[QueueUnit]:
-    """Cut a regular queue at its file edges."""
+    """Split a regular queue at its file boundaries."""
     taken: list[QueuePart] = []
     queue_offset = parts[0].first_queue_offset
     for part in parts:
@@ -195,7 +195,7 @@ def tasks_of(
     parallelism: int,
     disk: Disk,
 ) -> list[QueueBuildTask]:
-    """Make the directories, and return tasks of about equal work."""
+    """Create the directories, and return tasks of about equal work."""
     for directory in sorted({unit.directory for unit in units}):
         disk.make_directory(Path(directory))
     total = sum(unit.entry_count + 1 for unit in units)
@@ -268,9 +268,9 @@ def _build_irregular(unit: QueueUnit, task: QueueBuildTask) -> QueueResult:
 
 
 def resolve_repeated(queue_offsets: "Numbers", offsets: "Numbers") -> "tuple[Any, Any]":
-    """Return which records get the place they claim, and whose claim is impossible.
+    """Return which records get the queue offset that they claim, and whose claim is impossible.
 
-    Both arguments in log order. As in RocketMQ the first record that claims a place has it, and a
+    Both arguments in log order. As in RocketMQ the first record that claims an offset has it, and a
     claim below the end of the queue is a repetition. Between two records of a queue there can't
     be more others than fit between them in the log; a claim further up is damage.
     """
@@ -298,7 +298,7 @@ def resolve_repeated(queue_offsets: "Numbers", offsets: "Numbers") -> "tuple[Any
 
 
 def _is_first_odd(claims: "Numbers") -> bool:
-    """Return whether the first claim, which no other stands before, contradicts those after it.
+    """Return whether the first claim contradicts those after it.
 
     A first claim that is too high would make repetitions of all others.
     """
@@ -320,7 +320,7 @@ def read_entries(part: QueuePart, delays_ms: Sequence[int]) -> "Entries":
     if levels.any():
         delayed = np.flatnonzero(levels)
         delays = np.array(delays_ms, np.int64)[np.minimum(levels[delayed], len(delays_ms) - 1)]
-        # Until now their tags code is their store time.
+        # So far their tags code is their store time.
         entries.view(ENTRY_LAYOUT.dtype)["tags_code"][delayed, 0] += delays
     return entries
 

@@ -1,8 +1,8 @@
 """Read the log in parallel: segments cut into ranges, walked apart, then stitched.
 
-A range is cut at any byte. Its task looks for the first place in it where a record seems to begin,
-and walks from there. What seems to begin there may be a forgery inside a body, so the driver trusts
-no such place: :func:`stitch` follows the records from the segment's first byte through all its
+A range is cut at any byte. Its task walks from the first position in it where a record seems to
+begin. What seems to begin there may be a forgery inside a body, so the driver trusts
+no such position: :func:`stitch` follows the records from the segment's first byte through all its
 ranges, and a range that did not begin where the one before it ended is read again from there.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Rows = npt.NDArray[np.void]
 
 RANGE_BYTES: Final = 64 << 20
-"""Bytes of log that one task reads unless asked otherwise: about a tenth of a second of work."""
+"""Bytes of log that one task reads by default: about a tenth of a second of work."""
 _MIN_RANGE_BYTES: Final = 1 << 16
 NOTHING_WRITTEN: Final = "nothing was written here"
 ROWS_AT_ONCE: Final = 16_384
@@ -60,28 +60,28 @@ class RangeEnding(StrEnum):
     CLOSED = "closed"
     """At the filler that closes the segment."""
     OPEN = "open"
-    """At bytes that are no record, with no record after them in this segment."""
+    """At bytes that are not a record, with no record after them in this segment."""
 
 
 @dataclass(slots=True)
 class Walked:
-    """What the walk through one range met. Positions count from the segment's first byte."""
+    """The result of the walk through one range. Positions count from the segment's first byte."""
 
     log_range: LogRange
     first: int | None = None
-    """Where the first record begins; None when there is none."""
+    """The position of the first record; None if there is none."""
     ending: RangeEnding = RangeEnding.OPEN
     next_position: int = 0
     """The next record, or the first byte that belongs to none."""
     reason: str = ""
-    """Why there is no record at ``next_position``, when ``ending`` is OPEN."""
+    """The reason why there is no record at ``next_position``, if ``ending`` is OPEN."""
     damage: list[Damage] = field(default_factory=list)
     damage_count: int = 0
     record_count: int = 0
 
 
 def cut(log: CommitLog, range_bytes: int = RANGE_BYTES, least_count: int = 1) -> list[LogRange]:
-    """Cut every segment into ranges of about equal size, at most ``range_bytes`` each.
+    """Split every segment into ranges of about equal size, at most ``range_bytes`` each.
 
     At least ``least_count`` ranges are made if the log is large enough for that. What the file
     system knows to be a hole at the end of a segment belongs to no range.
@@ -100,7 +100,7 @@ def cut(log: CommitLog, range_bytes: int = RANGE_BYTES, least_count: int = 1) ->
 
 
 def _written_bytes(segment: Segment) -> int:
-    """Return a position behind which the segment is one hole."""
+    """Return a position behind which the segment is only a hole."""
     low = 0
     step = 1 << 20
     high = segment.size
@@ -179,7 +179,7 @@ class RangeReader:
         self._end(position)
 
     def _begin(self) -> int:
-        """Return the first position to read; ``stop`` when no record is in the range."""
+        """Return the first position to read; ``stop`` if no record is in the range."""
         log_range = self.walked.log_range
         if log_range.known:
             return log_range.start
@@ -187,7 +187,7 @@ class RangeReader:
         return log_range.stop if found is None else found
 
     def _end(self, position: int) -> None:
-        """Note what is at the position where the range ends."""
+        """Record the reason why the range ends at the position."""
         walked = self.walked
         if walked.first is None and not walked.log_range.known:
             walked.next_position = walked.log_range.start
@@ -280,7 +280,7 @@ def _is_record(content: "Bytes", base_offset: int, position: int) -> bool:
 
 
 class HasWalked(Protocol):
-    """What a task that read a range gives: at least what the walk met."""
+    """The result of a task that read a range: at least that of the walk."""
 
     @property
     def walked(self) -> Walked:
@@ -293,25 +293,25 @@ Result = TypeVar("Result", bound=HasWalked)
 
 @dataclass(slots=True)
 class Stitched(Generic[Result]):
-    """The log as one: the results that count, in log order, and what is wrong with the whole."""
+    """The whole log: the results that count, in log order, and its damage."""
 
     results: list[Result] = field(default_factory=list)
     damage: list[Damage] = field(default_factory=list)
     damage_count: int = 0
     end_offset: int = 0
-    """Where the log ends: behind its last record."""
+    """The end of the log: behind its last record."""
     torn: Damage | None = None
     """Bytes behind the last record that are neither a record nor zeros: an unfinished write."""
 
     def note(self, damage: Damage) -> None:
-        """Add one damaged place."""
+        """Add one damaged range."""
         self.damage_count += 1
         if len(self.damage) < limits.MAX_DAMAGE_REPORTS:
             self.damage.append(damage)
 
 
 def stitch(results: Sequence[Result], reread: Callable[[LogRange], Result]) -> Stitched[Result]:
-    """Follow the records through all ranges, and reread those that began wrongly.
+    """Follow the records through all ranges, and reread those that began at a wrong record.
 
     ``results`` belong to the ranges of :func:`cut`, in their order; ``reread`` reads a range anew.
     """
@@ -322,7 +322,7 @@ def stitch(results: Sequence[Result], reread: Callable[[LogRange], Result]) -> S
     bases = sorted(segments)
     with_records = [b for b in bases if any(r.walked.first is not None for r in segments[b])]
     for base, following in zip(bases, [*bases[1:], None], strict=True):
-        # Behind the last record there may be segments made in advance.
+        # Behind the last record there may be segments that were created in advance.
         is_last = not with_records or base >= with_records[-1]
         end = base + segments[base][0].walked.log_range.size
         _end_segment(stitched, _stitch_segment(stitched, segments[base], reread), is_last=is_last)
@@ -338,7 +338,7 @@ def stitch(results: Sequence[Result], reread: Callable[[LogRange], Result]) -> S
 def _stitch_segment(
     stitched: Stitched[Result], results: Sequence[Result], reread: Callable[[LogRange], Result]
 ) -> Walked:
-    """Follow one segment from its first byte; how the last of its walks that counts ended."""
+    """Follow one segment from its first byte; return how the last of its walks ended."""
     before = Walked(results[0].walked.log_range, ending=RangeEnding.RECORD)
     for result in results:
         walked, position = result.walked, before.next_position
@@ -354,7 +354,7 @@ def _stitch_segment(
 
 
 def _end_segment(stitched: Stitched[Result], last: Walked, *, is_last: bool) -> None:
-    """Judge what is behind the last record of a segment."""
+    """Report the bytes behind the last record of a segment."""
     base, size = last.log_range.base_offset, last.log_range.size
     if last.next_position or not stitched.end_offset:
         stitched.end_offset = base + last.next_position
@@ -406,12 +406,12 @@ def true_start(log_range: LogRange, content: "Bytes", walk_from: int = 0) -> Log
 
 
 def is_unwritten(segment: Segment) -> bool:
-    """Return whether nothing was written to a segment: brokers make the next one in advance."""
+    """Return whether a segment is unwritten: brokers create the next one in advance."""
     return not any(fs.read_bytes(segment.path, SIZE_AND_MAGIC.size) or b"")
 
 
 def walk_log(log: CommitLog, begin: int, stop: int) -> int:
-    """Return where the first record at or after ``stop`` begins, or where the log ends before that.
+    """Return the offset of the first record at or after ``stop``, or an earlier end of the log.
 
     Walks from ``begin``, a record's physical offset. Zeros end the log, unless a later segment was
     written to. Only headers are read: about 50 ms a GiB once it is in memory.
@@ -435,13 +435,13 @@ def walk_log(log: CommitLog, begin: int, stop: int) -> int:
                     raise
                 position = max(position, log.min_offset)
                 continue
-            place, reason = kernels.walk_to(content, base, position - base, target)
-            position = base + place
+            byte_offset, reason = kernels.walk_to(content, base, position - base, target)
+            position = base + byte_offset
             if reason is kernels.ScanReason.STOP:
                 continue
             if reason is kernels.ScanReason.END and base >= last_base:
                 break
-        # Past a segment's end, or past damage, as readers without Spark go.
+        # Skip a segment's end, or damage, as readers without Spark do.
         walk = LogWalk(log, position, position + 1)
         exhaust(walk)
         if walk.position <= position:
@@ -453,7 +453,7 @@ def walk_log(log: CommitLog, begin: int, stop: int) -> int:
 def stretches(
     log: CommitLog, begin: int, end: int, range_bytes: int
 ) -> Iterator[tuple[LogRange, int]]:
-    """Cut the log from ``begin``, where a record is, to ``end`` into ranges of about equal size.
+    """Split the log from ``begin``, a record's start, to ``end`` into ranges of about equal size.
 
     Each comes with a position of its segment, at or before its start, at which a record begins.
     """

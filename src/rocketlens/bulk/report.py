@@ -1,4 +1,4 @@
-"""What a comparison of log, queues and index found."""
+"""The findings of a comparison of log, queues and index."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -7,25 +7,25 @@ from enum import StrEnum
 from rocketlens import limits
 
 
-class Kind(StrEnum):
-    """What can be wrong, in the order of a report."""
+class FindingKind(StrEnum):
+    """The kinds of findings, in the order of a report."""
 
     LOG_DAMAGE = "log damage"
-    """Bytes between records that are no record."""
+    """Bytes between records that are not a record."""
     LOG_TORN = "log torn"
     """Bytes behind the last record that are neither a record nor zeros."""
     RECORD_CHECKSUM = "record checksum"
-    """A record that is not what was stored."""
+    """A record with a wrong checksum."""
     QUEUE_MISSING = "queue entry missing"
     """A record without an entry in its consume queue."""
     QUEUE_WRONG = "queue entry wrong"
-    """An entry where the record's should be, that says something else."""
+    """An entry at the record's queue offset with other content."""
     QUEUE_EXTRA = "queue entry extra"
     """An entry that no record of the log belongs to."""
     QUEUE_FILE = "queue file"
-    """A file that is no part of a consume queue."""
+    """A file that is not part of a consume queue."""
     INDEX_FILE = "index file"
-    """A file that can't be an index file, or one of another store."""
+    """A file that is not a valid index file, or is of another store."""
     INDEX_HEADER = "index header"
     """A header field that the file's own entries contradict."""
     INDEX_CHAIN = "index chain"
@@ -41,9 +41,9 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, and where; None where a place does not apply."""
+    """One finding: a kind, and where it is; None if that does not apply."""
 
-    kind: Kind
+    kind: FindingKind
     detail: str
     file: str | None = None
     topic: str | None = None
@@ -68,19 +68,19 @@ class Finding:
 class StoreFindings:
     """Counts by kind, and the first of each kind one by one."""
 
-    counts: Counter[Kind] = field(default_factory=Counter)
+    counts: Counter[FindingKind] = field(default_factory=Counter)
     listed: list[Finding] = field(default_factory=list)
 
     def add(self, finding: Finding, count: int = 1) -> None:
         """Count a finding ``count`` times, and list it if there is room for its kind."""
-        room = limits.MAX_DAMAGE_REPORTS // len(Kind)
+        room = limits.MAX_DAMAGE_REPORTS // len(FindingKind)
         if self.counts[finding.kind] < room:
             self.listed.append(finding)
         self.counts[finding.kind] += count
 
     def merge(self, other: "StoreFindings") -> None:
-        """Add all of another's."""
-        room = limits.MAX_DAMAGE_REPORTS // len(Kind)
+        """Add all findings of another."""
+        room = limits.MAX_DAMAGE_REPORTS // len(FindingKind)
         have = Counter(finding.kind for finding in self.listed)
         for finding in other.listed:
             if have[finding.kind] < room:

@@ -1,4 +1,4 @@
-"""What a store's own files say about how its broker writes them."""
+"""The broker's settings that follow from a store's own files."""
 
 from collections import Counter
 from pathlib import Path
@@ -38,7 +38,7 @@ def index_geometry(store: Path) -> Geometry:
     for path in reversed(index_paths(store)):
         with fs.MappedFile(path) as mapped:
             try:
-                return index_file.find_geometry(mapped.content)
+                return index_file.infer_geometry(mapped.content)
             except IndexFileError:
                 continue
     return DEFAULT_GEOMETRY
@@ -60,11 +60,11 @@ def has_tag_entries(store: Path, log: CommitLog, geometry: Geometry) -> bool:
 
 
 def _entries_have_tags(mapped: fs.MappedFile, log: CommitLog, geometry: Geometry) -> bool | None:
-    """Return whether the entries of one file are with tags; None when that can't be told."""
+    """Return whether one file has entries of tags; None if that cannot be decided."""
     try:
         header = index_file.decode_header(mapped.view[: index_file.HEADER_BYTES])
         if len(mapped) != geometry.file_bytes:
-            geometry = index_file.find_geometry(mapped.content)
+            geometry = index_file.infer_geometry(mapped.content)
     except IndexFileError:
         return None
     hashes: dict[int, set[int]] = {}
@@ -112,7 +112,7 @@ def queue_file_bytes(store: Path) -> int:
 
 
 def delays_in_queues(store: Path, log: CommitLog, topic: str) -> dict[int, int]:
-    """Learn the delay of each level, in milliseconds, from the consume queues of ``topic``.
+    """Return the delay of each level, in milliseconds, from the consume queues of ``topic``.
 
     An entry there has the delivery time, and its record the store time and the level.
     """

@@ -1,4 +1,4 @@
-"""The offset of a stream: a position in the log, and what shows that the log is still the same.
+"""The offset of a stream: a position in the log, and marks that identify the log.
 
 Spark keeps it as JSON in the stream's checkpoint:
 
@@ -40,7 +40,7 @@ _FAR_BYTES: Final = 4 * limits.MAX_MESSAGE_BYTES
 
 
 class Anchor(NamedTuple):
-    """An offset that a stream has had, and the last record before it."""
+    """An earlier offset of a stream, and the last record before it."""
 
     physical_offset: int
     last_offset: int
@@ -48,7 +48,7 @@ class Anchor(NamedTuple):
     last_timestamp_ms: int
 
     def is_in(self, log: "CommitLog") -> bool | None:
-        """Return whether its record is in a log; None when the log does not go back so far.
+        """Return whether its record is in a log; None if the log no longer has that part.
 
         :raises OSError: when the segment cannot be read.
         """
@@ -64,14 +64,14 @@ class Anchor(NamedTuple):
 
 
 class StreamOffset(NamedTuple):
-    """Where a stream is. ``anchors`` are newest first."""
+    """The position of a stream. ``anchors`` are newest first."""
 
     physical_offset: int
     anchors: tuple[Anchor, ...] = ()
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any] | int) -> Self:
-        """Read what a checkpoint has."""
+        """Parse the offset in a checkpoint."""
         if isinstance(value, int):
             return cls(value)
         texts = str(value.get(_ANCHORS, "")).split()
@@ -79,7 +79,7 @@ class StreamOffset(NamedTuple):
         return cls(int(value[_OFFSET]), anchors)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what Spark keeps in its checkpoint."""
+        """Return the JSON for Spark's checkpoint."""
         anchors = " ".join(":".join(map(str, anchor)) for anchor in self.anchors)
         return {_OFFSET: self.physical_offset} | ({_ANCHORS: anchors} if anchors else {})
 
@@ -95,7 +95,7 @@ class StreamOffset(NamedTuple):
 
 
 def _thinned(anchors: list[Anchor]) -> Iterator[Anchor]:
-    """Leave out anchors that are nearer to another than that is to the newest."""
+    """Drop anchors that are nearer to another than that is to the newest."""
     newest = anchors[0]
     reach = 0
     for number, anchor in enumerate(anchors):
@@ -106,7 +106,7 @@ def _thinned(anchors: list[Anchor]) -> Iterator[Anchor]:
 
 
 def _crc_at(log: "CommitLog", physical_offset: int) -> int | None:
-    """Return the CRC-32 of the record at an offset; None when none is there.
+    """Return the CRC-32 of the record at an offset; None if there is none.
 
     :raises SegmentLost: when its segment cannot be opened.
     """
@@ -182,7 +182,7 @@ def last_common(log: "CommitLog", offset: StreamOffset) -> StreamOffset:
 
 
 def missing(log: "CommitLog", begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """Return the physical offsets between two that no segment holds."""
+    """Return the ranges between two physical offsets that no segment has."""
     for segment in log.segments:
         if begin < min(segment.base_offset, end):
             yield begin, min(segment.base_offset, end)
@@ -192,7 +192,7 @@ def missing(log: "CommitLog", begin: int, end: int) -> Iterator[tuple[int, int]]
 
 
 def deletion(log: "CommitLog", begin: int, end: int, offset: StreamOffset) -> str:
-    """Return which part of the log was deleted before it was read."""
+    """Return a description of the part of the log that was deleted before it was read."""
     times = []
     if offset.anchors:
         times.append(f"after {_time(offset.anchors[0].last_timestamp_ms)}")
@@ -209,7 +209,7 @@ def deletion(log: "CommitLog", begin: int, end: int, offset: StreamOffset) -> st
 
 
 def replacement(log: "CommitLog", offset: StreamOffset) -> str:
-    """Return how it shows that a log is another one, and where reading would go on."""
+    """Return a description of how the log differs, and where reading would continue."""
     if not offset.anchors:
         detail = f"it ends before {log.max_offset}"
     else:

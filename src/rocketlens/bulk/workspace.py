@@ -1,4 +1,4 @@
-"""Build beside, swap in whole: a job's result is all there or not there at all."""
+"""Builds beside the store and swaps in: a job's result is complete or absent."""
 
 import uuid
 from pathlib import Path
@@ -9,11 +9,13 @@ from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.lock import StoreLock, is_locked
 
+KEPT: Final = "rocketlens/replaced"
+"""Where replaced directories are, in a store: RocketMQ takes any file in `index/` for its own."""
 WORK_PREFIX: Final = ".rocketlens-work-"
-"""RocketMQ looks at no directory of this name in its store."""
+"""RocketMQ ignores a directory of this name in its store."""
 
 _OF_A_STORE: Final = ("commitlog", "checkpoint", "abort", "config")
-"""What tells a broker's store from a directory of results; one of them is enough."""
+"""Names that distinguish a broker's store from a directory of results; one of them is enough."""
 _READ_WHOLE: Final = ("commitlog", "consumequeue", "index", "config")
 """Directories of a store in which RocketMQ takes every file for its own."""
 
@@ -21,7 +23,7 @@ _READ_WHOLE: Final = ("commitlog", "consumequeue", "index", "config")
 def check_output(
     store: Path, out: Path | None, *, force: bool = False, disk: Disk | None = None
 ) -> None:
-    """Refuse a directory that results must not, or cannot, be written to.
+    """Check that results may and can be written to a directory.
 
     ``out``: the directory asked for, None for the store itself. ``force``: it may be another
     store, whose index files and consume queues are replaced then.
@@ -68,7 +70,7 @@ class Workspace:
     """
 
     def __init__(self, root: Path, disk: Disk | None = None) -> None:
-        """Lock ``root``, which is made if it isn't there.
+        """Lock ``root``; create it if it does not exist.
 
         :raises StoreLocked: at once, with nothing changed, when a broker or a job runs in it.
         """
@@ -89,7 +91,7 @@ class Workspace:
             raise
 
     def new(self, name: str) -> Path:
-        """Make the directory that will become ``root/name``."""
+        """Create the directory that will become ``root/name``."""
         path = self.new_path(name)
         self.disk.make_directory(path)
         return path
@@ -102,9 +104,20 @@ class Workspace:
         """Wait until the new directory ``name`` is on the disk."""
         self.disk.sync_tree(self.new_path(name))
 
-    def swap_in(self, name: str) -> None:
-        """Put the new directory ``name``, which must be synced, in the place of the old one."""
-        self.disk.exchange_directories(self.new_path(name), self.root / name)
+    def swap_in(self, name: str, *, keep: bool = False) -> Path | None:
+        """Replace the old directory ``name`` by the new one, which must be synced.
+
+        With ``keep`` the old one is moved to `KEPT`, in place of the one that is there; its path is
+        returned. Otherwise it is deleted with the work directory.
+        """
+        old = self.new_path(name)
+        self.disk.exchange_directories(old, self.root / name)
+        if not keep or not old.is_dir():
+            return None
+        kept = self.root / KEPT / name
+        self.disk.remove_tree(kept)
+        self.disk.move(old, kept)
+        return kept
 
     def close(self) -> None:
         """Delete the work directory with the old results in it, and unlock."""

@@ -3,7 +3,7 @@
 import pytest
 
 from rocketlens.bulk.check_index import IndexFileTask, check_file
-from rocketlens.bulk.report import Kind
+from rocketlens.bulk.report import FindingKind
 from tests.unit.bulk.built_stores import GEOMETRY, build, change
 
 ENTRIES = 40 + 4 * GEOMETRY.slot_count
@@ -32,10 +32,10 @@ def test_a_sound_file_has_facts_and_nothing_to_name(path):
 @pytest.mark.parametrize(
     ("at", "new", "kind"),
     [
-        (32, (7).to_bytes(4, "big"), Kind.INDEX_HEADER),
-        (ENTRIES + 20 * 30 + 16, (30).to_bytes(4, "big"), Kind.INDEX_CHAIN),
-        (ENTRIES + 20 * 30 + 4, bytes(8), Kind.INDEX_CHAIN),
-        (36, (1 << 30).to_bytes(4, "big"), Kind.INDEX_FILE),
+        (32, (7).to_bytes(4, "big"), FindingKind.INDEX_HEADER),
+        (ENTRIES + 20 * 30 + 16, (30).to_bytes(4, "big"), FindingKind.INDEX_CHAIN),
+        (ENTRIES + 20 * 30 + 4, bytes(8), FindingKind.INDEX_CHAIN),
+        (36, (1 << 30).to_bytes(4, "big"), FindingKind.INDEX_FILE),
     ],
     ids=["slots in use", "a link to itself", "out of the log's order", "more entries than fit"],
 )

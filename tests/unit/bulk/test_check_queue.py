@@ -3,7 +3,7 @@
 import pytest
 
 from rocketlens.bulk.check_queue import QueueCheckTask, check_queue
-from rocketlens.bulk.report import Kind
+from rocketlens.bulk.report import FindingKind
 from tests.unit.bulk.built_stores import build, change
 
 FIRST_FILE = f"{0:020}"
@@ -39,7 +39,7 @@ def test_an_entry_of_no_record_is_named_with_the_reason(store, queue, at, new, r
     change(queue / FIRST_FILE, 3 * 20 + at, new)
     checked = check_queue(QueueCheckTask(str(store), "Topic", 0, sound=49))
     [finding] = checked.findings.listed
-    assert finding.kind is Kind.QUEUE_EXTRA
+    assert finding.kind is FindingKind.QUEUE_EXTRA
     assert finding.detail.startswith(reason)
     assert (finding.topic, finding.queue_id, finding.queue_offset) == ("Topic", 0, 3)
 
@@ -47,7 +47,7 @@ def test_an_entry_of_no_record_is_named_with_the_reason(store, queue, at, new, r
 def test_an_entry_that_leads_to_a_record_of_the_deleted_topic_is_named(store):
     log_end = 1 << 16
     checked = check_queue(QueueCheckTask(str(store), "Topic", 0, sound=50, end=log_end))
-    assert checked.findings.counts == {Kind.QUEUE_EXTRA: 50}
+    assert checked.findings.counts == {FindingKind.QUEUE_EXTRA: 50}
     assert "before its topic was deleted" in checked.findings.listed[0].detail
 
 
@@ -55,4 +55,4 @@ def test_a_file_that_is_no_part_of_the_queue_is_named(store, queue):
     (queue / "readme").touch()
     checked = check_queue(QueueCheckTask(str(store), "Topic", 0, sound=50))
     [finding] = checked.findings.listed
-    assert (finding.kind, finding.file) == (Kind.QUEUE_FILE, str(queue / "readme"))
+    assert (finding.kind, finding.file) == (FindingKind.QUEUE_FILE, str(queue / "readme"))

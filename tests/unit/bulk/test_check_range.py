@@ -4,7 +4,7 @@ import pytest
 
 from rocketlens.bulk.check_index import IndexFileTask, check_file
 from rocketlens.bulk.check_range import RangeTask, check_range
-from rocketlens.bulk.report import Kind
+from rocketlens.bulk.report import FindingKind
 from rocketlens.store.read.former_topics import TopicEvidence
 from tests.unit.bulk.built_stores import GEOMETRY, build, change, ranges_of
 
@@ -41,13 +41,16 @@ def test_a_record_without_its_checksum_is_named_unless_that_is_not_asked_for(wri
     at = written[5].physical_offset
     change(tmp_path / "commitlog" / f"{0:020}", at + 90, b"x")
     [finding] = check(tmp_path).findings.listed
-    assert (finding.kind, finding.physical_offset) == (Kind.RECORD_CHECKSUM, at)
+    assert (finding.kind, finding.physical_offset) == (FindingKind.RECORD_CHECKSUM, at)
     assert check(tmp_path, check_crc=False).findings.listed == []
 
 
 @pytest.mark.parametrize(
     ("at", "new", "kind"),
-    [(0, bytes(20), Kind.QUEUE_MISSING), (12, (5).to_bytes(8, "big"), Kind.QUEUE_WRONG)],
+    [
+        (0, bytes(20), FindingKind.QUEUE_MISSING),
+        (12, (5).to_bytes(8, "big"), FindingKind.QUEUE_WRONG),
+    ],
     ids=["none", "another"],
 )
 def test_an_entry_of_a_queue_that_lacks_or_differs_is_named_with_its_record(
@@ -62,8 +65,8 @@ def test_an_entry_of_a_queue_that_lacks_or_differs_is_named_with_its_record(
 def test_keys_that_the_index_does_not_lead_to_are_named(written, tmp_path):
     min((tmp_path / "index").iterdir()).unlink()
     checked = check(tmp_path)
-    missing = checked.index.findings.counts[Kind.INDEX_MISSING]
-    early_tags = checked.index.early_tags.counts[Kind.INDEX_MISSING]
+    missing = checked.index.findings.counts[FindingKind.INDEX_MISSING]
+    early_tags = checked.index.early_tags.counts[FindingKind.INDEX_MISSING]
     assert missing + early_tags == 39
     assert early_tags == 13
     assert checked.index.findings.listed[0].physical_offset == written[0].physical_offset

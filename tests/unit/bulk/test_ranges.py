@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rocketlens.formats import commitlog_record
 from rocketlens.store.read.commitlog import CommitLog
 from tests.pipeline.synthetic import record, write_log
+from tests.support.effort import sized
 
 SEGMENT = 1 << 13
 
@@ -63,7 +64,8 @@ def make_log(directory: Path, damage: list[tuple[int, int]]) -> CommitLog:
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=sized(40, 150),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
     edges=st.lists(st.integers(1, SEGMENT - 1), max_size=8),
@@ -86,7 +88,8 @@ def test_a_log_cut_anywhere_and_damaged_anywhere_reads_as_in_one_piece(
 
 
 @settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=sized(30, 100),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
     edges=st.lists(st.integers(1, SEGMENT - 1), max_size=5),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketlens.bulk.workspace import check_output
+from rocketlens.bulk.workspace import Workspace, check_output
 from rocketlens.errors import BadInput, StoreLocked
 from rocketlens.store import fs
 from rocketlens.store.lock import StoreLock
@@ -61,3 +61,25 @@ def test_an_output_that_cannot_be_written_to_is_refused_and_nothing_is_left(stor
 def test_an_output_that_a_broker_has_is_refused(store, tmp_path):
     with StoreLock(store), pytest.raises(StoreLocked):
         check_output(store, None)
+
+
+def test_what_is_replaced_is_kept_until_the_next_time(store):
+    def replace(content):
+        with Workspace(store) as workspace:
+            (workspace.new("index") / "file").write_text(content)
+            workspace.sync("index")
+            return workspace.swap_in("index", keep=True)
+
+    first = replace("1")
+    assert first == store / "rocketlens/replaced/index"
+    assert not (first / "file").exists()
+    assert replace("2") == first
+    assert [path.read_text() for path in first.iterdir()] == ["1"]
+    assert (store / "index/file").read_text() == "2"
+
+
+def test_nothing_is_kept_where_nothing_was(store):
+    with Workspace(store) as workspace:
+        workspace.new("other")
+        workspace.sync("other")
+        assert workspace.swap_in("other", keep=True) is None
