@@ -1,1 +1,1 @@
-"""What every front end on a terminal needs: contexts, output, times, and exit codes."""
+"""Parts that every front end on a terminal needs: contexts, output, times, and exit codes."""

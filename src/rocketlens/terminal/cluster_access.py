@@ -1,4 +1,4 @@
-"""Where a command searches, and as whom: options, then the environment, then a named context.
+"""Chooses the source of a command and its credentials: options, environment, named context.
 
 =====================================  ========================================================
 the source is named by                 what is used
@@ -15,7 +15,7 @@ import os
 import re
 from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from rocketlens.errors import BadInput
 from rocketlens.terminal.connection_options import (
@@ -31,12 +31,16 @@ from rocketlens.terminal.contexts import Context, default_context, named_context
 if TYPE_CHECKING:
     # Late: the protocol and TLS cost time that a command over a store must not pay.
     import ssl
+    from collections.abc import Awaitable, Callable
 
+    from rocketlens.client.admin import MQAdmin
     from rocketlens.client.cluster import Credentials
+
+T = TypeVar("T")
 
 
 class ClusterAccess(NamedTuple):
-    """What a client needs to reach a cluster."""
+    """Addresses and credentials of a cluster."""
 
     name_servers: str
     namespace: str = ""
@@ -56,7 +60,7 @@ class ClusterAccess(NamedTuple):
 def chosen_context(
     arguments: Namespace, *, takes_store: bool, last: Context | None = None
 ) -> Context:
-    """Return where to search and as whom; ``last`` fills in what nothing else says.
+    """Return the source and the credentials; ``last`` is used for what is not set otherwise.
 
     :raises BadInput: for options that contradict each other, and for a named context that is
         missing or wrong.
@@ -84,7 +88,7 @@ def chosen_context(
 
 
 def cluster_access(context: Context) -> ClusterAccess:
-    """Return how to reach the cluster of a context; reads the files that the context names.
+    """Return addresses and credentials of a context's cluster; reads the files that it names.
 
     :raises BadInput: when it has no name server, or only one half of a pair.
     :raises OSError: when a file cannot be read.
@@ -102,11 +106,61 @@ def cluster_access(context: Context) -> ClusterAccess:
     )
 
 
-def seen_brokers_path() -> Path:
-    """Return the user's file of the brokers that were seen."""
+def writable_cluster_access(context: Context) -> ClusterAccess:
+    """Return as `cluster_access`, for a command that changes the cluster.
+
+    :raises BadInput: also when the context is read-only.
+    """
+    if context.read_only:
+        raise BadInput(
+            "this context is read_only, and the command changes the cluster: use another context, "
+            "or take read_only from the configuration file"
+        )
+    return cluster_access(context)
+
+
+def ask_cluster(access: ClusterAccess, ask: "Callable[[MQAdmin], Awaitable[T]]") -> T:
+    """Return what ``ask`` returns, given a client of a cluster that knows which brokers were seen.
+
+    Runs an event loop, and closes the client.
+    """
+    from rocketlens.client.admin import MQAdmin
+    from rocketlens.net.event_loop import run
+
+    async def asked() -> T:
+        async with MQAdmin(
+            access.name_servers, seen_brokers=seen_brokers_path(), **access.client_options
+        ) as admin:
+            return await ask(admin)
+
+    return run(asked())
+
+
+def state_directory() -> Path:
+    """Return the user's directory for what commands remember; it need not exist."""
     directory = os.environ.get("XDG_STATE_HOME", "")
     base = Path(directory) if directory.startswith("/") else Path.home() / ".local" / "state"
-    return base / "rocketlens" / "seen-brokers.jsonl"
+    return base / "rocketlens"
+
+
+def user_name() -> str:
+    """Return the name of the user who runs this program, for those who read what it did."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return f"uid {os.getuid()}"
+
+
+def jobs_directory() -> Path:
+    """Return the directory of the files of jobs."""
+    return state_directory() / "jobs"
+
+
+def seen_brokers_path() -> Path:
+    """Return the path of the user's file of seen brokers."""
+    return state_directory() / "seen-brokers.jsonl"
 
 
 def name_servers_of_environment() -> str | None:

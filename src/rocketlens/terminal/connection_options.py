@@ -7,6 +7,8 @@ from argparse import ArgumentParser
 from collections.abc import Mapping
 from typing import Final
 
+from rocketlens.terminal.command_parser import CommandParser
+
 CONTEXT_VARIABLE: Final = "ROCKETLENS_CONTEXT"
 STORE_VARIABLE: Final = "ROCKETLENS_STORE"
 NAME_SERVER_VARIABLES: Final = ("NAMESRV_ADDR", "ROCKETMQ_NAMESRV_ADDR")
@@ -39,10 +41,21 @@ SWITCHES: Final[Mapping[str, str]] = {
 }
 
 
-def add_connection_options(parser: ArgumentParser) -> None:
-    """Add the options of a connection, except ``--namesrv``."""
+def add_connection_options(parser: ArgumentParser, *, several_contexts: bool = False) -> None:
+    """Add the options of a connection, except ``--namesrv``; ``--context`` once, or repeated."""
     group = parser.add_argument_group("the connection to a cluster")
-    for name, (metavar, purpose) in OPTIONS.items():
-        group.add_argument(f"--{name}", metavar=metavar, help=purpose)
-    for name, purpose in SWITCHES.items():
+    actions = [
+        group.add_argument(
+            f"--{name}",
+            metavar=metavar,
+            help=purpose,
+            action="append" if several_contexts and name == "context" else "store",
+        )
+        for name, (metavar, purpose) in OPTIONS.items()
+    ]
+    actions += [
         group.add_argument(f"--{name}", action="store_const", const=True, help=purpose)
+        for name, purpose in SWITCHES.items()
+    ]
+    if isinstance(parser, CommandParser):
+        parser.fold(actions, "connection options")

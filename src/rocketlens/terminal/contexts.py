@@ -10,6 +10,7 @@
     access_key = "reader"
     secret_key_file = "prod.secret"          # or secret_key_env = "PROD_SECRET", or secret_key
     ca = "prod-ca.pem"        # TLS; also tls, check_hostname, insecure, cert, cert_key
+    read_only = true          # commands that send messages or change a cluster refuse it
 
     [contexts.backup]
     store = "/backup/rocketmq/store"
@@ -17,8 +18,8 @@
 The file is ``$ROCKETLENS_CONFIG``, else ``rocketlens/config.toml`` in ``$XDG_CONFIG_HOME``, else in
 ``~/.config``. A path in it is relative to the file's directory. Neither a secret nor the path of
 its file is ever printed, nor any name in the file (of a context, a key, a variable): it may be a
-secret in the wrong spot. The file must be regular, owned by the user or root, and not
-world-writable.
+secret in the wrong spot. Names of contexts are, if they are asked for or nearly were. The file must
+be regular, owned by the user or root, and not world-writable.
 """
 
 import os
@@ -38,13 +39,14 @@ CONFIG_VARIABLE: Final = "ROCKETLENS_CONFIG"
 
 _PATHS: Final = ("store", "secret_key_file", "ca", "cert", "cert_key")
 _SECRETS: Final = ("secret_key", "secret_key_file", "secret_key_env")
+_SWITCHES: Final = ("tls", "check_hostname", "insecure", "read_only")
 _LINE: Final = re.compile(r"at line \d+, column \d+")
 _KINDS: Final = {str: "text in quotation marks", bool: "true or false", dict: "a table"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Where to search and as whom; None and the empty text leave it to other contexts."""
+    """A source and its credentials; None and the empty text leave a setting to other contexts."""
 
     store: str | None = None
     """A store directory, instead of a cluster."""
@@ -64,10 +66,12 @@ class Context:
     """The authority of the servers' certificates, PEM."""
     cert: str | None = None
     cert_key: str | None = None
-    """Our own certificate and its key, PEM."""
+    """The client's certificate and its key, PEM."""
+    read_only: bool | None = None
+    """Whether commands that change the cluster refuse it."""
 
     def over(self, other: "Context") -> "Context":
-        """Return this context, with what it leaves open taken from the other.
+        """Return this context, with missing settings taken from the other.
 
         Store and name servers count as one setting, and so do the three forms of a secret.
         """
@@ -104,8 +108,7 @@ class Context:
 
 
 _KINDS_OF_KEYS: Final = {
-    each.name: bool if each.name in {"tls", "check_hostname", "insecure"} else str
-    for each in fields(Context)
+    each.name: bool if each.name in _SWITCHES else str for each in fields(Context)
 }
 
 
@@ -129,6 +132,19 @@ def named_context(name: str) -> Context:
     if config is None:
         raise BadInput(f"--context needs the file {path}, which does not exist")
     return _chosen(path, config, name)
+
+
+def all_contexts() -> tuple[str | None, dict[str, Context]]:
+    """Return the name of the default context, and all contexts by name; empty without a file.
+
+    :raises BadInput: when the file or a context is wrong.
+    """
+    path = config_path()
+    config = _load(path)
+    if config is None:
+        return None, {}
+    default = os.environ.get(CONTEXT_VARIABLE) or config.get("default_context")
+    return default, {name: _chosen(path, config, name) for name in config["contexts"]}
 
 
 def default_context() -> Context:
@@ -192,7 +208,7 @@ def opened_regular(path: Path, where: str) -> BinaryIO:
 
 
 def check_owner(file: BinaryIO, path: Path) -> None:
-    """Check that nobody else may have written a file that decides whom to trust.
+    """Check that no other user can write a file that decides which server is trusted.
 
     :raises BadInput: when another user owns it, or it is world-writable.
     """
@@ -254,7 +270,12 @@ def _chosen(path: Path, config: Mapping[str, Any], name: str) -> Context:
     """
     contexts = config["contexts"]
     if name not in contexts:
-        raise BadInput(f"{path} has {len(contexts)} contexts, but not this one")
+        from difflib import get_close_matches
+
+        # Nearly what was typed: no secret in the wrong spot is shown by it.
+        near = get_close_matches(name[:100], contexts, 1, 0.75)
+        meant = f"; did you mean {near[0]}?" if near else " (rocketlens context list)"
+        raise BadInput(f"{path} has {len(contexts)} contexts, but not this one{meant}")
     values = contexts[name]
     where = f"{path}: context number {list(contexts).index(name) + 1}"
     _check_names(where, values, _KINDS_OF_KEYS)

@@ -22,7 +22,7 @@ SEARCH_EXIT_CODES: Final = (
 
 
 class ExitCode(IntEnum):
-    """How a command ended."""
+    """The result of a command."""
 
     OK = 0
     NO = 1

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+from rocketlens.model.counted import counted
 from rocketlens.model.escape import printable
 from rocketlens.model.message import MessageExt
 from rocketlens.terminal.output import GREEN, RED, YELLOW, coloured, say
-from rocketlens.terminal.times import time_text
+from rocketlens.terminal.times import iso_text
 
 _MAX_LINES: Final = 20
 
@@ -26,22 +27,24 @@ def lines_of(answer: Answer, count: int) -> Iterator[str]:
     newest_ms = max((c.indexed_to_ms or 0 for c in answer.coverage), default=0)
     # If the newest that was searched is the message itself, its time is in the table already.
     is_new = newest_ms and newest_ms not in {m.store_timestamp_ms for m in answer.messages}
-    up_to = f", up to {time_text(newest_ms)}" if is_new else ""
+    up_to = f", up to {iso_text(newest_ms)}" if is_new else ""
     verdict = (
         coloured("COMPLETE", GREEN, sys.stderr)
         if answer.complete
         else coloured("INCOMPLETE", RED, sys.stderr)
     )
-    what = f"{count} message{'' if count == 1 else 's'}" if count else "nothing found"
+    what = counted(count, "message") if count else "nothing found"
     yield f"{what}, {verdict}: searched {_summary(searched)}{up_to}"
     if answer.truncated:
         yield "more messages match: these are the newest"
     yield from _as_stored(answer.messages)
     yield from _listed("", (c for c in searched if c.error))
+    for each in answer.relies_on:
+        yield f"this relies on what was not read in full: {printable(each)}"
     damaged = [c for c in answer.coverage if c.state is SourceState.DAMAGED]
-    yield from _listed(
-        coloured("damaged", YELLOW, sys.stderr) + ", and not needed for this answer: ", damaged
-    )
+    # Of an incomplete answer it is not known what would have been needed.
+    unneeded = ", and not needed for this answer" if answer.complete else ""
+    yield from _listed(coloured("damaged", YELLOW, sys.stderr) + f"{unneeded}: ", damaged)
     yield from _listed(coloured("failed", RED, sys.stderr) + ": ", failures)
     if not answer.complete:
         yield "what failed was not searched: messages there are missing above (exit code 3)"
@@ -58,7 +61,7 @@ def _as_stored(messages: Iterable[MessageExt]) -> Iterator[str]:
 
 def body_note(message: MessageExt) -> str:
     """Return one line, safe to print, on why a body is shown as it is stored."""
-    position = printable(f"{message.topic}/{message.queue_id}/{message.queue_offset}")
+    position = printable(message.position)
     return f"{position}: the body is shown as stored: {printable(message.body_error or '')}"
 
 
@@ -74,6 +77,9 @@ def _summary(searched: Iterable[Coverage]) -> str:
             tails += 1
         elif coverage.kind is SourceKind.COMMIT_LOG:
             logs.append(printable(coverage.source))
+        elif coverage.kind is SourceKind.CONSUME_QUEUE and coverage.error:
+            # It is named below, with what it lacks.
+            continue
         elif coverage.kind is not SourceKind.TOPICS:
             others.append(printable(coverage.source))
     if not (index_files or tails):
@@ -82,7 +88,7 @@ def _summary(searched: Iterable[Coverage]) -> str:
     if tails:
         words.insert(0, "the rest of the log" if index_files or words else "the log itself")
     if index_files:
-        words.insert(0, f"{index_files} index file{'' if index_files == 1 else 's'}")
+        words.insert(0, counted(index_files, "index file"))
     return " and ".join(words) or "nothing"
 
 

@@ -1,7 +1,9 @@
 """Lines on stderr, and colour on terminals."""
 
 import os
+import re
 import sys
+from collections.abc import Iterator
 from typing import Final, TextIO
 
 from rocketlens.model.escape import printable
@@ -11,6 +13,15 @@ DIM: Final = "2"
 RED: Final = "31"
 GREEN: Final = "32"
 YELLOW: Final = "33"
+CYAN: Final = "36"
+MATCH: Final = "1;31"
+"""What was searched for, where it is found."""
+
+_COLOUR_CODE: Final = re.compile(r"\x1b\[[0-9;]*m")
+
+COLOUR_CHOICES: Final = ("auto", "always", "never")
+_CHOSEN: Final = ["auto"]
+"""Which of these holds in this process."""
 
 
 def note(text: str) -> None:
@@ -19,15 +30,66 @@ def note(text: str) -> None:
 
 
 def say(text: str = "") -> None:
-    """Print a line on stderr as it is: the caller has escaped what came from a message."""
+    """Print a line on stderr, wrapped on a terminal.
+
+    The caller has escaped what came from a message.
+    """
+    if sys.stderr.isatty():
+        text = "\n".join(_wrapped(text, _columns_of(sys.stderr)))
     print(text, file=sys.stderr, flush=True)
 
 
+def _columns_of(terminal: TextIO) -> int:
+    """Return the columns of a terminal; those of stdout may be known, or stdout may be a pipe."""
+    # Late: it is for terminals only.
+    import shutil
+
+    try:
+        columns = os.get_terminal_size(terminal.fileno()).columns
+    except (OSError, ValueError):
+        columns = 0
+    return shutil.get_terminal_size((columns or 100, 24)).columns
+
+
+def _wrapped(text: str, columns: int) -> Iterator[str]:
+    """Return the lines of a text that is wrapped at words; colours take no columns."""
+    line, used = "", 0
+    for word in text.split(" "):
+        width = len(_COLOUR_CODE.sub("", word))
+        if line and used + 1 + width > columns:
+            yield line
+            line, used = f"  {word}", 2 + width
+        else:
+            line, used = (f"{line} {word}", used + 1 + width) if line else (word, width)
+    yield line
+
+
+def choose_colour(choice: str) -> None:
+    """Use colour always, never, or on terminals (``auto``): one of `COLOUR_CHOICES`."""
+    _CHOSEN[0] = choice
+
+
 def has_colour(stream: TextIO) -> bool:
-    """Return whether a stream is a terminal with colour, and the user did not switch it off."""
+    """Return whether text for a stream is coloured.
+
+    Unless it was chosen, a stream has colour if it is a terminal that can show it, and
+    ``NO_COLOR`` is not set.
+    """
+    if _CHOSEN[0] != "auto":
+        return _CHOSEN[0] == "always"
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def coloured(text: str, code: str, stream: TextIO) -> str:
     """Return text in a colour, or as it is if the stream has none."""
     return f"\x1b[{code}m{text}\x1b[0m" if has_colour(stream) else text
+
+
+def size_text(count: int) -> str:
+    """Return a number of bytes in at most six characters."""
+    size = float(count)
+    for unit in ("", "K", "M"):
+        if size < 1000:
+            return f"{count}" if not unit else f"{size:.1f}{unit}"
+        size /= 1024
+    return f"{size:.1f}G"

@@ -4,6 +4,9 @@ import os
 
 import pytest
 
+from rocketlens.terminal import contexts
+from tests.support.patched import change_for
+
 SECRET = "S3cr3tOfTheCluster"
 ASKED = ("find", "k", "--context", "prod")
 
@@ -74,7 +77,7 @@ def test_a_file_of_another_user_is_refused_unless_that_is_root(run, path, monkey
     path.write_text("[contexts.prod]\nnamesrv = '127.0.0.1:1'", encoding="utf-8")
     path.chmod(0o600)
     own = os.stat(path).st_uid  # noqa: PTH116 - the test's own
-    monkeypatch.setattr(os, "geteuid", lambda: own + 1)
+    change_for(monkeypatch, contexts, "os", geteuid=lambda: own + 1)
     done = run(*ASKED)
     is_refused = "belongs to another user" in done.err
     assert is_refused == (own != 0)

@@ -31,7 +31,7 @@ def test_a_failure_is_named_and_makes_the_answer_incomplete():
 
 def test_damage_that_did_not_matter_is_said_to_be_so():
     damaged = coverage(SourceState.DAMAGED, "bad header")
-    searched = coverage(SourceState.SEARCHED, source="index/2")
+    searched = Coverage("broker-a", SourceKind.BROKER, SourceState.SEARCHED)
     lines = list(lines_of(Answer("k", (), (searched, damaged)), 0))
     assert "damaged, and not needed for this answer: index/1: bad header" in lines
 
@@ -41,3 +41,26 @@ def test_a_long_list_is_cut_and_counted():
     lines = list(lines_of(Answer("k", (), failed), 0))
     assert len(lines) < 30
     assert "failed: 30 more (all of them: -o json)" in lines
+
+
+def test_of_an_incomplete_answer_damage_is_not_said_to_be_unneeded():
+    damaged = coverage(SourceState.DAMAGED, "its entry 0 leads to a bad record")
+    failed = coverage(SourceState.FAILED, "bad checksum", "commitlog")
+    lines = list(lines_of(Answer("k", (), (damaged, failed)), 0))
+    assert "damaged: index/1: its entry 0 leads to a bad record" in lines
+
+
+def test_the_time_that_was_searched_has_its_zone():
+    kind, searched = SourceKind.BROKER, SourceState.SEARCHED
+    answer = Answer("k", (), (Coverage("broker-a", kind, searched, 1_700_000_000_000),))
+    (line,) = lines_of(answer, 0)
+    assert line.partition(", up to ")[2][-6] in "+-"
+
+
+def test_a_consume_queue_that_is_not_there_is_not_said_to_be_searched():
+    kind, searched = SourceKind.CONSUME_QUEUE, SourceState.SEARCHED
+    queue = Coverage("consumequeue/T/9", kind, searched, None, "it has no files: the log was read")
+    broker = Coverage("broker-a", SourceKind.BROKER, searched)
+    first, *others = lines_of(Answer("k", (), (broker, queue)), 0)
+    assert "consumequeue" not in first
+    assert "consumequeue/T/9: it has no files: the log was read" in others

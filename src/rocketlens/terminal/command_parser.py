@@ -1,0 +1,87 @@
+"""The parser of a command line: complaints are one line, with what was probably meant."""
+
+import re
+from argparse import Action, ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NoReturn
+
+from rocketlens.terminal.exit_code import ExitCode
+from rocketlens.terminal.output import note
+
+_USAGE: Final = "usage: "
+_NEGATIVE: Final = re.compile(r"-\.?\d")
+"""What is a value, and not an option, though it begins with ``-``: ``-1``, and ``-2h``, a time.
+
+As in Python 3.14; before, only whole numbers and fractions were.
+"""
+_MAX_MESSAGE: Final = 300
+"""Characters of a complaint: arguments can be of any length."""
+
+
+class CommandParser(ArgumentParser):
+    """An argument parser that takes no abbreviations, and suggests what may have been meant."""
+
+    def __init__(self, **options: Any) -> None:
+        options = {
+            "formatter_class": RawDescriptionHelpFormatter,
+            "allow_abbrev": False,
+            **options,
+        }
+        super().__init__(**options)
+        self._negative_number_matcher = _NEGATIVE
+        self._folded: list[Action] = []
+        self._folded_as = ""
+
+    def fold(self, actions: Iterable[Action], words: str) -> None:
+        """Show some options in the usage line as ``words``: each is explained below it."""
+        self._folded += actions
+        self._folded_as = words
+
+    def add_examples(self, examples: Iterable[tuple[str, str]]) -> None:
+        """Add command lines, and what each is for, to the help, behind the options."""
+        lines = [f"  # {purpose}\n  {command}" for command, purpose in examples]
+        if lines:
+            parts = ("examples:\n" + "\n".join(lines), self.epilog)
+            self.epilog = "\n\n".join(filter(None, parts))
+
+    def format_usage(self) -> str:
+        """Return the usage line, with folded options as words."""
+        self._fold_usage()
+        return super().format_usage()
+
+    def format_help(self) -> str:
+        """Return the help; its usage line is that of `format_usage`."""
+        self._fold_usage()
+        return super().format_help()
+
+    def _fold_usage(self) -> None:
+        if self._folded and self.usage is None:
+            shown = [each for each in self._actions if each not in self._folded]
+            formatter = self._get_formatter()
+            formatter.add_usage(None, shown, [])
+            lines = formatter.format_help().removeprefix(_USAGE).rstrip()
+            indent = " " * (len(_USAGE) + len(self.prog) + 1)
+            self.usage = f"{lines}\n{indent}[{self._folded_as}]".replace("%", "%%")
+
+    def error(self, message: str) -> NoReturn:
+        """Print what is wrong, in one line, and end the program."""
+        note(f"{message[:_MAX_MESSAGE]} (see {self.prog} --help)")
+        self.exit(ExitCode.FAILED)
+
+    def refuse_arguments(self, unknown: Sequence[str]) -> NoReturn:
+        """Refuse arguments that the command does not have."""
+        options = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+        meant = did_you_mean(options[0], self._option_string_actions) if options else ""
+        self.error(f"unrecognized arguments: {' '.join(unknown)[:_MAX_MESSAGE]}{meant}")
+
+    def refuse_command(self, word: str, commands: Iterable[str]) -> NoReturn:
+        """Refuse a command that the program does not have."""
+        self.error(f"no command {word[:_MAX_MESSAGE]!r}{did_you_mean(word, commands)}")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return "; did you mean A or B?" with the known words that one resembles, or nothing."""
+    # Late: only a mistake needs it.
+    from rocketlens.query.topic_choice import suggestion
+
+    return suggestion(word, known)
