@@ -1,16 +1,16 @@
-"""clusterList and brokerStatus."""
+"""clusterList, brokerStatus and getBrokerConfig."""
 
 import asyncio
 import time
 from collections.abc import Mapping
 from typing import Final
 
+from rocketlens.client.route import Broker
+from rocketlens.client.status import runtime_number, runtime_table
 from rocketlens.errors import BadInput, RocketLensError
+from rocketlens.model.java import concurrent_map_order
 from rocketlens.mqadmin.form import NULL, Form, padded, padded_left, rounded
-from rocketlens.mqadmin.tool import Call, as_it_is, incomplete
-from rocketlens.wire.bodies.key_value import KvTable
-from rocketlens.wire.commands.broker import GET_BROKER_RUNTIME_INFO
-from rocketlens.wire.commands.command_table import NoFields
+from rocketlens.mqadmin.tool import Call, incomplete
 
 _HOUR_MS: Final = 3_600_000
 _IN_OUT: Final = ("Put", "Get")
@@ -54,43 +54,40 @@ async def _print_rows(call: Call) -> None:
             broker = table.broker_addr_table.get(name)
             for number, address in sorted(broker.broker_addrs.items() if broker else ()):
                 try:
-                    figures = await _figures(call, address)
+                    stats = await _runtime_stats(call, address)
                 except RocketLensError as error:
                     failed.append(str(error))
-                    figures = {}
+                    stats = {}
                 if is_more:
-                    call.print(more_row(call.form, cluster, name, figures))
+                    call.print(more_row(call.form, cluster, name, stats))
                 else:
                     now_ms = time.time_ns() // 1_000_000
-                    row = broker_row(call.form, (cluster, name, number, address), figures, now_ms)
+                    row = broker_row(call.form, (cluster, name, number, address), stats, now_ms)
                     call.print(row)
     if failed:
         raise incomplete("; ".join(failed))
 
 
-async def _figures(call: Call, address: str) -> Mapping[str, str]:
-    read = await call.tool.cluster.ask_for(
-        as_it_is, KvTable, address, GET_BROKER_RUNTIME_INFO, NoFields()
-    )
-    return read.table
+async def _runtime_stats(call: Call, address: str) -> Mapping[str, str]:
+    return await runtime_table(call.tool.cluster, address)
 
 
 def broker_row(
-    form: Form, where: tuple[str, str, int, str], figures: Mapping[str, str], now_ms: int
+    form: Form, where: tuple[str, str, int, str], stats: Mapping[str, str], now_ms: int
 ) -> str:
     """Return the row of a broker; ``where`` is cluster, broker name, broker id and address."""
     cluster, name, number, address = where
     # Without an answer the tool's variables are empty; a value missing from an answer is null.
-    none = NULL if figures else ""
+    none = NULL if stats else ""
     out_name = "getTransferredTps" if form.is_5 else "getTransferedTps"
-    sending = _load(figures, "putTps", "send", none)
-    pulling = _load(figures, out_name, "pull", none)
-    wait = figures.get("pageCacheLockTimeMills", none)
-    earliest = _number(figures.get("earliestMessageTimeStamp"))
-    hours = (now_ms - earliest) / _HOUR_MS if figures.get("earliestMessageTimeStamp") else 0.0
+    sending = _load(stats, "putTps", "send", none)
+    pulling = _load(stats, out_name, "pull", none)
+    wait = stats.get("pageCacheLockTimeMills", none)
+    earliest = _number(stats.get("earliestMessageTimeStamp"))
+    hours = (now_ms - earliest) / _HOUR_MS if stats.get("earliestMessageTimeStamp") else 0.0
     hour = rounded(hours, 2)
-    space = rounded(_number(figures.get("commitLogDiskRatio")), 4)
-    version = form.shown(figures.get("brokerVersionDesc", none))
+    space = rounded(_number(stats.get("commitLogDiskRatio")), 4)
+    version = form.shown(stats.get("brokerVersionDesc", none))
     begin = f"{padded(form.shown(name), 22)}  {number:<4}  {padded(form.shown(address), 22)} "
     begin += padded(version, 16)
     if not form.is_5:
@@ -98,45 +95,41 @@ def broker_row(
             f"{padded(form.shown(cluster), 16)}  {begin} {padded_left(f'{sending})', 19)} "
             f"{padded_left(f'{pulling})', 19)} {wait:>10} {hour:>5} {space:>6}\n"
         )
-    absent = "N" if figures else ""
-    size = figures.get("ackThreadPoolQueueSize", absent)
-    head_wait = figures.get("ackThreadPoolQueueHeadWaitTimeMills", absent)
-    active = "true" if figures.get("brokerActive", "").lower() == "true" else "false"
+    absent = "N" if stats else ""
+    size = stats.get("ackThreadPoolQueueSize", absent)
+    head_wait = stats.get("ackThreadPoolQueueHeadWaitTimeMills", absent)
+    active = "true" if stats.get("brokerActive", "").lower() == "true" else "false"
     return (
         f"{padded(form.shown(cluster), 22)}  {begin}  {padded_left(f'{sending})', 16)}  "
-        f"{padded_left(f'{pulling}|{size},{head_wait}ms)', 30)}  {padded(_timer(figures), 22)}  "
+        f"{padded_left(f'{pulling}|{size},{head_wait}ms)', 30)}  {padded(_timer(stats), 22)}  "
         f"{wait:>11}  {hour:<12}  {space:<8}  {active:>10}\n"
     )
 
 
-def _load(figures: Mapping[str, str], tps: str, pool: str, none: str) -> str:
-    words = figures.get(tps, "").split(" ")
-    size = figures.get(f"{pool}ThreadPoolQueueSize", none)
-    wait = figures.get(f"{pool}ThreadPoolQueueHeadWaitTimeMills", none)
+def _load(stats: Mapping[str, str], tps: str, pool: str, none: str) -> str:
+    words = stats.get(tps, "").split(" ")
+    size = stats.get(f"{pool}ThreadPoolQueueSize", none)
+    wait = stats.get(f"{pool}ThreadPoolQueueHeadWaitTimeMills", none)
     return f"{padded_left(rounded(_number(words[0]), 2), 9)}({size},{wait}ms"
 
 
-def _timer(figures: Mapping[str, str]) -> str:
+def _timer(stats: Mapping[str, str]) -> str:
     names = ("timerReadBehind", "timerOffsetBehind", "timerCongestNum")
-    behind, offset, congested = (int(_number(figures.get(name))) for name in names)
-    enqueue = rounded(_number(figures.get("timerEnqueueTps")), 1)
-    dequeue = rounded(_number(figures.get("timerDequeueTps")), 1)
+    behind, offset, congested = (int(_number(stats.get(name))) for name in names)
+    enqueue = rounded(_number(stats.get("timerEnqueueTps")), 1)
+    dequeue = rounded(_number(stats.get("timerDequeueTps")), 1)
     return f"{behind}-{offset}({rounded(congested / 10_000, 1)}w, {enqueue}, {dequeue})"
 
 
 def _number(text: str | None) -> float:
-    try:
-        number = float(text or "0")
-    except ValueError:
-        return 0.0
-    return number if abs(number) < 1e18 else 0.0
+    return runtime_number(text) or 0.0
 
 
-def more_row(form: Form, cluster: str, name: str, figures: Mapping[str, str]) -> str:
+def more_row(form: Form, cluster: str, name: str, stats: Mapping[str, str]) -> str:
     """Return the row of ``clusterList -m``: messages in and out, yesterday and today."""
 
     def total(what: str, when: str) -> int:
-        return int(_number(figures.get(f"msg{what}Total{when}")))
+        return int(_number(stats.get(f"msg{what}Total{when}")))
 
     spans = (("YesterdayMorning", "TodayMorning"), ("TodayMorning", "TodayNow"))
     totals = [total(what, stop) - total(what, start) for start, stop in spans for what in _IN_OUT]
@@ -152,7 +145,7 @@ async def broker_status(call: Call) -> None:
     address, cluster = call.given.text("b"), call.given.text("c")
     brokers = await call.tool.cluster.all_brokers(cluster)
     if address is not None:
-        call.print(status_lines(call.form, await _figures(call, address), ""))
+        call.print(status_lines(call.form, await _runtime_stats(call, address), ""))
         return
     if not brokers:
         raise BadInput(f"cluster {cluster} does not exist")
@@ -160,18 +153,62 @@ async def broker_status(call: Call) -> None:
     for broker in brokers.values():
         for each in broker.in_order:
             try:
-                figures = await _figures(call, each)
+                stats = await _runtime_stats(call, each)
             except RocketLensError as error:
                 failed.append(str(error))
             else:
-                call.print(status_lines(call.form, figures, f"{each:<24} "))
+                call.print(status_lines(call.form, stats, f"{each:<24} "))
     if failed:
         raise incomplete("; ".join(failed))
 
 
-def status_lines(form: Form, figures: Mapping[str, str], before: str) -> str:
+def status_lines(form: Form, stats: Mapping[str, str], before: str) -> str:
     """Return a line for each value, sorted by name."""
     return "".join(
-        f"{before}{padded(form.shown(name), 32)}: {form.shown(figures[name])}\n"
-        for name in sorted(figures)
+        f"{before}{padded(form.shown(name), 32)}: {form.shown(stats[name])}\n"
+        for name in sorted(stats)
     )
+
+
+async def broker_config(call: Call) -> None:
+    """Print the configuration of a broker, or of all brokers of a cluster.
+
+    :raises AnswerIncomplete: if a broker of the cluster does not answer.
+    """
+    address, cluster = call.given.text("b"), call.given.text("c")
+    if address is not None:
+        call.print(f"============{address}============\n")
+        call.print(await _config_lines(call, address))
+        return
+    if cluster is None:
+        raise BadInput("give exactly one of -b, -c")
+    brokers = await call.tool.cluster.all_brokers(cluster)
+    if not brokers:
+        raise BadInput(f"cluster {cluster} does not exist")
+    failed: list[str] = []
+    for broker in brokers.values():
+        await _print_configs(call, broker, failed)
+    if failed:
+        raise incomplete("; ".join(failed))
+
+
+async def _print_configs(call: Call, broker: Broker, failed: list[str]) -> None:
+    master = broker.master or "NO_MASTER"
+    call.print(f"============Master: {master}============\n")
+    for address in broker.in_order:
+        if address != master:
+            call.print(f"============My Master: {master}=====Slave: {address}============\n")
+        try:
+            call.print(await _config_lines(call, address))
+        except RocketLensError as error:
+            failed.append(str(error))
+
+
+async def _config_lines(call: Call, address: str) -> str:
+    values = await call.tool.admin.get_broker_config(address)
+    shown = call.form.shown
+    rows = [
+        f"{padded(shown(name), 50)}=  {shown(values[name])}\n"
+        for name in concurrent_map_order(values)
+    ]
+    return "".join(rows) + "\n"

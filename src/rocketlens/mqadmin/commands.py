@@ -1,19 +1,15 @@
 """The commands, their options in RocketMQ's words, and the module of each."""
 
-from typing import Final, NamedTuple
+from typing import Final
 
-from rocketlens.mqadmin.options import Option
-
-
-class SubCommand(NamedTuple):
-    """One command: runs ``function`` of ``module``, which is imported when it runs."""
-
-    name: str
-    purpose: str
-    module: str
-    function: str
-    options: tuple[Option, ...]
-
+from rocketlens.mqadmin.group_commands import GROUP_COMMANDS
+from rocketlens.mqadmin.options import (
+    BEGIN_TIMESTAMP,
+    CLUSTER_OR_PARENT,
+    END_TIMESTAMP,
+    Option,
+    SubCommand,
+)
 
 _GROUP: Final = Option("g", "consumerGroup", "consumer group name")
 _CLIENT: Final = Option("d", "clientId", "The consumer's client id")
@@ -23,13 +19,6 @@ _TOPIC_LIKE_A_NAME: Final = Option("t", "topic", "Topic name", required=True)
 _BODY_FORMAT: Final = Option(
     "f", "bodyFormat", "print message body by the specified format", only_5=True
 )
-_CLUSTER_OR_PARENT: Final = Option(
-    "c",
-    "cluster",
-    "Cluster name or lmq parent topic, lmq is used to find the route.",
-    only_5=True,
-)
-
 _QUERY: Final = "rocketlens.mqadmin.query"
 _BY_ID: Final = (
     _MESSAGE_ID,
@@ -40,30 +29,20 @@ _BY_ID: Final = (
     Option("s", "sendMessage", "resend message"),
     Option("u", "unitName", "unit name"),
     _BODY_FORMAT,
-    _CLUSTER_OR_PARENT,
+    CLUSTER_OR_PARENT,
 )
 _BY_KEY: Final = (
     Option("t", "topic", "Topic name", required=True, description_4="topic name"),
     Option("k", "msgKey", "Message Key", required=True),
-    Option(
-        "b",
-        "beginTimestamp",
-        "Begin timestamp(ms). default:0, eg:1676730526212",
-        only_5=True,
-    ),
-    Option(
-        "e",
-        "endTimestamp",
-        "End timestamp(ms). default:Long.MAX_VALUE, eg:1676730526212",
-        only_5=True,
-    ),
+    BEGIN_TIMESTAMP,
+    END_TIMESTAMP,
     Option(
         "m",
         "maxNum",
         "The maximum number of messages returned by the query, default:64",
         only_5=True,
     ),
-    _CLUSTER_OR_PARENT,
+    CLUSTER_OR_PARENT,
     Option(
         "p",
         "keyType",
@@ -78,7 +57,7 @@ _BY_UNIQUE_KEY: Final = (
     _CLIENT,
     Option("t", "topic", "The topic of msg", required=True),
     Option("a", "showAll", "Print all message, the limit is 32", takes_value=False),
-    _CLUSTER_OR_PARENT,
+    CLUSTER_OR_PARENT,
     Option("s", "startTime", "startTime", only_5=True),
     Option("e", "endTime", "endTime", only_5=True),
 )
@@ -164,6 +143,179 @@ _TOPICS: Final = "rocketlens.mqadmin.topic"
 _CLUSTER: Final = "rocketlens.mqadmin.cluster"
 _SENDING: Final = "rocketlens.mqadmin.send"
 
+_AUTH: Final = "rocketlens.mqadmin.auth"
+_ACCOUNTS: Final = "rocketlens.mqadmin.accounts"
+
+
+def _where(broker: str, cluster: str, *, is_5: bool = True) -> tuple[Option, ...]:
+    return (
+        Option("b", "brokerAddr", broker, one_of=True, only_5=is_5),
+        Option("c", "clusterName", cluster, one_of=True, only_5=is_5),
+    )
+
+
+def _where_4(words: str) -> tuple[Option, ...]:
+    return _where(f"{words} which broker", f"{words} which cluster", is_5=False)
+
+
+_QUERY_VERSION: Final = _where(
+    "query acl config version for which broker",
+    "query acl config version for specified cluster",
+    is_5=False,
+)
+_ACCOUNT: Final = (
+    *_where_4("update acl config file to"),
+    Option("a", "accessKey", "set accessKey in acl config file", required=True),
+    Option("s", "secretKey", "set secretKey in acl config file", required=True),
+    Option("w", "whiteRemoteAddress", "set white ip Address for account in acl config file"),
+    Option("i", "defaultTopicPerm", "set default topicPerm in acl config file"),
+    Option("u", "defaultGroupPerm", "set default GroupPerm in acl config file"),
+    Option("t", "topicPerms", "set topicPerms list,eg: topicA=DENY,topicD=SUB"),
+    Option("g", "groupPerms", "set groupPerms list,eg: groupD=DENY,groupD=SUB"),
+    Option("m", "admin", "set admin flag in acl config file"),
+)
+_WHITE: Final = (
+    *_where_4("update global white address to"),
+    Option(
+        "g",
+        "globalWhiteRemoteAddresses",
+        "set globalWhiteRemoteAddress list,eg: 10.10.103.*,192.168.0.*",
+        required=True,
+    ),
+    Option(
+        "p",
+        "aclFileFullPath",
+        "update global white address of specified acl file,eg: /xxx/plain_test.yml",
+    ),
+)
+
+
+def _policies(word: str) -> tuple[Option, ...]:
+    options = (
+        Option("s", "subject", f"the subject of acl to {word}.", required=True),
+        Option("r", "resources", f"the resources of acl to {word}", required=True),
+        Option("a", "actions", f"the actions of acl to {word}", required=True),
+        Option("i", "sourceIp", f"the sourceIps of acl to {word}"),
+        Option("d", "decision", f"the decision of acl to {word}", required=True),
+    )
+    return (*_where(f"{word} acl to which broker", f"{word} acl to which cluster"), *options)
+
+
+_CREATE_USER: Final = (
+    *_where("create user to which broker", "create user to which cluster"),
+    Option("u", "username", "the username of user to create.", required=True),
+    Option("p", "password", "the password of user to create", required=True),
+    Option("t", "userType", "the userType of user to create"),
+)
+_UPDATE_USER: Final = (
+    *_where("update user to which broker", "update user to which cluster"),
+    Option("u", "username", "the username of user to update.", required=True),
+    Option("p", "password", "the password of user to update"),
+    Option("t", "userType", "the userType of user to update"),
+    Option("s", "userStatus", "the userStatus of user to update"),
+)
+_DELETE_USER: Final = (
+    *_where("delete user from which broker", "delete acl from which cluster"),
+    Option("u", "username", "the username of user to delete.", required=True),
+)
+_GET_USER: Final = (
+    *_where("get user for which broker", "get user for specified cluster"),
+    Option("u", "username", "the username of user to get"),
+)
+_LIST_USERS: Final = (
+    *_where("list user for which broker", "list user for specified cluster"),
+    Option("f", "filter", "the filter to list users"),
+)
+_COPY_USERS: Final = (
+    Option("f", "fromBroker", "the source broker that the users copy from", required=True),
+    Option("t", "toBroker", "the target broker that the users copy to", required=True),
+    Option("u", "usernames", "the username list of user to copy."),
+)
+_DELETE_ACL: Final = (
+    *_where("delete acl from which broker", "delete acl from which cluster"),
+    Option("s", "subject", "the subject of acl to delete.", required=True),
+    Option("r", "resources", "the resources of acl to delete"),
+)
+_GET_ACL: Final = (
+    *_where("get acl for which broker", "get acl for specified cluster"),
+    Option("s", "subject", "the subject of acl to get"),
+)
+_LIST_ACLS: Final = (
+    *_where("list acl for which broker.", "list acl for specified cluster."),
+    Option("s", "subject", "the subject of acl to filter."),
+    Option("r", "resource", "the resource of acl to filter."),
+)
+_COPY_ACLS: Final = (
+    Option("f", "fromBroker", "the source broker that the acls copy from", required=True),
+    Option("t", "toBroker", "the target broker that the acls copy to", required=True),
+    Option("s", "subjects", "the subject list of acl to copy."),
+)
+
+
+def _of_auth(
+    name: str, purpose: str, function: str, options: tuple[Option, ...], module: str = _AUTH
+) -> SubCommand:
+    return SubCommand(name, purpose, module, function, options, has_names=False)
+
+
+ACCESS_COMMANDS: Final = (
+    _of_auth(
+        "updateAclConfig",
+        "Update acl config yaml file in broker",
+        "update",
+        _ACCOUNT,
+        _ACCOUNTS,
+    ),
+    _of_auth(
+        "deleteAclConfig",
+        "Delete Acl Config Account in broker",
+        "delete",
+        (
+            *_where_4("delete acl config account from"),
+            Option(
+                "a",
+                "accessKey",
+                "set accessKey in acl config file for deleting which account",
+                required=True,
+            ),
+        ),
+        _ACCOUNTS,
+    ),
+    _of_auth(
+        "clusterAclConfigVersion",
+        "List all of acl config version information in cluster",
+        "versions",
+        _QUERY_VERSION,
+        _ACCOUNTS,
+    ),
+    _of_auth(
+        "updateGlobalWhiteAddr",
+        "Update global white address for acl Config File in broker",
+        "update_white",
+        _WHITE,
+        _ACCOUNTS,
+    ),
+    _of_auth(
+        "getAclConfig",
+        "List all of acl config information in cluster",
+        "show",
+        _QUERY_VERSION,
+        _ACCOUNTS,
+    ),
+    _of_auth("createUser", "Create user to cluster.", "create_user", _CREATE_USER),
+    _of_auth("updateUser", "Update user to cluster.", "update_user", _UPDATE_USER),
+    _of_auth("deleteUser", "Delete user from cluster.", "delete_user", _DELETE_USER),
+    _of_auth("getUser", "Get user from cluster.", "get_user", _GET_USER),
+    _of_auth("listUser", "List user from cluster.", "list_users", _LIST_USERS),
+    _of_auth("copyUser", "Copy user to cluster.", "copy_users", _COPY_USERS),
+    _of_auth("createAcl", "Create acl to cluster.", "create_acl", _policies("create")),
+    _of_auth("updateAcl", "Update acl to cluster.", "update_acl", _policies("update")),
+    _of_auth("deleteAcl", "Delete acl from cluster.", "delete_acl", _DELETE_ACL),
+    _of_auth("getAcl", "Get acl from cluster.", "get_acl", _GET_ACL),
+    _of_auth("listAcl", "List acl from cluster.", "list_acls", _LIST_ACLS),
+    _of_auth("copyAcl", "Copy acl to cluster.", "copy_acls", _COPY_ACLS),
+)
+
 COMMANDS: Final = (
     SubCommand("updateTopic", "Update or create topic.", _TOPICS, "update_topic", _UPDATE),
     SubCommand(
@@ -206,4 +358,6 @@ COMMANDS: Final = (
         "decode",
         _DECODE,
     ),
+    *GROUP_COMMANDS,
+    *ACCESS_COMMANDS,
 )

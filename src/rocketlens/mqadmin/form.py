@@ -69,6 +69,21 @@ def time_of(epoch_ms: int) -> str:
     return time_text(epoch_ms).replace(".", ",")
 
 
+def seconds_of(epoch_ms: int) -> str:
+    """Return local time as ``2026-11-21 02:40:35``."""
+    return time_text(epoch_ms).partition(".")[0]
+
+
+def compact_time_of(epoch_ms: int) -> str:
+    """Return local time as ``20261121024035736``."""
+    return "".join(filter(str.isdigit, time_text(epoch_ms)))
+
+
+def flag_text(value: object) -> str:
+    """Return a boolean as Java prints it."""
+    return "true" if value else "false"
+
+
 def host_of(host: Host) -> str:
     """Return a host as Java prints it: an IPv6 address in full, without leading zeros."""
     if ":" not in host.address:
@@ -80,11 +95,11 @@ def host_of(host: Host) -> str:
     return f"[{groups}]:{host.port}"
 
 
-def rounded(number: float, places: int) -> str:
+def rounded(number: float, digits: int) -> str:
     """Return a number, its digits rounded half up as Java's formatter does."""
     if math.isnan(number):
         return "NaN"
-    step = Decimal(1).scaleb(-places)
+    step = Decimal(1).scaleb(-digits)
     return str(Decimal(repr(number)).quantize(step, rounding=ROUND_HALF_UP))
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from rocketlens.client.track import MessageTrack
 from rocketlens.model.json_dialect import quote
 from rocketlens.model.message import MessageExt
 from rocketlens.mqadmin.form import NULL, Form, host_of, padded, time_of
@@ -24,20 +25,15 @@ class KeyRow(NamedTuple):
     store_timestamp_ms: int
 
 
-class Track(NamedTuple):
-    """Whether one consumer group has consumed a message."""
-
-    group: str
-    track_type: str
-    exception: str | None = None
-
-    def text(self, form: Form) -> str:
-        """Return the text of RocketMQ's ``MessageTrack``."""
-        exception = NULL if self.exception is None else form.shown(self.exception)
-        return (
-            f"MessageTrack [consumerGroup={form.shown(self.group)}, "
-            f"trackType={self.track_type}, exceptionDesc={exception}]"
-        )
+def track_text(form: Form, track: MessageTrack) -> str:
+    """Return the text of RocketMQ's ``MessageTrack``."""
+    if not form.is_5:
+        track = track.as_4_9()
+    exception = NULL if track.exception_desc is None else form.shown(track.exception_desc)
+    return (
+        f"MessageTrack [consumerGroup={form.shown(track.consumer_group)}, "
+        f"trackType={track.track_type.name}, exceptionDesc={exception}]"
+    )
 
 
 def message_block(
@@ -69,7 +65,7 @@ def message_block(
     return "".join(f"{label:<20} {value}\n" for label, value in rows)
 
 
-def track_block(form: Form, tracks: Sequence[Track], *, with_line_ends: bool) -> str:
+def track_block(form: Form, tracks: Sequence[MessageTrack], *, with_line_ends: bool) -> str:
     """Return what is printed below a message: its consumer groups.
 
     ``with_line_ends``: each on its own line, as queryMsgById does since RocketMQ 5.
@@ -77,7 +73,7 @@ def track_block(form: Form, tracks: Sequence[Track], *, with_line_ends: bool) ->
     if not tracks:
         return NO_CONSUMER
     end = "\n" if with_line_ends else ""
-    return "\n\n" + "".join(track.text(form) + end for track in tracks)
+    return "\n\n" + "".join(track_text(form, track) + end for track in tracks)
 
 
 def key_table(

@@ -29,6 +29,8 @@ class Option(NamedTuple):
     """One of several, of which one is required."""
     only_5: bool = False
     """Only in the help of RocketMQ 5; accepted in any case."""
+    only_4: bool = False
+    """Only in the help of RocketMQ 4.9."""
     grouped_in_4: bool = True
     """Whether RocketMQ 4.9 requires one of them, too."""
     description_4: str | None = None
@@ -41,6 +43,35 @@ class Option(NamedTuple):
         """Its letter, or its long name if it has no letter."""
         return self.short or self.long
 
+
+class SubCommand(NamedTuple):
+    """One command: runs ``function`` of ``module``, which is imported when it runs."""
+
+    name: str
+    purpose: str
+    module: str
+    function: str
+    options: tuple[Option, ...]
+    has_names: bool = True
+    """Whether -t and -g are a topic and a group, which a namespace is put before."""
+
+
+# Options that several commands have, word for word.
+CLUSTER_OR_PARENT: Final = Option(
+    "c",
+    "cluster",
+    "Cluster name or lmq parent topic, lmq is used to find the route.",
+    only_5=True,
+)
+BEGIN_TIMESTAMP: Final = Option(
+    "b", "beginTimestamp", "Begin timestamp(ms). default:0, eg:1676730526212", only_5=True
+)
+END_TIMESTAMP: Final = Option(
+    "e",
+    "endTimestamp",
+    "End timestamp(ms). default:Long.MAX_VALUE, eg:1676730526212",
+    only_5=True,
+)
 
 COMMON: Final = (
     Option("h", "help", "Print help", takes_value=False),
@@ -253,8 +284,12 @@ def _unquoted(value: str) -> str:
 def usage(command: str, options: Sequence[Option], *, is_5: bool) -> str:
     """Return the help of a command as RocketMQ prints it, with a line end at the end."""
     shown = sorted(
-        [option for option in (*COMMON, *options) if is_5 or not option.only_5],
-        key=lambda option: option.short.lower(),
+        [
+            option
+            for option in (*COMMON, *options)
+            if not (option.only_4 if is_5 else option.only_5)
+        ],
+        key=lambda option: option.name.lower(),
     )
     group = [option for option in shown if option.one_of and (is_5 or option.grouped_in_4)]
     parts = []
@@ -267,7 +302,8 @@ def usage(command: str, options: Sequence[Option], *, is_5: bool) -> str:
             parts.append(_named(option) if option.required else f"[{_named(option)}]")
     lines = _wrapped(f"usage: mqadmin {command} {' '.join(parts)}", _INDENT)
     names = [
-        f" -{option.short},--{option.long}{' <arg>' if option.takes_value else ''}"
+        f" {f'-{option.short},' if option.short else '   '}--{option.long}"
+        f"{' <arg>' if option.takes_value else ''}"
         for option in shown
     ]
     column = max(map(len, names)) + 3
@@ -280,7 +316,8 @@ def usage(command: str, options: Sequence[Option], *, is_5: bool) -> str:
 
 
 def _named(option: Option) -> str:
-    return f"-{option.short}{' <arg>' if option.takes_value else ''}"
+    dashed = f"-{option.short}" if option.short else f"--{option.long}"
+    return f"{dashed}{' <arg>' if option.takes_value else ''}"
 
 
 def _wrapped(text: str, indent: int) -> list[str]:

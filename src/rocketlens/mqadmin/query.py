@@ -4,17 +4,18 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.client.cluster import failures
-from rocketlens.client.route import MessageQueue, Route
+from rocketlens.client.route import MessageQueue, Route, set_order
 from rocketlens.client.view import offset_id_of
 from rocketlens.errors import BadInput, MessageNotFound, RocketLensError
 from rocketlens.model.message import MessageExt
+from rocketlens.model.properties import java_order
 from rocketlens.model.rocketmq import LMQ_PREFIX
 from rocketlens.mqadmin.bodies import bodies_directory, write_body
+from rocketlens.mqadmin.consume import hand_over_by_id, hand_over_by_unique_key
 from rocketlens.mqadmin.form import body_pieces, message_pieces
 from rocketlens.mqadmin.layout import key_table, message_block, track_block
 from rocketlens.mqadmin.send import resend
-from rocketlens.mqadmin.tool import Call, KeyRequest, incomplete, set_order
-from rocketlens.mqadmin.track import tracks_of
+from rocketlens.mqadmin.tool import Call, KeyRequest, incomplete
 from rocketlens.query.verify import MessageFilter
 from rocketlens.terminal.notes import body_note
 from rocketlens.terminal.output import note, say
@@ -29,28 +30,44 @@ _NO_BODY: Final = ("NOT PRINT BODY",)
 async def by_id(call: Call) -> None:
     """Print messages by id; without a topic the ids must be offset message ids.
 
-    With ``-s true`` they are sent again and not printed; ``-s`` with anything else does nothing.
+    With ``-g`` and ``-d`` they are handed to a client instead, with ``-s true`` sent again; ``-s``
+    with anything else does nothing. One that fails does not keep the others from it.
 
     :raises MessageNotFound: when one is nowhere; those before it are printed.
     """
     given = call.given
-    _refuse_consumer(call)
     ids = [each.strip() for each in given.required("i").split(",") if each.strip()]
     if not ids:
         raise BadInput("-i has no id in it")
-    topic = given.text("t")
-    if "s" in given and not given.flag("s"):
+    topic = given.text("t") or None
+    is_push = "g" in given and "d" in given
+    if not is_push and "s" in given and not given.flag("s"):
         return
-    admin = call.tool.admin
+    if not is_push and "s" not in given:
+        for msg_id in ids:
+            await _print_with_offset_id(call, await _message_of_id(call, topic, msg_id))
+        return
+    failed: list[tuple[str, RocketLensError]] = []
     for msg_id in ids:
-        if topic:
-            message = await admin.source.view_in_topic(topic, msg_id, _cluster_name(call, topic))
-        else:
-            message = await admin.view_message(msg_id)
-        if "s" in given:
-            await resend(call, msg_id, message)
-        else:
-            await _print_with_offset_id(call, message)
+        try:
+            if is_push:
+                await hand_over_by_id(call, topic, msg_id)
+            else:
+                await resend(call, msg_id, await _message_of_id(call, topic, msg_id))
+        except RocketLensError as error:
+            failed.append((msg_id, error))
+    if len(failed) > 1:
+        said = "; ".join(f"{msg_id}: {error}" for msg_id, error in failed)
+        raise RocketLensError(f"{len(failed)} of {len(ids)} messages failed: {said}")
+    if failed:
+        raise failed[0][1]
+
+
+async def _message_of_id(call: Call, topic: str | None, msg_id: str) -> MessageExt:
+    admin = call.tool.admin
+    if topic is None:
+        return await admin.view_message(msg_id)
+    return await admin.source.view_in_topic(topic, msg_id, _cluster_name(call, topic))
 
 
 async def by_key(call: Call) -> None:
@@ -88,12 +105,16 @@ async def by_key(call: Call) -> None:
 async def by_unique_key(call: Call) -> None:
     """Print the oldest message of an id, or with ``-a`` all; an offset message id will do, too.
 
+    With ``-g`` and ``-d`` it is handed to a client instead.
+
     :raises MessageNotFound: when there is none.
     :raises AnswerIncomplete: when a broker failed; what the others have is printed.
     """
     given = call.given
-    _refuse_consumer(call)
     topic, msg_id = given.required("t"), given.required("i")
+    if "g" in given and "d" in given:
+        await hand_over_by_unique_key(call, topic, msg_id)
+        return
     cluster_name = _cluster_name(call, topic)
     if ("s" in given) != ("e" in given):
         raise BadInput("give both of -s and -e, or neither: then all times are searched")
@@ -206,22 +227,18 @@ async def _print_with_offset_id(call: Call, message: MessageExt) -> None:
 
 async def _print_tracks(call: Call, message: MessageExt, *, with_line_ends: bool) -> None:
     try:
-        tracks = await tracks_of(call.tool, message)
+        tracks = await call.tool.admin.message_track_detail(message)
     except RocketLensError as error:
         note(f"which consumer groups have it is not known: {error}")
         return
-    call.print(track_block(call.form, tracks, with_line_ends=with_line_ends))
+    by_group = {track.consumer_group: track for track in tracks}
+    in_order = [by_group[group] for group in java_order(dict.fromkeys(by_group, ""), 16)]
+    call.print(track_block(call.form, in_order, with_line_ends=with_line_ends))
 
 
 def _say_as_stored(message: MessageExt) -> None:
     if message.body_error is not None:
         say(body_note(message))
-
-
-def _refuse_consumer(call: Call) -> None:
-    """Refuse what would not only look: it must not seem to have been done."""
-    if "g" in call.given and "d" in call.given:
-        raise BadInput("-g and -d, handing a message to a consumer, is not possible yet")
 
 
 def _cluster_name(call: Call, topic: str) -> str | None:

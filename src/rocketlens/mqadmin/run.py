@@ -6,8 +6,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from rocketlens.errors import BadInput
-from rocketlens.mqadmin.commands import COMMANDS, SubCommand
-from rocketlens.mqadmin.options import COMMON, Given, Option, check_required, parse, usage
+from rocketlens.mqadmin.commands import COMMANDS
+from rocketlens.mqadmin.options import (
+    COMMON,
+    Given,
+    Option,
+    SubCommand,
+    check_required,
+    parse,
+    usage,
+)
 from rocketlens.terminal.connection_options import OPTIONS, SWITCHES, add_connection_options
 from rocketlens.terminal.exit_code import ExitCode
 
@@ -17,6 +25,11 @@ if TYPE_CHECKING:
 LAYOUTS: Final = ("4.9", "5.5")
 _PURPOSE_COLUMN: Final = {"4.9": 20, "5.5": 35}
 _NO_NAME_SERVER: Final = ("decodeMessageId",)
+_READING: Final = (
+    *("query", "print", "topicRoute", "topicStatus", "topicList", "cluster", "broker"),
+    *("get", "list", "producer", "consumer"),
+)
+"""How the names of commands begin that change nothing."""
 OURS: Final = (
     Option("", "layout", "4.9 or 5.5", is_ours=True),
     *(Option("", name, purpose, is_ours=True) for name, (_, purpose) in OPTIONS.items()),
@@ -76,12 +89,22 @@ def run(arguments: Namespace) -> ExitCode:
 
 def _cluster_access(command: SubCommand, arguments: Namespace, given: Given) -> "ClusterAccess":
     from rocketlens.mqadmin.tools_file import tools_file_context
-    from rocketlens.terminal.cluster_access import ClusterAccess, chosen_context, cluster_access
+    from rocketlens.terminal.cluster_access import (
+        ClusterAccess,
+        chosen_context,
+        cluster_access,
+        writable_cluster_access,
+    )
 
     if command.name in _NO_NAME_SERVER:
         return ClusterAccess("127.0.0.1:9876")
     options = _connection_options(arguments, given)
-    return cluster_access(chosen_context(options, takes_store=False, last=tools_file_context()))
+    context = chosen_context(options, takes_store=False, last=tools_file_context())
+    # With -s or -d the queries of messages send one, or have one consumed.
+    acts = command.name.startswith("queryMsg") and ("s" in given or "d" in given)
+    if acts or not command.name.startswith(_READING):
+        return writable_cluster_access(context)
+    return cluster_access(context)
 
 
 def _connection_options(arguments: Namespace, given: Given) -> Namespace:
@@ -97,26 +120,17 @@ def _connection_options(arguments: Namespace, given: Given) -> Namespace:
 
 
 def _call(command: SubCommand, given: Given, layout: str, access: "ClusterAccess") -> None:
-    from rocketlens.client.admin import MQAdmin
     from rocketlens.model.escape import printable
     from rocketlens.mqadmin.form import Form, as_it_is
     from rocketlens.mqadmin.tool import Call, Tool
-    from rocketlens.net.event_loop import run as run_loop
-    from rocketlens.terminal.cluster_access import seen_brokers_path
+    from rocketlens.terminal.cluster_access import ask_cluster
 
     function = getattr(import_module(command.module), command.function)
     form = Form(is_5=layout == "5.5", shown=printable if sys.stdout.isatty() else as_it_is)
-    full_names = given.in_namespace(access.namespace)
+    full_names = given.in_namespace(access.namespace) if command.has_names else given
     # Names are full by now: with a namespace, the tool would show them without it.
     access = access._replace(namespace="")
-
-    async def call() -> None:
-        async with MQAdmin(
-            access.name_servers, seen_brokers=seen_brokers_path(), **access.client_options
-        ) as admin:
-            await function(Call(full_names, form, Tool(admin), access))
-
-    run_loop(call())
+    ask_cluster(access, lambda admin: function(Call(full_names, form, Tool(admin), access)))
 
 
 def command_named(name: str) -> SubCommand:

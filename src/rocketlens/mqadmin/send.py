@@ -6,21 +6,20 @@ from typing import Final
 from rocketlens import limits
 from rocketlens.client.message import Message
 from rocketlens.client.producer import Producer
+from rocketlens.client.resend import message_again
 from rocketlens.client.route import MessageQueue
 from rocketlens.errors import BadInput, RocketLensError, SendFailed
 from rocketlens.model.message import MessageExt
-from rocketlens.model.properties import TRANSACTION_PREPARED
 from rocketlens.mqadmin.form import rounded
 from rocketlens.mqadmin.layout import send_row
 from rocketlens.mqadmin.tool import Call
 
 GROUP: Final = "rocketlens_mqadmin"
-RESEND_GROUP: Final = "ReSendMsgById"
 
 
-def _producer(call: Call, group: str = GROUP) -> Producer:
+def _producer(call: Call) -> Producer:
     connection = call.connection
-    return Producer(connection.name_servers, group=group, **connection.client_options)
+    return Producer(connection.name_servers, group=GROUP, **connection.client_options)
 
 
 async def resend(call: Call, msg_id: str, found: MessageExt) -> None:
@@ -29,18 +28,9 @@ async def resend(call: Call, msg_id: str, found: MessageExt) -> None:
     :raises BadInput: when it was sent in a transaction, which would never be ended, or its body
         cannot be decompressed.
     """
-    if found.body_error is not None:
-        raise BadInput(f"{msg_id} cannot be sent again as it was: {found.body_error}")
-    if found.properties.get(TRANSACTION_PREPARED, "").lower() == "true":
-        raise BadInput(
-            f"{msg_id} was sent in a transaction: sent again, it would stay a half message"
-        )
-    message = Message(found.topic, found.body, flag=found.flag)
-    for name, value in found.properties.items():
-        message.put(name, value)
+    message_again(found)
     call.print(f"prepare resend msg. originalMsgId={call.form.shown(msg_id)}")
-    async with _producer(call, RESEND_GROUP) as producer:
-        result = await producer.send(message)
+    result = await call.tool.admin.resend(found)
     call.print(call.form.shown(result.text(with_recall_handle=call.form.is_5)))
 
 

@@ -8,13 +8,14 @@ from typing import Final, TypeVar
 from rocketlens import limits
 from rocketlens.client.admin import MQAdmin
 from rocketlens.client.cluster import broker_error, failures, fields_of
+from rocketlens.client.group_calls import as_it_is
 from rocketlens.client.pull import pull_answer
 from rocketlens.client.records import records_in
 from rocketlens.client.route import Broker, MessageQueue, Route
-from rocketlens.errors import AnswerIncomplete, BodyError, BrokerError, TopicNotFound
+from rocketlens.errors import AnswerIncomplete, BodyError, TopicNotFound
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Answer
-from rocketlens.model.java import decode_utf8, string_hash
+from rocketlens.model.java import decode_utf8
 from rocketlens.model.message import MessageExt
 from rocketlens.model.properties import UNIQUE_KEY, parse
 from rocketlens.mqadmin.form import Form
@@ -36,7 +37,6 @@ from rocketlens.wire.commands.pull import PULL_MESSAGE
 from rocketlens.wire.commands.query import QUERY_MESSAGE, QueryMessageRequest
 
 A = TypeVar("A")
-B = TypeVar("B")
 
 PULL_STATUS: Final = {
     ResponseCode.SUCCESS: "FOUND",
@@ -44,11 +44,6 @@ PULL_STATUS: Final = {
     ResponseCode.PULL_RETRY_IMMEDIATELY: "NO_MATCHED_MSG",
     ResponseCode.PULL_OFFSET_MOVED: "OFFSET_ILLEGAL",
 }
-
-
-def as_it_is(read: B) -> B:
-    """Make nothing else of the body of an answer."""
-    return read
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +172,18 @@ class Tool:
         return [row for part in found for row in part], failed
 
     async def pull(
-        self, route: Route, queue: MessageQueue, offset: int, max_num: int, tags: str = "*"
+        self,
+        route: Route,
+        queue: MessageQueue,
+        offset: int,
+        max_num: int,
+        tags: str = "*",
+        *,
+        group: str | None = None,
     ) -> PulledMessages:
         """Read a queue from an offset on; messages have MIN_OFFSET and MAX_OFFSET, as in Java.
+
+        ``group``: the consumer group that reads; without it the one of tools.
 
         :raises TopicNotFound: when the queue's broker is not in the route.
         :raises BrokerError: when the broker will not.
@@ -189,7 +193,13 @@ class Tool:
         if broker is None or not broker.addresses:
             raise TopicNotFound(f"topic {queue.topic}: not on broker {queue.broker_name}")
         answer = await pull_answer(
-            self.cluster, broker.in_order[0], queue, offset, max_num=max_num, tags=tags
+            self.cluster,
+            broker.in_order[0],
+            queue,
+            offset,
+            max_num=max_num,
+            tags=tags,
+            group=group,
         )
         fields = fields_of(broker.in_order[0], PULL_MESSAGE, answer)
         accepted = frozenset(tag.strip() for tag in tags.split("||") if tags != "*") - {""}
@@ -219,29 +229,9 @@ class Call:
 
 
 def incomplete(text: str) -> AnswerIncomplete:
-    """Make the error of an answer that lacks what brokers that failed may have."""
+    """Return the error of an answer that lacks messages of failed brokers."""
     answer = Answer("", (), ())
     return AnswerIncomplete(f"not all was searched: {text}", answer)
-
-
-def remark_of(error: BrokerError) -> str:
-    """Return what a broker said, as RocketMQ prints it."""
-    return f"CODE:{error.code} DESC:{error.remark or ''}"
-
-
-def set_order(queues: Sequence[MessageQueue]) -> list[MessageQueue]:
-    """Put queues in the order in which Java's ``HashSet`` iterates over them."""
-    size = 16
-    while len(queues) * 4 > size * 3:
-        size *= 2
-
-    def bucket(queue: MessageQueue) -> int:
-        hashed = 31 + string_hash(queue.broker_name)
-        hashed = hashed * 31 + queue.queue_id
-        hashed = (hashed * 31 + string_hash(queue.topic)) & 0xFFFFFFFF
-        return (hashed ^ hashed >> 16) & (size - 1)
-
-    return sorted(queues, key=bucket)
 
 
 def _records(body: bytes) -> list[Record]:

@@ -3,6 +3,7 @@
 from typing import Final
 
 from rocketlens import limits
+from rocketlens.client.group_calls import as_it_is, groups_of_topic
 from rocketlens.client.message import check_topic
 from rocketlens.client.route import Broker
 from rocketlens.errors import BadInput, BrokerError, MessageNotFound, RocketLensError
@@ -15,8 +16,7 @@ from rocketlens.model.rocketmq import (
 )
 from rocketlens.mqadmin.form import NULL, map_text, padded
 from rocketlens.mqadmin.layout import route_json, route_table, status_table
-from rocketlens.mqadmin.tool import Call, as_it_is, incomplete
-from rocketlens.mqadmin.track import groups_of
+from rocketlens.mqadmin.tool import Call, incomplete
 from rocketlens.wire.bodies.route import TopicList
 from rocketlens.wire.bodies.stats import MessageQueueBody, TopicOffset, TopicStatsTable
 from rocketlens.wire.codes import ResponseCode
@@ -64,7 +64,7 @@ async def topic_list(call: Call) -> None:
             route = await call.tool.route_data(topic)
             name = route.broker_datas[0].broker_name if route.broker_datas else ""
             cluster = next((each for each, names in clusters.items() if name in names), "")
-            groups = await groups_of(call.tool, topic) or _NO_GROUP
+            groups = await groups_of_topic(call.tool.cluster, topic) or _NO_GROUP
         except RocketLensError as error:
             failed.append(f"{topic}: {error}")
         for group in groups:
@@ -109,7 +109,7 @@ async def topic_status(call: Call) -> None:
 
 
 async def update_topic(call: Call) -> None:
-    """Make a topic, or change it, on one broker or on all masters of a cluster."""
+    """Create a topic, or change it, on one broker or on all masters of a cluster."""
     given = call.given
     topic = given.required("t")
     check_topic(topic)
@@ -191,7 +191,16 @@ def config_text(call: Call, header: CreateTopicRequest) -> str:
 
 async def delete_topic(call: Call) -> None:
     """Delete a topic on all masters of a cluster, then its route on all name servers."""
-    topic, cluster_name = call.given.required("t"), call.given.required("c")
+    await delete_everywhere(call, call.given.required("t"), call.given.required("c"))
+
+
+async def delete_everywhere(
+    call: Call, topic: str, cluster_name: str, *, is_silent: bool = False
+) -> None:
+    """Delete a topic on all masters of a cluster, then its route on all name servers.
+
+    :raises RocketLensError: if one of them refuses or does not answer.
+    """
     cluster = call.tool.cluster
     brokers = await cluster.all_brokers(cluster_name)
     masters = [each.master for each in brokers.values() if each.master is not None]
@@ -200,8 +209,10 @@ async def delete_topic(call: Call) -> None:
     for master in masters:
         await cluster.ask(master, DELETE_TOPIC_IN_BROKER, DeleteTopicRequest(topic=topic))
     shown = call.form.shown
-    call.print(f"delete topic [{shown(topic)}] from cluster [{shown(cluster_name)}] success.\n")
+    if not is_silent:
+        call.print(f"delete topic [{shown(topic)}] from cluster [{shown(cluster_name)}] success.\n")
     header = DeleteTopicFromNamesrvRequest(topic=topic, cluster_name=cluster_name)
     for address in cluster.name_servers:
         await cluster.ask(address, DELETE_TOPIC_IN_NAMESRV, header)
-    call.print(f"delete topic [{shown(topic)}] from NameServer success.\n")
+    if not is_silent:
+        call.print(f"delete topic [{shown(topic)}] from NameServer success.\n")

@@ -1,6 +1,5 @@
 """Bodies are written where only their user can read them, and never through a link."""
 
-import os
 import stat
 
 import pytest
@@ -8,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketlens.errors import BadInput
+from rocketlens.mqadmin import bodies
 from rocketlens.mqadmin.bodies import bodies_directory, safe_name, write_body
+from tests.support.patched import change_for
 
 
 def mode_of(path):
@@ -47,7 +48,7 @@ def test_a_directory_that_is_a_link_is_refused(tmp_path):
 
 
 def test_a_directory_of_another_user_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    change_for(monkeypatch, bodies, "os", geteuid=lambda: tmp_path.stat().st_uid + 1)
     with pytest.raises(BadInput, match="another user"):
         write_body(tmp_path, "7F00", b"")
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from rocketlens import open_store
+from rocketlens.client.track import MessageTrack, TrackType
 from rocketlens.mqadmin.layout import (
-    Track,
     key_table,
     message_block,
     route_json,
@@ -44,7 +44,7 @@ def shown(golden, version, expected, *, with_offset_id):
     path = f"/tmp/rocketmq/msgbodys/{message.msg_id}"
     form = form_of(version)
     tracks = [
-        Track(group, kind, None if why == "null" else why)
+        MessageTrack(group, TrackType[kind], None if why == "null" else why)
         for group, kind, why in TRACK.findall(expected)
     ]
     text = message_block(form, message, path, with_offset_id=with_offset_id)

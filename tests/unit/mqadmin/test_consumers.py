@@ -1,0 +1,44 @@
+"""Files that consumerStatus writes stay below the working directory."""
+
+import pytest
+
+from rocketlens.mqadmin.consumers import _write_file
+
+
+@pytest.mark.parametrize(
+    ("client_id", "name"),
+    [
+        ("10.0.0.1@1#2", "10.0.0.1@1#2"),
+        ("a@b:c_d-e", "a@b:c_d-e"),
+        ("../../x", None),
+        (".hidden", None),
+        ("a/b", None),
+        ("é", None),
+        ("a\n", None),
+        ("x" * 200, None),
+        ("", None),
+        ("@", None),
+    ],
+)
+def test_a_client_id_never_leads_elsewhere(tmp_path, client_id, name):
+    directory = tmp_path / "1700000000000"
+    path = _write_file(directory, client_id, "text é\n")
+    assert path.parent == directory
+    assert path.read_text(encoding="utf-8") == "text é\n"
+    assert [each.name for each in directory.iterdir()] == [path.name]
+    assert path.name == name if name else len(path.name) == 64
+    assert path.stat().st_mode & 0o777 == 0o600
+    # A client that is connected twice is written twice.
+    assert _write_file(directory, client_id, "2") == path
+    assert path.read_text(encoding="utf-8") == "2"
+
+
+def test_a_link_is_replaced_and_not_followed(tmp_path):
+    directory = tmp_path / "1700000000000"
+    directory.mkdir()
+    target = tmp_path / "target"
+    target.write_text("kept")
+    (directory / "c").symlink_to(target)
+    _write_file(directory, "c", "new")
+    assert target.read_text() == "kept"
+    assert (directory / "c").read_text() == "new"
