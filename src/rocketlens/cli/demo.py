@@ -37,6 +37,11 @@ _TOPIC: Final = "PayTopic"
 # How the broker that wrote the store was configured. Usually read from the index files, which the
 # demo deletes.
 _GEOMETRY: Final = ("--slots", "500", "--entries", "1000")
+EXAMPLES: Final = (
+    ("rocketlens demo", "watch it; nothing of yours is touched"),
+    ("rocketlens demo | less -R", "page by page"),
+    ("rocketlens demo && rocketlens doctor", "and is this machine ready?"),
+)
 
 
 def add_arguments(_parser: ArgumentParser) -> None:
@@ -135,7 +140,7 @@ class _Demo:
 
         with open_store(self._store) as store:
             message = store.find(_ORDER, _TOPIC).messages[0]
-        position = f"{message.topic}/{message.queue_id}/{message.queue_offset}"
+        position = message.position
         _say("The first of them by its unique key, which is what a producer logs as msgId:")
         self._run("find", str(message.unique_key), "--topic", _TOPIC)
         _say(

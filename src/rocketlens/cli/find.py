@@ -2,20 +2,53 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.cli.options import add_source, positive_number, store_directory
+from rocketlens.cli.message_output import MessageOutput, add_output
+from rocketlens.cli.options import (
+    add_content,
+    add_source,
+    content_of,
+    positive_number,
+    store_directory,
+)
 from rocketlens.errors import BadInput
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
-from rocketlens.terminal.output import say
+from rocketlens.terminal.output import note, say
+from rocketlens.terminal.streams import discard_stdout
 from rocketlens.terminal.times import TIMES_HELP, parse_time, range_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rocketlens.model.answer import Answer
-    from rocketlens.query.offline import Store
+    from rocketlens.model.message import MessageExt
+    from rocketlens.query.by_time import Scan
+    from rocketlens.query.request import FindRequest
     from rocketlens.terminal.cluster_access import ClusterAccess
+    from rocketlens.terminal.progress import SearchProgress
 
 _KINDS: Final = ("auto", "key", "unique-key", "offset-id", "queue-offset")
+EXAMPLES: Final = (
+    (
+        "rocketlens find ORDER-42 --store /data/rocketmq/store",
+        "everything with this key, in any topic",
+    ),
+    (
+        "rocketlens find -t order-paid --since 2h -n 127.0.0.1:9876",
+        "the last two hours of a topic, in a running cluster",
+    ),
+    ("rocketlens find order-paid/3/881204", "the message at a queue position: topic/queue/offset"),
+    (
+        "rocketlens find --where \"body.$.amount > 100 AND tag = 'paid' AND time > '2h'\"",
+        "by values in decoded bodies, tags and times",
+    ),
+    (
+        "rocketlens find -t 'order-*' --grep 'timeout|refused' -o jsonl --body decoded",
+        "by a regular expression in bodies; one JSON object a line, bodies as values",
+    ),
+)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -28,8 +61,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="a key, a message id of either kind, or TOPIC/QUEUE/OFFSET; without it, every message "
         "of the topic and time range",
     )
+    parser.add_argument("-k", "--key", metavar="KEY", help="TEXT, if it is a key and no id")
+    parser.add_argument("-i", "--id", metavar="ID", help="TEXT, as mqadmin has it")
     add_source(parser)
     parser.add_argument(
+        "-t",
         "--topic",
         metavar="T",
         action="append",
@@ -45,7 +81,17 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--since", metavar="T", help="only messages stored at or after this time")
     parser.add_argument("--until", metavar="T", help="only messages stored at or before this time")
     parser.add_argument(
-        "--max", metavar="N", type=positive_number, help="only the newest N messages"
+        "--max",
+        "--newest",
+        metavar="N",
+        type=positive_number,
+        help="only the newest N messages",
+    )
+    parser.add_argument(
+        "--exhaustive",
+        action="store_true",
+        help="read whole queues of a cluster, or all of a store's log, instead of relying on the "
+        "order of store times, or on consume queues that lack nothing",
     )
     parser.add_argument(
         "--forget-broker",
@@ -54,48 +100,84 @@ def add_arguments(parser: ArgumentParser) -> None:
         "answers are complete without it",
     )
     parser.add_argument(
-        "-o",
-        "--output",
-        choices=("table", "json", "jsonl"),
-        default="table",
-        help="table (default; tab-separated when piped), one JSON object, or one JSON line per "
-        "message",
+        "--no-pager",
+        action="store_true",
+        help="print on a terminal without $PAGER (default: less -FRX)",
     )
+    add_content(parser)
+    add_output(parser)
 
 
 def run(arguments: Namespace) -> ExitCode:
     """Find messages and print them; the exit code says whether everything was searched."""
     from rocketlens.cli.source import choose_source, find_in
 
-    text, topic = arguments.text, arguments.topic
+    text, topic = _text(arguments), arguments.topic
     if text is None and arguments.kind != "auto":
         raise BadInput(f"--kind {arguments.kind} describes TEXT, but there is no TEXT")
     if arguments.forget_broker:
         _forget_broker(choose_source(arguments), arguments.forget_broker)
         if text is None and not topic:
             return ExitCode.OK
-    if text is None and not (topic or arguments.since or arguments.until):
+    content = content_of(arguments)
+    if text is None and not (topic or arguments.since or arguments.until or content):
         raise BadInput(
-            "nothing to find: give a key, an id or TOPIC/QUEUE/OFFSET, or --topic or --since"
+            "nothing to find: give a key, an id or TOPIC/QUEUE/OFFSET, or --topic, --since, "
+            "--where or --grep"
         )
     begin = parse_time(arguments.since, "--since", is_end=False) if arguments.since else None
     end = parse_time(arguments.until, "--until", is_end=True) if arguments.until else None
     if begin is not None and end is not None and begin > end:
         raise BadInput("--since is after --until")
-    source = choose_source(arguments)
-    if source is None and text is None and arguments.output == "jsonl" and arguments.max is None:
-        from rocketlens.query.offline import open_store
+    from rocketlens.query.request import FindRequest
 
-        with open_store(store_directory(arguments)) as store:
-            code = _stream(store, topic, begin, end)
-            _say_range(begin, end)
-            return code
-    answer = find_in(
-        source, arguments, text, kind=arguments.kind, begin=begin, end=end, max_num=arguments.max
+    options = {"kind": arguments.kind, "begin": begin, "end": end, "max_num": arguments.max}
+    options |= {"exhaustive": arguments.exhaustive, **content}
+    # A filter can name a key, which is looked up.
+    request = FindRequest.parse(text, topic or None, **options)
+    output = MessageOutput(arguments, searched=request.text)
+    source = choose_source(arguments)
+    is_object = arguments.output == "json"
+    if source is None and request.text is None and not is_object and arguments.max is None:
+        return _stream(arguments, request, output)
+    from rocketlens.terminal.progress import SearchProgress
+
+    progress = SearchProgress()
+    if source is None and request.text is None:
+        with progress:
+            answer = find_in(source, arguments, text, on_progress=progress.report, **options)
+    else:
+        answer = find_in(source, arguments, text, on_interrupted=progress.interrupt, **options)
+    print_answer(
+        answer, output, is_object=is_object, is_paged=not is_object and not arguments.no_pager
     )
-    _print(answer, arguments.output)
     _say_range(begin, end)
-    return exit_code(answer)
+    if text is not None and not answer.messages:
+        from rocketlens.cli.find_hints import hints
+
+        for line in hints(text, store_directory(arguments) if source is None else None):
+            note(line)
+    return _code(progress, answer)
+
+
+def _code(progress: "SearchProgress", answer: "Answer", count: int | None = None) -> ExitCode:
+    """Return the exit code; say that the answer is what was found until Ctrl-C."""
+    if not progress.is_interrupted:
+        return exit_code(answer, count)
+    say("interrupted: this is what was found until then (exit code 130)")
+    return ExitCode.INTERRUPTED
+
+
+def _text(arguments: Namespace) -> str | None:
+    """Return what to find: TEXT, or what stands for it."""
+    given = [each for each in (arguments.text, arguments.key, arguments.id) if each is not None]
+    if len(given) > 1:
+        raise BadInput("what is to be found? Give one of TEXT, --key and --id")
+    if arguments.key is not None:
+        if arguments.kind not in ("auto", "key"):
+            raise BadInput(f"--key is a key, and --kind says {arguments.kind}")
+        arguments.kind = "key"
+    return given[0] if given else None
 
 
 def _say_range(begin: int | None, end: int | None) -> None:
@@ -122,48 +204,99 @@ def exit_code(answer: "Answer", count: int | None = None) -> ExitCode:
     return ExitCode.OK if (len(answer) if count is None else count) else ExitCode.NO
 
 
-def _print(answer: "Answer", output: str) -> None:
+def print_answer(
+    answer: "Answer", output: MessageOutput, *, is_object: bool, is_paged: bool = False
+) -> None:
+    """Print an answer, and the notes on it; ``is_object``: as one JSON object."""
     from rocketlens.terminal.notes import print_notes
 
-    if output == "json":
-        from rocketlens.cli.as_json import answer_fields, json_line, write_message
+    if is_object:
+        from rocketlens.cli.as_json import answer_fields, json_line
 
         head = json_line(answer_fields(answer))
-        sys.stdout.write(f'{head[:-1]},"messages":[')
-        for number, message in enumerate(answer.messages):
-            if number:
-                sys.stdout.write(",")
-            write_message(message)
-        sys.stdout.write("]}\n")
-    elif output == "jsonl":
-        from rocketlens.cli.as_json import write_message
-
-        for message in answer.messages:
-            write_message(message, "\n")
+        sys.stdout.write(f'{head[:-1]},"messages":')
+        output.print_array(answer.messages)
+        sys.stdout.write("}\n")
     else:
-        from rocketlens.cli.table import print_messages
+        from rocketlens.terminal.pager import paged
 
-        print_messages(answer.messages)
+        with paged(is_allowed=is_paged), suppress(BrokenPipeError):
+            output.print_all(answer.messages)
+            sys.stdout.flush()
     sys.stdout.flush()
     # JSON has all of the notes; but a person must see what is missing, too.
-    if output != "json" or not answer.complete or answer.truncated:
+    if not is_object or not answer.complete or answer.truncated:
         print_notes(answer)
 
 
-def _stream(
-    store: "Store", topic: list[str] | None, begin: int | None, end: int | None
-) -> ExitCode:
+def _stream(arguments: Namespace, request: "FindRequest", output: MessageOutput) -> ExitCode:
     """Print messages as they are read: a time range can hold more than memory does."""
-    from rocketlens.cli.as_json import write_message
     from rocketlens.model.answer import Answer
+    from rocketlens.query.offline import open_store
     from rocketlens.terminal.notes import print_notes
+    from rocketlens.terminal.pager import paged
+    from rocketlens.terminal.progress import SearchProgress
 
-    scan = store.scan(topic or None, begin, end)
-    count = 0
-    for message in scan:
-        write_message(message, "\n")
-        count += 1
-    sys.stdout.flush()
-    answer = Answer(",".join(topic or ()), (), scan.coverage)
-    print_notes(answer, count)
-    return exit_code(answer, count)
+    with (
+        SearchProgress() as progress,
+        open_store(store_directory(arguments), on_progress=progress.report) as store,
+    ):
+        scan = store.scan_for(request)
+        counted = _Counted(scan, progress)
+        with paged(is_allowed=not arguments.no_pager), suppress(BrokenPipeError):
+            if output.is_plain_json:
+                counted.print_json()
+            else:
+                output.print_all(counted)
+            sys.stdout.flush()
+        if counted.is_left and not progress.is_interrupted:
+            # The reader has seen enough, and needs no notes on the rest.
+            discard_stdout()
+            return ExitCode.OK
+        progress.end()
+        sys.stdout.flush()
+        answer = Answer(request.query, (), scan.coverage)
+        print_notes(answer, counted.count)
+        if arguments.since or arguments.until:
+            end = request.end if arguments.until else None
+            _say_range(request.begin if arguments.since else None, end)
+        return _code(progress, answer, counted.count)
+
+
+class _Counted:
+    """Messages that are counted while they are printed; the line of progress ends with the first.
+
+    Where results do not go to the terminal, it stays.
+    """
+
+    def __init__(self, scan: "Scan", progress: "SearchProgress") -> None:
+        self._scan: Final = scan
+        self._progress: Final = progress
+        self.count = 0
+        self.is_left = True
+        """Whether printing ended before the messages did."""
+
+    def __iter__(self) -> "Iterator[MessageExt]":
+        for message in self._scan:
+            self._begin()
+            self.count += 1
+            yield message
+        self.is_left = False
+
+    def print_json(self) -> None:
+        """Print all as lines of JSON, many at once."""
+        from rocketlens.cli.as_json import write_chunk, write_message
+        from rocketlens.formats.commitlog_record import Record, message_of
+
+        for piece in self._scan.pieces():
+            self._begin()
+            if isinstance(piece, Record):
+                write_message(message_of(piece), "\n")
+                self.count += 1
+            else:
+                self.count += write_chunk(piece)
+        self.is_left = False
+
+    def _begin(self) -> None:
+        if not self.count and sys.stdout.isatty():
+            self._progress.end()

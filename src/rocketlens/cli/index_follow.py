@@ -8,15 +8,40 @@ import signal
 import sys
 import threading
 from argparse import ArgumentParser, Namespace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from rocketlens.cli.options import add_index_geometry, add_master, add_store, store_directory
+from rocketlens.cli.options import (
+    add_index_geometry,
+    add_log_options,
+    add_master,
+    add_metrics_port,
+    add_store,
+    store_directory,
+)
+from rocketlens.cli.servers import status_port
 from rocketlens.model.escape import printable
 from rocketlens.terminal.exit_code import ExitCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from prometheus_client import Metric
+
+    from rocketlens.net.status_port import StatusSource
+    from rocketlens.pipeline.follow import IndexFollower
 
 _NICE: Final = 5
 _MEMORY: Final = "512m"
 """The JVM sees offsets and entries of one micro-batch, never messages."""
+
+EXAMPLES: Final = (
+    (
+        "rocketlens index follow --store /data/rocketlens/store",
+        "build index files while a broker of ours runs",
+    ),
+    ("rocketlens index follow --master 'local[1]'", "with one thread"),
+    ("rocketlens index follow --tag-index", "with entries for tags"),
+)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -32,16 +57,24 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--until-stdin-ends", action="store_true", help="stop when standard input ends, too"
     )
     add_master(parser)
+    add_log_options(parser)
+    add_metrics_port(parser)
 
 
 def run(arguments: Namespace) -> ExitCode:
     """Build index files until a signal comes, or standard input ends if that was asked for."""
+    import logging
+
+    from rocketlens.cli.log_lines import log_to_stderr
     from rocketlens.cli.spark import session
     from rocketlens.formats.index_file import DEFAULT_GEOMETRY, Geometry
     from rocketlens.pipeline.follow import IndexFollower
     from rocketlens.pipeline.session import check_available
     from rocketlens.store.write.message_store import system_clock
 
+    log_to_stderr(arguments)
+    # It logs each call.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     store = store_directory(arguments)
     check_available()
     # The broker on this machine comes first: unindexed messages are found all the same.
@@ -56,15 +89,46 @@ def run(arguments: Namespace) -> ExitCode:
         arguments.entries or DEFAULT_GEOMETRY.entry_count,
     )
     with (
+        status_port(arguments) as status,
         IndexFollower.open(
             store, geometry, with_tags=arguments.tag_index is not False, clock=system_clock
         ) as follower,
         session(arguments.master, memory=_MEMORY) as spark,
     ):
+        if status is not None:
+            status.add(_status_source(follower))
         offset = follower.writer.safe_offset
         print(f"ready: indexes {printable(str(store))} from {offset} on", flush=True)
         follower.follow(spark, stop)
     return ExitCode.OK
+
+
+def _status_source(follower: "IndexFollower") -> "StatusSource":
+    """Return what the builder says of itself, to the port of ``--metrics-port``."""
+    from rocketlens.net.status_port import StatusSource
+    from rocketlens.store.layout import StoreLayout
+    from rocketlens.store.read.state import read_synced_offset
+
+    async def collect() -> "Iterable[Metric]":
+        from prometheus_client.core import GaugeMetricFamily
+
+        safe_offset = follower.writer.safe_offset
+        synced_offset = read_synced_offset(StoreLayout(follower.store)) or 0
+        metrics: list[Metric] = []
+        for name, meaning, number in (
+            ("rocketlens_index_safe_offset", "Log covered by index files.", safe_offset),
+            (
+                "rocketlens_index_behind_bytes",
+                "Bytes of the log that index files do not cover yet.",
+                max(synced_offset - safe_offset, 0),
+            ),
+        ):
+            metric = GaugeMetricFamily(name, meaning, labels=("node_type", "node_id"))
+            metric.add_metric(("index_builder", str(follower.store)), float(number))
+            metrics.append(metric)
+        return metrics
+
+    return StatusSource("index builder", None, collect, list)
 
 
 def _wait_for_end_of_stdin(stop: threading.Event) -> None:

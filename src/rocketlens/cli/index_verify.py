@@ -1,10 +1,12 @@
 """``rocketlens index verify``: do log, consume queues and index agree?"""
 
+import shlex
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketlens.cli.options import add_master, add_store, store_directory
+from rocketlens.cli.options import add_dry_run, add_master, add_store, store_directory
+from rocketlens.model.counted import counted
 from rocketlens.model.escape import printable
 from rocketlens.terminal.exit_code import ExitCode
 from rocketlens.terminal.output import note
@@ -13,6 +15,11 @@ if TYPE_CHECKING:
     from rocketlens.pipeline.verify import VerifyReport
 
 _MAX_LISTED_OF_A_KIND: Final = 5
+EXAMPLES: Final = (
+    ("rocketlens index verify --store /data/rocketmq/store", "do log, queues and index agree?"),
+    ("rocketlens index verify -o json", "each finding, for programs"),
+    ("rocketlens index verify --master 'spark://host:7077'", "on a Spark cluster"),
+)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -26,6 +33,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         default="table",
         help="text for people (default), or one JSON object",
     )
+    add_dry_run(parser)
     add_master(parser)
 
 
@@ -37,6 +45,13 @@ def run(arguments: Namespace) -> ExitCode:
     store = store_directory(arguments)
     # Refuse a directory that is not a store before Spark takes seconds to start.
     open_store(store).close()
+    if arguments.dry_run:
+        from rocketlens.cli.index_build import read_lines
+
+        for line in read_lines(store):
+            print(line)
+        print("nothing was compared or started (--dry-run)")
+        return ExitCode.OK
     with session(arguments.master) as spark:
         from rocketlens.pipeline.verify import verify
 
@@ -76,9 +91,11 @@ def report_fields(report: "VerifyReport") -> dict[str, Any]:
 def report_lines(report: "VerifyReport") -> Iterator[str]:
     """Return a report for people: what was compared, some findings of each kind, the verdict."""
     end = f"up to physical offset {report.log_end_offset:,}"
-    yield f"log             {report.records:,} records, {end}"
-    yield f"consume queues  {report.queue_entries:,} entries in {report.queues} queues"
-    yield f"index           {report.index_entries:,} entries in {report.index_files} files"
+    yield f"log             {counted(report.records, 'record')}, {end}"
+    entries = counted(report.queue_entries, "entry", "entries")
+    yield f"consume queues  {entries} in {counted(report.queues, 'queue')}"
+    entries = counted(report.index_entries, "entry", "entries")
+    yield f"index           {entries} in {counted(report.index_files, 'file')}"
     for kind, count in report.counts.items():
         yield f"{kind}: {count:,}"
         listed = [finding for finding in report.findings if finding.kind == kind]
@@ -93,4 +110,10 @@ def report_lines(report: "VerifyReport") -> Iterator[str]:
     elif report.is_sound:
         yield "log, consume queues and index agree"
     else:
-        yield f"they differ: {report.counts.total():,} findings"
+        total = report.counts.total()
+        yield f"they differ: {counted(total, 'finding')}"
+        store = shlex.quote(printable(str(report.store)))
+        yield (
+            "to mend: stop the broker, then: rocketlens index build --queues --store "
+            f"{store} (what it replaces is kept aside); damaged log cannot be rebuilt"
+        )

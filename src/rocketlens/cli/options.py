@@ -2,56 +2,262 @@
 
 import os
 from argparse import ArgumentParser, ArgumentTypeError, BooleanOptionalAction, Namespace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypedDict
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.model.escape import printable
 from rocketlens.terminal.connection_options import STORE_VARIABLE, add_connection_options
 
+LOG_VARIABLE: Final = "ROCKETLENS_LOG"
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+LOG_FORMATS: Final = ("text", "json")
+NAMESRV_OPTIONS: Final = ("-n", "--namesrv")
+_MAX_SHOWN: Final = 60
 _MAX_DIGITS: Final = 20
 """Of a number: converting very many takes long."""
 _STORE_HELP: Final = f"the directory that holds commitlog/ (default: ${STORE_VARIABLE})"
 
 
+def add_table_or_json(parser: ArgumentParser) -> None:
+    """Add ``-o``, for commands whose answer is a list of things."""
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=("table", "json"),
+        default="table",
+        help="table (default; tab-separated when piped), or one JSON object",
+    )
+
+
+def add_log_options(parser: ArgumentParser) -> None:
+    """Add the options that `rocketlens.cli.log_lines` reads."""
+    parser.add_argument(
+        "--log-level",
+        choices=LOG_LEVELS,
+        help=f"the least that is logged to stderr (default: ${LOG_VARIABLE}, else info)",
+    )
+    parser.add_argument(
+        "--log-format",
+        choices=LOG_FORMATS,
+        help=f"lines of text, or of JSON (default: ${LOG_VARIABLE}, else text)",
+    )
+
+
+def add_metrics_port(parser: ArgumentParser) -> None:
+    """Add ``--metrics-port``, the address and port that `listen_address` returns, or None."""
+    parser.add_argument(
+        "--metrics-port",
+        metavar="[IP:]N",
+        type=listen_address,
+        help="answer /metrics (Prometheus), /livez and /readyz on this port, of 127.0.0.1 unless "
+        "an address is given; 0: any free port (default: none)",
+    )
+
+
+def add_bind(parser: ArgumentParser, default: str) -> None:
+    """Add ``--bind``, the address to listen on; ``default`` names the default."""
+    parser.add_argument(
+        "--bind",
+        metavar="IP",
+        type=ip_address_text,
+        help=f"address to listen on; 0.0.0.0: all of this machine (default: {default})",
+    )
+
+
+def add_advertise(parser: ArgumentParser) -> None:
+    """Add ``--advertise``, an IP address in the end."""
+    parser.add_argument(
+        "--advertise",
+        metavar="ADDR",
+        type=resolved_address,
+        help="address that clients are told, an IP address or a name that is resolved once "
+        "(default: brokerIP1 of broker.conf, else the address of --bind, else 127.0.0.1)",
+    )
+
+
+def add_print_config(parser: ArgumentParser) -> None:
+    """Add ``--print-config``."""
+    parser.add_argument(
+        "--print-config",
+        action="store_true",
+        help="print the configuration that would be in effect, as a configuration file, and end",
+    )
+
+
+def ip_address_text(text: str) -> str:
+    """Return an IP address."""
+    from rocketlens.model.config_keys import is_ip_address
+
+    if not is_ip_address(text):
+        raise ArgumentTypeError(f"{printable(text[:_MAX_SHOWN])} is not an IP address")
+    return text
+
+
+def resolved_address(text: str) -> str:
+    """Return an IP address, or that of a name: the first, of IPv4 if it has one."""
+    import socket
+
+    from rocketlens.model.config_keys import is_ip_address
+
+    if is_ip_address(text):
+        return text
+    try:
+        found = socket.getaddrinfo(text, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ArgumentTypeError(f"{printable(text[:_MAX_SHOWN])}: {reason}") from None
+    found.sort(key=lambda each: each[0] != socket.AF_INET)
+    return str(found[0][4][0])
+
+
+def listen_address(text: str) -> tuple[str, int]:
+    """Return the address and the port of ``PORT``, ``IP:PORT`` or ``[IPv6]:PORT``."""
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") if colon else "127.0.0.1"
+    return ip_address_text(host), port_number(port)
+
+
 def add_store(parser: ArgumentParser) -> None:
-    """Add ``--store``, which `store_directory` reads."""
-    default = os.environ.get(STORE_VARIABLE) or None
-    parser.add_argument("--store", metavar="DIR", default=default, help=_STORE_HELP)
+    """Add ``--store`` and ``--context``, which `store_directory` reads."""
+    # Without a default, so that an option counts more than the environment.
+    parser.add_argument("--store", metavar="DIR", help=_STORE_HELP)
+    parser.add_argument(
+        "--context", metavar="NAME", help="the store of a named context (rocketlens context list)"
+    )
 
 
 def store_directory(arguments: Namespace) -> Path:
-    """Return the store directory that ``--store`` or the environment names.
+    """Return the store directory that an option, the environment or the default context names.
 
-    :raises BadInput: when neither does.
+    :raises BadInput: when none does.
     """
-    if not arguments.store:
+    store = store_if_any(arguments)
+    if store is None:
         raise BadInput(
-            "which store? Give --store DIR, the directory that holds commitlog/, or set "
-            f"{STORE_VARIABLE}"
+            "which store? Give --store DIR, the directory that holds commitlog/, or --context "
+            f"NAME, or set {STORE_VARIABLE}"
         )
-    if "\0" in arguments.store:
+    return store
+
+
+def store_if_any(arguments: Namespace) -> Path | None:
+    """Return as `store_directory`, or None if nothing names a store.
+
+    :raises BadInput: when a named context is missing or wrong, or names a cluster.
+    """
+    store, name = arguments.store, getattr(arguments, "context", None)
+    if store and name:
+        raise BadInput("--store and --context both say where to search: give only one")
+    if not store and name is None:
+        store = os.environ.get(STORE_VARIABLE) or None
+    if not store:
+        from rocketlens.terminal.contexts import default_context, named_context
+
+        context = default_context() if name is None else named_context(name)
+        store = context.store
+        if store is None and context.names_source:
+            raise BadInput("this command needs a store, but the context names a cluster")
+    if store and "\0" in store:
         raise BadInput("--store has a zero character in it")
-    return Path(arguments.store)
+    return Path(store) if store else None
 
 
-def add_source(parser: ArgumentParser) -> None:
+def add_source(parser: ArgumentParser, *, namesrv: Sequence[str] = NAMESRV_OPTIONS) -> None:
     """Add the options that name a store or a cluster, for `rocketlens.cli.source`."""
     # Without a default, so that an option counts more than the environment.
     parser.add_argument("--store", metavar="DIR", help=_STORE_HELP)
-    add_cluster(parser, "$NAMESRV_ADDR, unless a store is given")
+    add_cluster(parser, "$NAMESRV_ADDR, unless a store is given", namesrv=namesrv)
 
 
-def add_cluster(parser: ArgumentParser, default: str) -> None:
+def add_cluster(
+    parser: ArgumentParser, default: str, *, namesrv: Sequence[str] = NAMESRV_OPTIONS
+) -> None:
     """Add the options that name a cluster and say how to connect to it."""
     parser.add_argument(
-        "--namesrv",
+        *namesrv,
         metavar="ADDR",
         help="a running cluster: host:port of its name server, several separated by semicolons "
         f"(default: {default})",
     )
     add_connection_options(parser)
+
+
+def add_message(parser: ArgumentParser) -> None:
+    """Add what names one message: an id, a position or a key, where, and in which topics."""
+    parser.add_argument(
+        "text", metavar="ID", help="a message id of either kind, TOPIC/QUEUE/OFFSET, or a key"
+    )
+    add_source(parser)
+    parser.add_argument(
+        "-t",
+        "--topic",
+        metavar="T",
+        action="append",
+        help="search only this topic; repeat for several",
+    )
+
+
+def add_content(parser: ArgumentParser) -> None:
+    """Add the options that choose messages by what is in them, which `content_of` reads."""
+    parser.add_argument(
+        "--where",
+        metavar="EXPRESSION",
+        help="only messages for which this is true: RocketMQ's SQL92 over properties, topic, tag, "
+        "key, time and the decoded body, such as \"body.$.amount > 100 AND tag = 'paid'\"",
+    )
+    parser.add_argument(
+        "--grep",
+        metavar="PATTERN",
+        help="only messages whose decoded body has this text, or this regular expression (RE2)",
+    )
+    parser.add_argument(
+        "--grep-in",
+        metavar="PARTS",
+        help="where --grep searches: body (default), keys, properties, or several with commas",
+    )
+    add_body_rules(parser)
+
+
+def add_body_rules(parser: ArgumentParser) -> None:
+    """Add ``--body-rules``."""
+    parser.add_argument(
+        "--body-rules",
+        metavar="FILE",
+        help="TOML file that says how the bodies of topics are decoded: formats, schemas, charsets",
+    )
+
+
+class ContentOptions(TypedDict, total=False):
+    """Keyword arguments of ``Store.find`` and others that choose messages by their content."""
+
+    where: str | None
+    grep: str | None
+    grep_in: Sequence[str]
+    body_rules: str | None
+
+
+NO_CONTENT: Final[ContentOptions] = {}
+
+
+def content_of(arguments: Namespace) -> ContentOptions:
+    """Return the keyword arguments that the options of `add_content` stand for; none for none.
+
+    :raises BadInput: when ``--grep-in`` has nothing to search for.
+    """
+    if arguments.grep_in is not None and arguments.grep is None:
+        raise BadInput("--grep-in says where --grep searches: give --grep, too")
+    if arguments.where is None and arguments.grep is None:
+        return NO_CONTENT
+    parts = [each.strip() for each in (arguments.grep_in or "body").split(",")]
+    return {
+        "where": arguments.where,
+        "grep": arguments.grep,
+        "grep_in": parts,
+        "body_rules": arguments.body_rules,
+    }
 
 
 def add_index_geometry(parser: ArgumentParser) -> None:
@@ -70,6 +276,15 @@ def add_index_geometry(parser: ArgumentParser) -> None:
         action=BooleanOptionalAction,
         default=None,
         help="with or without entries for tags, which RocketMQ writes since 5.5",
+    )
+
+
+def add_dry_run(parser: ArgumentParser) -> None:
+    """Add ``--dry-run``."""
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="check what can be checked without Spark, print what would be done, and end",
     )
 
 

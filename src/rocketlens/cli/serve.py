@@ -1,20 +1,22 @@
 """``rocketlens serve``: a name server and a broker in one process."""
 
-import os
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.cli.options import port_number
+from rocketlens.cli.options import add_log_options, add_metrics_port, port_number
 from rocketlens.cli.servers import (
-    add_configuration,
+    add_broker_options,
     add_index_builder,
-    configuration_text,
+    broker_settings,
+    home_directory,
     index_command,
+    log_broker_start,
+    print_configuration,
+    status_port,
 )
-from rocketlens.errors import BadInput
 from rocketlens.model.escape import printable
 from rocketlens.terminal.exit_code import ExitCode
+from rocketlens.terminal.server_process import end_process, print_ready
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,25 +26,27 @@ if TYPE_CHECKING:
     from rocketlens.model.message import Host
     from rocketlens.namesrv.config import NameServerConfig
     from rocketlens.namesrv.service import NameServer
+    from rocketlens.net.status_port import StatusPort
 
-HOME_VARIABLE: Final = "ROCKETLENS_HOME"
 NAME_SERVER_SHARE: Final = 4
 """The name server may have a quarter of the connections that the process may have."""
-_STORE: Final = "store"
 _KV_CONFIG: Final = "namesrv/kvConfig.json"
+EXAMPLES: Final = (
+    ("rocketlens serve", "a name server on port 9876 and a broker on port 10911"),
+    (
+        "rocketlens serve --home /data/rocketlens --index-builder inline",
+        "elsewhere, and without Spark",
+    ),
+    ("rocketlens serve -c broker.conf", "with RocketMQ's keys"),
+    ("rocketlens serve --bind 0.0.0.0 --advertise 10.0.0.5", "for clients of other machines"),
+)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add what the command takes."""
     parser.epilog = (
         "Prints one line when both servers are ready. SIGTERM or Ctrl-C stops them cleanly. Both "
-        "listen\non the loopback interface unless broker.conf has brokerIP1 or bindAddress."
-    )
-    parser.add_argument(
-        "--home",
-        metavar="DIR",
-        default=os.environ.get(HOME_VARIABLE) or None,
-        help=f"where the store is kept (default: ${HOME_VARIABLE}, else ~/rocketlens)",
+        "listen\non the loopback interface unless --bind, or broker.conf, names another address."
     )
     parser.add_argument(
         "--namesrv-port", metavar="N", type=port_number, help="default: 9876; 0: any free port"
@@ -55,27 +59,25 @@ def add_arguments(parser: ArgumentParser) -> None:
         "is used, too",
     )
     add_index_builder(parser, "auto")
-    add_configuration(parser, "broker.conf")
+    add_log_options(parser)
+    add_metrics_port(parser)
+    add_broker_options(parser)
 
 
 def run(arguments: Namespace) -> ExitCode:
     """Serve until a signal comes."""
     from dataclasses import replace
 
-    from rocketlens.broker.config import parse_settings
     from rocketlens.broker.service import max_connections
     from rocketlens.cli.log_lines import log_to_stderr
     from rocketlens.namesrv.config import NameServerConfig
     from rocketlens.net.event_loop import run as run_loop
     from rocketlens.store.fs import raise_open_file_limit
 
-    log_to_stderr()
-    home = _home(arguments.home)
-    settings = parse_settings(configuration_text(arguments.config))
-    if not settings.broker.storePathRootDir:
-        settings = settings.with_broker(storePathRootDir=str(home / _STORE))
-    if arguments.broker_port is not None:
-        settings = settings.with_broker(listenPort=arguments.broker_port)
+    log_to_stderr(arguments)
+    home = home_directory(arguments)
+    port = arguments.broker_port
+    settings = broker_settings(arguments, **({} if port is None else {"listenPort": port}))
     names = NameServerConfig(
         # A client that can reach the broker must be able to reach the name server, too.
         bindAddress=settings.broker.listen_address,
@@ -85,12 +87,24 @@ def run(arguments: Namespace) -> ExitCode:
     )
     if arguments.namesrv_port is not None:
         names = replace(names, listenPort=arguments.namesrv_port)
-    run_loop(_serve(names, settings, index_command(arguments, settings)))
-    return ExitCode.OK
+    if arguments.print_config:
+        print("# the broker")
+        print_configuration(settings.properties_in_effect(settings.broker.listenPort))
+        print("# the name server")
+        print_configuration(names.properties_in_effect())
+        return ExitCode.OK
+    log_broker_start(arguments.config, settings)
+    builder = index_command(arguments, settings)
+    with status_port(arguments) as status:
+        run_loop(_serve(names, settings, builder, status))
+    return end_process()
 
 
 async def _serve(
-    names: "NameServerConfig", settings: "BrokerSettings", index_builder: "Sequence[str]"
+    names: "NameServerConfig",
+    settings: "BrokerSettings",
+    index_builder: "Sequence[str]",
+    status: "StatusPort | None",
 ) -> None:
     from asyncio import gather, wrap_future
 
@@ -98,12 +112,13 @@ async def _serve(
     from rocketlens.net.event_loop import end_on_signals, within
     from rocketlens.net.sync import LoopThread
     from rocketlens.store.fs import raise_open_file_limit
+    from rocketlens.store.read.kernel_loader import KERNELS
 
     # Before anything is opened: a signal that comes meanwhile stops it cleanly, too.
     ending = end_on_signals()
     # In a thread of its own: what keeps one of them busy does not keep the other from answering.
-    with LoopThread("rocketlens-namesrv") as thread:
-        name_server, bound = await wrap_future(thread.submit(_start(names)))
+    with LoopThread("rocketlens-namesrv") as thread, KERNELS.in_background():
+        name_server, bound = await wrap_future(thread.submit(_start(names, status)))
         # Announced as the broker is, which may listen on all addresses.
         bound = bound._replace(address=settings.broker.brokerIP1)
         others = settings.broker.namesrv_addresses
@@ -115,9 +130,11 @@ async def _serve(
             load_kernels_after_s=LOAD_KERNELS_AFTER_S,
             max_connections=max_connections(raise_open_file_limit()) - (names.max_connections or 0),
         )
+        if status is not None:
+            status.add(service.status_source())
 
         async def stop_name_server() -> None:
-            await service.has_left.wait()
+            await service.is_unregistered.wait()
             await within(_wait_for(thread.submit(name_server.stop())), None, ending.hurried)
 
         name = settings.broker.brokerName
@@ -132,11 +149,16 @@ async def _serve(
             await gather(service.stop(ending.hurried), stop_name_server())
 
 
-async def _start(names: "NameServerConfig") -> "tuple[NameServer, Host]":
+async def _start(
+    names: "NameServerConfig", status: "StatusPort | None"
+) -> "tuple[NameServer, Host]":
     from rocketlens.namesrv.service import NameServer
 
     server = NameServer(names)
-    return server, server.start()
+    bound = server.start()
+    if status is not None:
+        status.add(server.status_source())
+    return server, bound
 
 
 async def _wait_for(future: "Future[None]") -> None:
@@ -150,13 +172,4 @@ def _print_ready(name_server: "Host", broker: "Host", settings: "BrokerSettings"
 
     store = printable(str(settings.store_path))
     vip = broker.port - VIP_DISTANCE
-    print(
-        f"ready: name server {name_server}, broker {broker} and port {vip}, store {store}",
-        flush=True,
-    )
-
-
-def _home(given: str | None) -> Path:
-    if given is not None and "\0" in given:
-        raise BadInput("--home has a zero character in it")
-    return (Path(given) if given else Path.home() / "rocketlens").absolute()
+    print_ready(f"name server {name_server}, broker {broker} and port {vip}, store {store}")

@@ -3,21 +3,27 @@
 import codecs
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from rocketlens import limits
-from rocketlens.cli.find import exit_code
-from rocketlens.cli.options import add_source
+from rocketlens.cli.body_view import BodyView
+from rocketlens.cli.find import exit_code, print_answer
+from rocketlens.cli.json_text import checked_json, indented, json_of
+from rocketlens.cli.message_output import MessageOutput, add_colour
+from rocketlens.cli.options import add_body_rules, add_message
+from rocketlens.cli.table import cells, fit, highlighted
 from rocketlens.errors import BadInput
 from rocketlens.model.escape import printable
 from rocketlens.model.rocketmq import is_system_topic
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
-from rocketlens.terminal.output import BOLD, coloured, note, say
-from rocketlens.terminal.times import iso_text
+from rocketlens.terminal.output import BOLD, choose_colour, coloured, say
+from rocketlens.terminal.times import iso_text, time_text
 
 if TYPE_CHECKING:
+    from rocketlens.decode.bodies import DecodedBody
     from rocketlens.model.message import MessageExt
+    from rocketlens.terminal.cluster_access import ClusterAccess
 
 _LABEL_WIDTH: Final = 18
 _TRANSACTION: Final = {0x4: "prepared", 0x8: "committed", 0xC: "rolled back"}
@@ -25,23 +31,46 @@ _COMPRESSION: Final = {0x000: "zlib", 0x100: "lz4", 0x200: "zstd", 0x300: "zlib"
 _MAX_HEX_BYTES: Final = 1 << 20
 _MAX_LISTED: Final = 10
 _STEP_BYTES: Final = 1 << 16
+_SHOWN_ONLY: Final = frozenset({"hex", "raw"})
+"""Forms of a body that JSON does not have."""
+EXAMPLES: Final = (
+    ("rocketlens show order-paid/3/881204", "all about one message: its position copied from find"),
+    (
+        "rocketlens show AC1400020001A3B4C5D6123456780000 -n 127.0.0.1:9876",
+        "by its message id of either kind, in a cluster",
+    ),
+    ("rocketlens show ORDER-42 -t order-paid --body raw", "nothing but the bytes of its body"),
+    ("rocketlens show ORDER-42 -o json --body json", "all that match, for programs"),
+    (
+        "rocketlens show ORDER-42 --body-rules bodies.toml",
+        "its body decoded as the file says for its topic",
+    ),
+)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add what the command takes."""
     parser.epilog = SEARCH_EXIT_CODES
+    add_message(parser)
     parser.add_argument(
-        "text", metavar="ID", help="a message id of either kind, TOPIC/QUEUE/OFFSET, or a key"
-    )
-    add_source(parser)
-    parser.add_argument(
-        "--topic", metavar="T", action="append", help="search only this topic; repeat for several"
+        "-o",
+        "--output",
+        choices=("text", "json"),
+        default="text",
+        help="text (default), or everything that matches as the JSON object that find prints",
     )
     parser.add_argument(
         "--body",
-        choices=("text", "json", "hex", "raw"),
-        help="how to print the body (default: text, or hex if it is not UTF-8); raw writes the "
-        "body's bytes and nothing else",
+        choices=("decoded", "text", "json", "hex", "base64", "raw"),
+        help="how to print the body (default: text, JSON indented on a terminal, decoded if it is "
+        "not UTF-8; base64 with -o json); raw writes the body's bytes and nothing else",
+    )
+    add_body_rules(parser)
+    add_colour(parser)
+    parser.add_argument(
+        "--groups",
+        action="store_true",
+        help="also print what each consumer group did with it, as `rocketlens story` does",
     )
 
 
@@ -50,29 +79,76 @@ def run(arguments: Namespace) -> ExitCode:
     from rocketlens.cli.source import choose_source, find_in
     from rocketlens.terminal.notes import body_note, print_notes
 
-    answer = find_in(choose_source(arguments), arguments, arguments.text)
+    choose_colour(arguments.color)
+    is_object = arguments.output == "json"
+    if is_object and (arguments.body in _SHOWN_ONLY or arguments.groups):
+        raise BadInput(
+            "-o json: bodies are text, json, base64 or decoded, and groups are in `story -o json`"
+        )
+    source = choose_source(arguments)
+    answer = find_in(source, arguments, arguments.text)
+    if is_object:
+        arguments.fields = arguments.format = None
+        arguments.no_header = False
+        print_answer(answer, MessageOutput(arguments), is_object=True)
+        return exit_code(answer)
+    is_complete = True
     if answer.messages:
         message, *others = sorted(answer.messages, key=_is_waiting_copy)
         if arguments.body == "raw":
             sys.stdout.flush()
             sys.stdout.buffer.write(message.body)
         else:
-            body = body_pieces(message.body, arguments.body)
-            for line in (*field_lines(message), ""):
+            decoded = _decoded_body(message, arguments)
+            body = body_pieces(message.body, arguments.body, decoded)
+            for line in (*field_lines(message, arguments.text, decoded), ""):
                 print(line)
             for piece in body:
                 sys.stdout.write(piece)
             print()
+            if arguments.groups:
+                is_complete = _print_groups(source, arguments, message)
         sys.stdout.flush()
         if message.body_error:
             say(body_note(message))
-        if others:
-            positions = ", ".join(map(_position, others[:_MAX_LISTED]))
-            more = f" and {len(others) - _MAX_LISTED} more" if len(others) > _MAX_LISTED else ""
-            note(f"{len(others)} more match, which `rocketlens find` lists: {positions}{more}")
+        for line in other_lines(message, others):
+            say(line)
     if not answer.messages or not answer.complete:
         print_notes(answer)
-    return exit_code(answer)
+    return exit_code(answer) if is_complete else ExitCode.INCOMPLETE
+
+
+def other_lines(shown: "MessageExt", others: "Sequence[MessageExt]") -> Iterator[str]:
+    """Return lines, safe to print, on the messages that match beside the one shown."""
+    if not others:
+        return
+    yield f"{len(others)} more match; `rocketlens show POSITION` shows one:"
+    listed = others[:_MAX_LISTED]
+    width = max(cells(printable(each.position)) for each in listed)
+    for each in listed:
+        body = (
+            "the same body" if each.body == shown.body else f"another body, {len(each.body)} bytes"
+        )
+        id_words = "" if each.msg_id == shown.msg_id else f", id {printable(each.msg_id)}"
+        position = fit(printable(each.position), width)
+        yield f"  {position}  {time_text(each.store_timestamp_ms)}  {body}{id_words}"
+    if len(others) > _MAX_LISTED:
+        yield f"  and {len(others) - _MAX_LISTED} more, which `rocketlens find` lists"
+
+
+def _print_groups(
+    source: "ClusterAccess | None", arguments: Namespace, message: "MessageExt"
+) -> bool:
+    """Print what groups did with a message; return whether everything could be learnt."""
+    from rocketlens.cli.source import story_in
+    from rocketlens.cli.story import columns_of_output, group_lines, unlearnt_lines
+
+    story = story_in(source, arguments, message.offset_msg_id, kind="offset-id")
+    columns = columns_of_output()
+    print()
+    for line in (*group_lines(story, columns), *unlearnt_lines(story, columns)):
+        print(line)
+    return story.complete
 
 
 def _is_waiting_copy(message: "MessageExt") -> bool:
@@ -80,18 +156,31 @@ def _is_waiting_copy(message: "MessageExt") -> bool:
     return is_system_topic(message.topic)
 
 
-def _position(message: "MessageExt") -> str:
-    return f"{message.topic}/{message.queue_id}/{message.queue_offset}"
+def _decoded_body(message: "MessageExt", arguments: Namespace) -> "DecodedBody | None":
+    """Return the body as a rule, or a look at its bytes, reads it; None if it is shown as it is.
+
+    :raises BadInput: when the rules cannot be read.
+    """
+    is_asked_for = arguments.body == "decoded" or arguments.body_rules is not None
+    is_plain = b"\0" not in message.body and _is_text(message.body)
+    if arguments.body not in (None, "decoded") or (is_plain and not is_asked_for):
+        return None
+    return BodyView.of(arguments).decoded(message)
 
 
-def field_lines(message: "MessageExt") -> Iterator[str]:
-    """Return all of a message except its body, one field per line, safe to print."""
+def field_lines(
+    message: "MessageExt", searched: str | None = None, decoded: "DecodedBody | None" = None
+) -> Iterator[str]:
+    """Return all of a message except its body, one field per line, safe to print.
+
+    ``searched`` is highlighted, and how the body was ``decoded`` is said.
+    """
     yield _field("Topic", message.topic)
     yield _field("Tags", message.tags or "-")
-    yield _field("Keys", " ".join(message.keys) or "-")
-    yield _field("Unique key", message.unique_key or "-")
-    yield _field("Offset id", message.offset_msg_id)
-    yield _field("Queue position", _position(message))
+    yield _field("Keys", " ".join(message.keys) or "-", searched)
+    yield _field("Unique key", message.unique_key or "-", searched)
+    yield _field("Offset id", message.offset_msg_id, searched)
+    yield _field("Queue position", message.position, searched)
     yield _field("Physical offset", f"{message.physical_offset}, {message.store_size} bytes")
     yield _field("Stored", _when(message.store_timestamp_ms, str(message.store_host)))
     yield _field("Born", _when(message.born_timestamp_ms, str(message.born_host)))
@@ -102,13 +191,16 @@ def field_lines(message: "MessageExt") -> Iterator[str]:
     how = f" as stored ({message.body_error})" if message.body_error else ""
     crc = message.body_crc & 0xFFFFFFFF
     yield _field("Body", f"{len(message.body)} bytes{how}, CRC {crc:#010x}")
+    if decoded is not None:
+        yield _field("Body decoded as", decoded.described())
     yield coloured("Properties", BOLD, sys.stdout)
     for name, value in message.properties.items():
         yield f"  {printable(name):<{_LABEL_WIDTH - 2}} {printable(value)}"
 
 
-def _field(label: str, text: str) -> str:
-    return f"{coloured(f'{label:<{_LABEL_WIDTH}}', BOLD, sys.stdout)} {printable(text)}"
+def _field(label: str, text: str, searched: str | None = None) -> str:
+    shown = highlighted(printable(text), searched)
+    return f"{coloured(f'{label:<{_LABEL_WIDTH}}', BOLD, sys.stdout)} {shown}"
 
 
 def _when(epoch_ms: int, host: str) -> str:
@@ -126,15 +218,33 @@ def _flags(message: "MessageExt") -> str:
     return ", ".join(words)
 
 
-def body_pieces(body: bytes, form: str | None) -> Iterator[str]:
-    """Return a body, safe to print, as text, json or hex; None is text, or hex if it is not UTF-8.
+def body_pieces(
+    body: bytes, form: str | None, decoded: "DecodedBody | None" = None
+) -> Iterator[str]:
+    """Return a body, safe to print, as text, json, hex or base64, or as it was ``decoded``.
 
-    It comes in pieces, because a body can have 64 MiB, and more when escaped.
+    None is text, or hex if it is not UTF-8; on a terminal, objects and arrays of JSON are
+    indented. It comes in pieces, because a body can have 64 MiB, and more when escaped.
 
     :raises BadInput: for json, when the body is not JSON, or too large or deep.
     """
+    if decoded is not None:
+        text = decoded.as_json()
+        if text is not None:
+            return indented(text)
+        return (
+            _hex(body)
+            if decoded.text is None
+            else _text(decoded.text.encode("utf-8", "surrogatepass"))
+        )
     if form == "json":
-        return _json(body)
+        return indented(checked_json(body))
+    if form == "base64":
+        return iter((b64encode(body).decode("ascii"),))
+    if form is None and sys.stdout.isatty() and body.lstrip()[:1] in {b"{", b"["}:
+        text = json_of(body)
+        if text is not None:
+            return indented(text)
     if form == "text" or (form is None and b"\0" not in body and _is_text(body)):
         return _text(body)
     return _hex(body)
@@ -165,42 +275,6 @@ def _text(body: bytes) -> Iterator[str]:
         text = text.removesuffix("\r").replace("\r\n", "\n")
         yield printable(text, keep="\n\t")
     yield printable(ended)
-
-
-def _json(body: bytes) -> Iterator[str]:
-    import json
-
-    if len(body) > limits.MAX_SHOWN_JSON_BYTES:
-        raise BadInput(
-            f"the body has {len(body)} bytes, too many to show as JSON (limit: "
-            f"{limits.MAX_SHOWN_JSON_BYTES}): try --body raw"
-        )
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise BadInput(f"the body is not JSON ({str(error)[:100]}): try --body text") from error
-    if _is_deeper(value, limits.MAX_SHOWN_JSON_DEPTH):
-        raise BadInput(
-            f"the body is nested over {limits.MAX_SHOWN_JSON_DEPTH} levels deep: try --body text"
-        )
-    encoder = json.JSONEncoder(ensure_ascii=False, indent=2)
-    return (printable(piece, keep="\n") for piece in encoder.iterencode(value))
-
-
-def _is_deeper(value: object, levels: int) -> bool:
-    """Return whether lists and objects are nested more than ``levels`` deep; does not recurse."""
-    level = [value]
-    for _ in range(levels + 1):
-        inner: list[object] = []
-        for each in level:
-            if isinstance(each, dict):
-                inner += each.values()
-            elif isinstance(each, list):
-                inner += each
-        if not inner:
-            return False
-        level = inner
-    return True
 
 
 def _hex(body: bytes) -> Iterator[str]:

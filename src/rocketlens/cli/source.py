@@ -1,19 +1,31 @@
 """Where ``find`` and ``show`` look: in a store directory, or in a running cluster."""
 
 from argparse import Namespace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rocketlens.cli.options import store_directory
 from rocketlens.errors import BadInput
 from rocketlens.model.answer import Answer
 from rocketlens.terminal.cluster_access import (
     ClusterAccess,
+    ask_cluster,
     chosen_context,
     cluster_access,
     seen_brokers_path,
 )
 from rocketlens.terminal.connection_options import NAME_SERVER_VARIABLES, STORE_VARIABLE
 from rocketlens.terminal.output import note
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from rocketlens.client.admin import MQAdmin
+    from rocketlens.query.offline import Store
+    from rocketlens.query.store_reader import OnProgress
+    from rocketlens.query.story import Story
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 
 def choose_source(arguments: Namespace) -> ClusterAccess | None:
@@ -23,7 +35,8 @@ def choose_source(arguments: Namespace) -> ClusterAccess | None:
     """
     context = chosen_context(arguments, takes_store=True)
     if context.store is not None:
-        arguments.store = context.store
+        # Together with a store, the name would be a contradiction.
+        arguments.store, arguments.context = context.store, None
         return None
     if context.namesrv is None:
         raise BadInput(
@@ -34,35 +47,71 @@ def choose_source(arguments: Namespace) -> ClusterAccess | None:
     return cluster_access(context)
 
 
-def find_in(
-    source: ClusterAccess | None, arguments: Namespace, text: str | None, **options: Any
-) -> Answer:
-    """Find in what `choose_source` gave; ``options`` as ``Store.find`` has them."""
-    topic = arguments.topic or None
-    if source is not None:
-        return _find_in_cluster(source, text, topic, options)
+def ask_source(
+    arguments: Namespace,
+    in_store: "Callable[[Store], T]",
+    in_cluster: "Callable[[MQAdmin], Awaitable[U]]",
+) -> T | U:
+    """Return what the store or the cluster answers that a command line names.
+
+    :raises BadInput: as `choose_source`.
+    """
+    access = choose_source(arguments)
+    if access is not None:
+        return ask_cluster(access, in_cluster)
     from rocketlens.query.offline import open_store
 
-    with open_store(
-        store_directory(arguments), max_topic_scan_bytes=None, before_long_scan=_say_long_scan
-    ) as store:
+    with open_store(store_directory(arguments)) as store:
+        return in_store(store)
+
+
+def find_in(
+    source: ClusterAccess | None,
+    arguments: Namespace,
+    text: str | None,
+    on_progress: "OnProgress | None" = None,
+    on_interrupted: "Callable[[], None] | None" = None,
+    **options: Any,
+) -> Answer:
+    """Find in what `choose_source` gave; ``options`` as ``Store.find`` has them.
+
+    ``on_progress`` is for a store, as ``open_store`` has it. ``on_interrupted`` is for a cluster:
+    the first Ctrl-C calls it, and ends the search with what was found.
+    """
+    topic = arguments.topic or None
+    if source is not None:
+        from rocketlens.query.find import find
+        from rocketlens.query.request import FindRequest
+
+        request = FindRequest.parse(text, topic, **options)
+        return ask_cluster(
+            source, lambda admin: find(request, admin.source, on_cancelled=on_interrupted)
+        )
+    with _store_of(arguments, on_progress) as store:
         return store.find(text, topic, **options)
 
 
-def _find_in_cluster(
-    access: ClusterAccess, text: str | None, topic: list[str] | None, options: dict[str, Any]
-) -> Answer:
-    # Late: the protocol costs a tenth of a second that a store need not wait for.
-    from rocketlens.client.admin import MQAdmin
-    from rocketlens.net.event_loop import run
+def story_in(
+    source: ClusterAccess | None, arguments: Namespace, text: str, **options: Any
+) -> "Story":
+    """Return the story of a message; ``options`` as ``Store.story`` has them."""
+    topic = arguments.topic or None
+    if source is None:
+        with _store_of(arguments) as store:
+            return store.story(text, topic, **options)
+    return ask_cluster(source, lambda admin: admin.story(text, topic, **options))
 
-    async def find() -> Answer:
-        async with MQAdmin(
-            access.name_servers, seen_brokers=seen_brokers_path(), **access.client_options
-        ) as admin:
-            return await admin.find(text, topic, **options)
 
-    return run(find())
+def _store_of(arguments: Namespace, on_progress: "OnProgress | None" = None) -> "Store":
+    """Open the store; a key is looked for in all of its log."""
+    from rocketlens.query.offline import open_store
+
+    return open_store(
+        store_directory(arguments),
+        max_topic_scan_bytes=None,
+        before_long_scan=_say_long_scan,
+        on_progress=on_progress,
+    )
 
 
 def forget_broker(access: ClusterAccess, broker_name: str) -> bool:

@@ -1,109 +1,239 @@
 """Messages as rows: a table that fits the terminal, or tab-separated values in a pipe."""
 
+import re
 import shutil
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from rocketlens.cli.body_view import BodyView
 from rocketlens.model.escape import printable
-from rocketlens.terminal.output import BOLD, DIM, coloured
+from rocketlens.terminal.output import BOLD, DIM, MATCH, coloured, has_colour, size_text
 from rocketlens.terminal.times import iso_text, time_text, zone_text
 
 if TYPE_CHECKING:
     from rocketlens.model.message import MessageExt
 
-PREVIEW_BYTES: Final = 240
-_PIPED_COLUMNS: Final = ("time", "topic", "tags", "keys", "id", "position", "size", "body")
-# On a terminal. Ids and positions are never cut: people copy them.
-_MAX_WIDTHS: Final = {"TOPIC": 32, "TAGS": 16, "KEYS": 32}
+AS_IT_IS: Final = BodyView()
+PIPED_COLUMNS: Final = ("time", "topic", "tags", "keys", "id", "position", "size", "body")
+# On a terminal. Ids and positions are never cut: people copy them. Nor is the key that was found.
+_MAX_WIDTHS: Final = {"TAGS": 16, "KEYS": 32}
+_MIN_WIDTH: Final = 8
+NOT_KNOWN: Final = "?"
 _GAP: Final = 2
+_FITTED_ROWS: Final = 200
+"""Messages that columns are fitted to."""
 _MIN_BODY_COLUMNS: Final = 24
 
 
-def print_messages(messages: "Sequence[MessageExt]") -> None:
-    """Print messages to stdout, one row each; without messages, nothing at all."""
-    if not messages:
+def print_messages(
+    messages: "Iterable[MessageExt]", searched: str | None = None, **options: Any
+) -> None:
+    """Print a table for a terminal, as `terminal_lines` has it; without messages, nothing."""
+    columns = shutil.get_terminal_size((100, 24)).columns
+    for line in terminal_lines(messages, columns, searched, **options):
+        print(line)
+
+
+class Moment(NamedTuple):
+    """A time in a row of `print_rows`."""
+
+    epoch_ms: int
+
+
+def print_rows(
+    titles: Sequence[str], rows: Iterable[Sequence[object]], *, has_titles: bool = True
+) -> None:
+    """Print rows in columns on a terminal, else as tab-separated values; None as ``?``.
+
+    Columns of numbers are aligned to the right. On a terminal a time is shown to the second, with
+    its zone in the title; and columns that do not fit follow on lines of their own, indented, so
+    that nothing is cut. ``has_titles``: the first line names the columns.
+    """
+    is_terminal = sys.stdout.isatty()
+    found = [tuple(row) for row in rows]
+    if not is_terminal:
+        lines = [tuple(titles)] if has_titles else []
+        for line in [*lines, *(tuple(map(_piped_cell, row)) for row in found)]:
+            print("\t".join(line))
         return
-    if sys.stdout.isatty():
-        columns = shutil.get_terminal_size((100, 24)).columns
-        for line in terminal_lines(messages, columns):
-            print(line)
-    else:
-        print("\t".join(_PIPED_COLUMNS))
-        for message in messages:
-            print("\t".join(_piped_row(message)))
+    columns = list(zip(*found, strict=True)) if found else [()] * len(titles)
+    shown = [_column(title.upper(), column) for title, column in zip(titles, columns, strict=True)]
+    is_number = [
+        any(isinstance(cell, int) for cell in column)
+        and all(isinstance(cell, int | None) for cell in column)
+        for column in columns
+    ]
+    widths = [max(map(cells, column)) for column in shown]
+    folds = list(_folds(widths, shutil.get_terminal_size((100, 24)).columns))
+    for number, line in enumerate(zip(*shown, strict=True)):
+        if not number and not has_titles:
+            continue
+        fitted = [
+            text.rjust(width) if right else padded(text, width)
+            for text, width, right in zip(line, widths, is_number, strict=True)
+        ]
+        for begin, end in folds:
+            text = (" " * _GAP * bool(begin) + (" " * _GAP).join(fitted[begin:end])).rstrip()
+            if text or not begin:
+                print(text if number else coloured(text, BOLD, sys.stdout))
 
 
-def _piped_row(message: "MessageExt") -> Iterable[str]:
+def _column(title: str, column: Sequence[object]) -> list[str]:
+    """Return the texts of a column for a terminal, its title first."""
+    zones = {zone_text(cell.epoch_ms) for cell in column if isinstance(cell, Moment)}
+    zone = zones.pop() if len(zones) == 1 else ""
+    texts = [
+        _moment_text(cell, zone) if isinstance(cell, Moment) else _piped_cell(cell)
+        for cell in column
+    ]
+    return [f"{title} ({zone})" if zone else title, *texts]
+
+
+def _moment_text(moment: Moment, zone: str) -> str:
+    """Return a time to the second; with its zone if that is not ``zone``."""
+    text, dot, _ = time_text(moment.epoch_ms).partition(".")
+    return text if zone or not dot else f"{text} {zone_text(moment.epoch_ms)}"
+
+
+def _piped_cell(cell: object) -> str:
+    if cell is None:
+        return NOT_KNOWN
+    return iso_text(cell.epoch_ms) if isinstance(cell, Moment) else printable(str(cell))
+
+
+def _folds(widths: Sequence[int], columns: int) -> Iterator[tuple[int, int]]:
+    """Return from which to which column each line of a row goes, so that it fits if it can."""
+    begin = used = 0
+    for number, width in enumerate(widths):
+        if number > begin and used + width > columns:
+            yield begin, number
+            begin, used = number, _GAP
+        used += width + _GAP
+    yield begin, len(widths)
+
+
+def piped_row(message: "MessageExt", bodies: BodyView = AS_IT_IS) -> Iterable[str]:
+    """Return the values of a message in the order of `PIPED_COLUMNS`, safe to print."""
     yield iso_text(message.store_timestamp_ms)
     yield printable(message.topic)
     yield printable(message.tags or "")
     yield printable(" ".join(message.keys))
     yield printable(message.msg_id)
-    yield f"{message.queue_id}/{message.queue_offset}"
+    yield printable(message.position)
     yield str(len(message.body))
-    yield preview(message.body)
+    yield bodies.preview(message)
 
 
-def terminal_lines(messages: "Sequence[MessageExt]", columns: int) -> Iterable[str]:
+def one_line(message: "MessageExt", bodies: BodyView = AS_IT_IS) -> str:
+    """Return a message as one line for a terminal, whatever the lines before it were like."""
+    time, position, tags, keys, size = _row(message, zone_text(message.store_timestamp_ms))
+    start = bodies.preview(message)
+    parts = (time, position, tags, keys, printable(message.msg_id), size, start)
+    return (" " * _GAP).join(filter(None, parts))
+
+
+def terminal_lines(
+    messages: "Iterable[MessageExt]",
+    columns: int,
+    searched: str | None = None,
+    *,
+    has_titles: bool = True,
+    bodies: BodyView = AS_IT_IS,
+) -> Iterable[str]:
     """Return the lines of a table for a terminal of some width.
 
-    If a row does not fit, the id and the start of the body follow on a second line.
+    If a row does not fit, the id and the start of the body follow on a second line. ``searched``
+    is highlighted among the keys, positions and ids, and not cut. ``bodies`` says how
+    bodies are shown. Columns fit all messages; or the first ones, if the rest is still being read.
     """
-    zones = {zone_text(message.store_timestamp_ms) for message in messages}
+    coming: Iterator[MessageExt] = iter(())
+    first = messages if isinstance(messages, Sequence) else ()
+    if not isinstance(messages, Sequence):
+        coming = iter(messages)
+        first = list(islice(coming, _FITTED_ROWS))
+    if not first:
+        return
+    zones = {zone_text(message.store_timestamp_ms) for message in first}
     zone = zones.pop() if len(zones) == 1 else ""
-    titles = [f"TIME ({zone})" if zone else "TIME", "TOPIC", "TAGS", "KEYS", "POSITION", "SIZE"]
+    titles = [f"TIME ({zone})" if zone else "TIME", "POSITION", "TAGS", "KEYS", "SIZE"]
     # Rows are made twice: kept, those of a large answer would take as much memory as the answer.
     widths = [cells(title) for title in titles]
-    id_width = 0
-    for message in messages:
-        row = _row(message, with_zone=not zone)
+    id_width = match_width = 0
+    for message in first:
+        row = _row(message, zone)
         for number, cell in enumerate(row):
             widths[number] = max(widths[number], cells(cell))
         id_width = max(id_width, cells(printable(message.msg_id)))
+        if searched is not None and searched in message.keys:
+            match_width = cells(printable(searched)) + len(" …") * (len(message.keys) > 1)
+    keys = titles.index("KEYS")
     for number, title in enumerate(titles):
         widths[number] = min(_MAX_WIDTHS.get(title, 1 << 20), widths[number])
+    widths[keys] = max(widths[keys], match_width)
     used = sum(widths) + _GAP * len(widths)
     one_line = used + id_width + _GAP + _MIN_BODY_COLUMNS <= columns
     if not one_line:
-        _narrow(widths, titles, used - _GAP - columns)
+        least = {"KEYS": max(_MIN_WIDTH, match_width), "TAGS": _MIN_WIDTH}
+        _narrow(widths, titles, least, used - _GAP - columns)
     head = _line(titles, widths)
-    if one_line:
+    if one_line and has_titles:
         yield coloured(f"{head}  {fit('ID', id_width)}  BODY", BOLD, sys.stdout)
-    else:
+    elif has_titles:
         yield coloured(head, BOLD, sys.stdout)
         yield coloured("  ID, start of the body", BOLD, sys.stdout)
-    for message in messages:
-        row, text = _row(message, with_zone=not zone), printable(message.msg_id)
-        body = preview(message.body)
+    for message in chain(first, coming):
+        row, text = _row(message, zone), printable(message.msg_id)
+        if cells(row[keys]) > widths[keys] and searched in message.keys:
+            row[keys] = printable(" ".join(sorted(message.keys, key=searched.__ne__)))
+        body = bodies.preview(message)
         if one_line:
-            room = columns - used - id_width - _GAP
-            yield f"{_line(row, widths)}  {fit(text, id_width)}  {cut(body, room)}"
+            line = f"{_line(row, widths)}  {padded(text, id_width)}"
+            room = max(columns - cells(line) - _GAP, 1)
+            yield f"{highlighted(line, searched)}  {cut(body, room)}"
         else:
-            yield _line(row, widths)
-            room = columns - id_width - 2 * _GAP
+            yield highlighted(_line(row, widths), searched)
+            room = columns - max(id_width, cells(text)) - 2 * _GAP
             start = f"  {cut(body, room)}" if room >= _MIN_BODY_COLUMNS // 2 else ""
-            yield coloured(f"  {fit(text, id_width)}{start}", DIM, sys.stdout)
+            line = highlighted(f"  {padded(text, id_width)}", searched, DIM)
+            yield line + (coloured(start, DIM, sys.stdout) if start else "")
 
 
-def _row(message: "MessageExt", *, with_zone: bool) -> list[str]:
+def highlighted(text: str, searched: str | None, code: str = "") -> str:
+    """Return text, in a colour if it has one, in which whole words ``searched`` stand out."""
+    if not has_colour(sys.stdout):
+        return text
+    word = re.escape(printable(searched)) if searched else "(?!)"
+    parts = re.split(rf"(?<!\S)({word})(?!\S)", text, flags=re.IGNORECASE)
+    plain = (lambda part: coloured(part, code, sys.stdout)) if code else str
+    return "".join(
+        coloured(part, MATCH, sys.stdout) if number % 2 else part and plain(part)
+        for number, part in enumerate(parts)
+    )
+
+
+def _row(message: "MessageExt", zone: str) -> list[str]:
+    """Return the cells of a row; a time has its zone with it if it is not ``zone``."""
     moment = message.store_timestamp_ms
+    own_zone = zone_text(moment)
     return [
-        time_text(moment) + (f" {zone_text(moment)}" if with_zone else ""),
-        printable(message.topic),
+        time_text(moment) if own_zone == zone else f"{time_text(moment)} {own_zone}",
+        printable(message.position),
         printable(message.tags or ""),
         printable(" ".join(message.keys)),
-        f"{message.queue_id}/{message.queue_offset}",
         size_text(len(message.body)),
     ]
 
 
-def _narrow(widths: list[int], titles: Sequence[str], excess: int) -> None:
-    """Narrow keys, tags and topic, in this order, by ``excess`` in all, to no less than 8 each."""
-    for title in ("KEYS", "TAGS", "TOPIC"):
+def _narrow(
+    widths: list[int], titles: Sequence[str], least: Mapping[str, int], excess: int
+) -> None:
+    """Narrow some columns by ``excess`` in all, in the order of ``least``, to no less than that."""
+    for title, minimum in least.items():
         number = titles.index(title)
-        less = max(0, min(excess, widths[number] - 8))
+        less = max(0, min(excess, widths[number] - minimum))
         widths[number] -= less
         excess -= less
 
@@ -111,30 +241,15 @@ def _narrow(widths: list[int], titles: Sequence[str], excess: int) -> None:
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:
     *texts, size = row
     *text_widths, size_width = widths
-    fitted = [fit(text, width) for text, width in zip(texts, text_widths, strict=True)]
+    # A position that is wider than those before it takes the room of keys.
+    excess = max(0, cells(texts[1]) - text_widths[1])
+    text_widths[-1] = max(text_widths[-1] - excess, min(text_widths[-1], _MIN_WIDTH))
+    # The first two are time and position, which are never cut.
+    fitted = [
+        padded(text, width) if number < 2 else fit(text, width)
+        for number, (text, width) in enumerate(zip(texts, text_widths, strict=True))
+    ]
     return (" " * _GAP).join([*fitted, " " * (size_width - len(size)) + size])
-
-
-def preview(body: bytes) -> str:
-    """Return the start of a body on one line: its text, or hex if it is not UTF-8."""
-    start = body[:PREVIEW_BYTES]
-    try:
-        text = start.decode("utf-8")
-    except UnicodeDecodeError as error:
-        if error.start < len(start) - 3:  # not just a character cut in two
-            return f"0x{start[: PREVIEW_BYTES // 4].hex()}"
-        text = start[: error.start].decode("utf-8")
-    return printable(text)
-
-
-def size_text(count: int) -> str:
-    """Return a number of bytes in at most six characters."""
-    size = float(count)
-    for unit in ("", "K", "M"):
-        if size < 1000:
-            return f"{count}" if not unit else f"{size:.1f}{unit}"
-        size /= 1024
-    return f"{size:.1f}G"
 
 
 def cells(text: str) -> int:
@@ -166,5 +281,9 @@ def cut(text: str, width: int) -> str:
 
 def fit(text: str, width: int) -> str:
     """Return text of exactly ``width`` columns, cut or padded with spaces."""
-    short = cut(text, width)
-    return short + " " * (width - cells(short))
+    return padded(cut(text, width), width)
+
+
+def padded(text: str, width: int) -> str:
+    """Return text of at least ``width`` columns."""
+    return text + " " * (width - cells(text))

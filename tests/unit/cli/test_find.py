@@ -4,11 +4,14 @@ import base64
 import dataclasses
 import hashlib
 import json
+import os
+import signal
 from types import SimpleNamespace
 
 import pytest
 
 from rocketlens import Coverage, open_store
+from rocketlens.cli import as_json, table
 from tests.conftest import fingerprint
 
 NOON_MS = 1_790_000_000_000
@@ -152,7 +155,7 @@ def test_a_table_in_a_pipe_is_tab_separated_with_a_head(run, golden_store, sent)
     ]
     fields = dict(zip(head.split("\t"), row.split("\t"), strict=True))
     assert fields["id"] == sent.msg_id
-    assert fields["position"] == f"{sent.queue_id}/{sent.queue_offset}"
+    assert fields["position"] == f"{sent.topic}/{sent.queue_id}/{sent.queue_offset}"
     assert fields["size"] == str(sent.body_len)
 
 
@@ -276,3 +279,132 @@ def test_json_of_an_incomplete_answer_says_on_stderr_what_is_missing(run, damage
 def test_json_of_a_complete_answer_says_nothing_on_stderr(run, write_store):
     done = run("find", "k", "--store", write_store({"properties": {"KEYS": "k"}}), "-o", "json")
     assert (done.code, done.err) == (0, "")
+
+
+def lines_of_offsets(text):
+    return [json.loads(line)["physical_offset"] for line in text.splitlines()]
+
+
+def interrupt_after(monkeypatch, count):
+    """Press Ctrl-C when so many messages were printed."""
+    seen = []
+    write = as_json.write_message
+
+    def write_and_interrupt(message, *arguments, **options):
+        write(message, *arguments, **options)
+        seen.append(message)
+        if len(seen) == count:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(as_json, "write_message", write_and_interrupt)
+
+
+def test_ctrl_c_shows_what_was_found_so_far_and_says_that_there_may_be_more(
+    run, golden, monkeypatch
+):
+    store = golden("5.5.0").store
+    everything = lines_of_offsets(run("find", "--topic", "*", "--store", store, "-o", "jsonl").out)
+    interrupt_after(monkeypatch, 5)
+    done = run("find", "--topic", "*", "--store", store, "-o", "jsonl")
+    assert done.code == 130
+    found = lines_of_offsets(done.out)
+    assert 5 <= len(found) < len(everything)
+    assert found == everything[: len(found)]
+    assert "INCOMPLETE" in done.err
+    assert "were not read" in done.err
+    assert "interrupted: this is what was found until then (exit code 130)" in done.err
+
+
+def test_a_search_that_the_caller_ends_is_incomplete(golden):
+    reports = []
+
+    def report(*numbers):
+        reports.append(numbers)
+        return False
+
+    with open_store(golden("5.5.0").store, on_progress=report) as store:
+        answer = store.find(topic="PayTopic")
+    assert not answer.complete
+    [(read_bytes, total_bytes, messages)] = reports
+    assert 0 < read_bytes < total_bytes == 889_173
+    assert 0 < len(answer) < messages < 1000
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_a_table_on_a_terminal_is_printed_while_it_is_read(golden, run, monkeypatch, columns):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    done = run("find", "--topic", "*", "--store", golden("5.5.0").store, "--no-pager")
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert max(map(table.cells, lines)) <= columns
+    with open_store(golden("5.5.0").store) as store:
+        messages = list(store.scan())
+    for message in messages:
+        assert message.msg_id in done.out
+    assert len(lines) == (len(messages) + 1 if columns == 200 else 2 * len(messages) + 2)
+    assert f"{len(messages):,} messages, COMPLETE" in done.err
+
+
+@pytest.fixture
+def orders(write_store):
+    bodies = [b'{"amount": 120}', b'{"amount": 80}', b"amount 300", bytes(range(128, 256))]
+    return write_store(
+        *(
+            {"body": body, "properties": {"KEYS": f"K{number}", "TAGS": f"t{number % 2}"}}
+            for number, body in enumerate(bodies)
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "found", "code"),
+    [
+        (["--where", "tag = 't0' AND key <> 'K2'"], [0], 0),
+        (["--where", "key = 'K0' AND body.$.amount > 100"], [0], 0),
+        (["--where", "key = 'K0' AND body.$.amount > 200"], [], 1),
+        (["--where", "key <> 'K3' AND body.$.amount > 100"], [0], 0),
+        (["--where", "body.$.amount > 100"], [0], 3),
+        (["--grep", "amount"], [0, 1, 2], 3),
+        (["--grep", "^amount [0-9]+$", "--max", "1"], [2], 3),
+        (["--grep", "K[12]", "--grep-in", "keys"], [1, 2], 0),
+        (["K1", "--grep", "80"], [1], 0),
+    ],
+)
+def test_messages_are_found_by_what_is_in_them(run, orders, options, found, code):
+    expected = [f"T/0/{number}" for number in found]
+    for output in (
+        ["-o", "jsonl", "--fields", "position"],
+        ["--fields", "position"],
+        ["-o", "json"],
+    ):
+        done = run("find", "--store", orders, *options, *output)
+        assert done.code == code, done.err
+        if output[-1] == "json":
+            positions = [
+                f"T/0/{message['queue_offset']}" for message in json.loads(done.out)["messages"]
+            ]
+        elif output[0] == "-o":
+            positions = [json.loads(line)["position"] for line in done.out.splitlines()]
+        else:
+            positions = done.out.splitlines()[1:]
+        assert positions == expected
+        if code == 3:
+            assert "failed: filter: 1 message, the first T/0/3: its format is not known" in done.err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--where", "tag == 'x'"], "filter, character 6"),
+        (["--grep", "("], "missing )"),
+        (["--grep-in", "keys"], "give --grep, too"),
+        (["--grep", "x", "--grep-in", "head"], "head is not one of body, keys, properties"),
+        (["--grep", "x", "--body-rules", "missing.toml"], "rules for bodies"),
+    ],
+)
+def test_a_filter_that_is_not_well_formed_is_refused_in_one_line(run, orders, options, said):
+    done = run("find", "--store", orders, *options)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert said in done.err

@@ -1,12 +1,17 @@
 """``rocketlens find`` and ``show`` over a running cluster."""
 
+import asyncio
 import json
+import os
+import signal
 
 import pytest
 
+from rocketlens.client import cluster_source
 from rocketlens.client.message import Message
 from rocketlens.client.route import MessageQueue
 from rocketlens.testing import cluster
+from tests.support.patience import PATIENCE_S
 
 KEY = "ORDER-1"
 
@@ -239,3 +244,48 @@ def test_a_broker_of_a_store_cannot_be_forgotten(run, tmp_path):
     (tmp_path / "commitlog").mkdir()
     done = run("find", "k", "--forget-broker", "broker-a", "--store", tmp_path)
     assert (done.code, "--forget-broker needs a cluster" in done.err) == (2, True)
+
+
+@pytest.fixture
+def own_process():
+    """Ctrl-C as a program has it: Spark takes it for itself in a process that has used it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupt_once_found(monkeypatch, presses):
+    """Press Ctrl-C so often when a queue with messages was read; the search then goes on."""
+    read_queue = cluster_source.read_queue
+
+    async def read_and_press(cluster, address, queue, *, findings, **options):
+        relies_on_order = await read_queue(cluster, address, queue, findings=findings, **options)
+        if findings.count:
+            for _ in range(presses):
+                os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.wait_for(asyncio.Event().wait(), PATIENCE_S)
+        return relies_on_order
+
+    monkeypatch.setattr(cluster_source, "read_queue", read_and_press)
+
+
+@pytest.mark.usefixtures("own_process")
+def test_ctrl_c_shows_what_was_found_so_far_and_says_that_there_may_be_more(
+    run, rocketmq, sent, monkeypatch
+):
+    interrupt_once_found(monkeypatch, presses=1)
+    done = run("find", "-t", "Orders", "-n", rocketmq.name_server, "-o", "jsonl")
+    assert done.code == 130
+    found = [json.loads(line)["msg_id"] for line in done.out.splitlines()]
+    assert found
+    assert set(found) < {result.msg_id for result in sent}
+    assert "INCOMPLETE" in done.err
+    assert f"{rocketmq.name_server}: interrupted" in done.err
+    assert "interrupted: this is what was found until then (exit code 130)" in done.err
+
+
+@pytest.mark.usefixtures("own_process")
+def test_a_second_ctrl_c_ends_the_program(run, rocketmq, sent, monkeypatch):
+    interrupt_once_found(monkeypatch, presses=2)
+    done = run("find", "-t", "Orders", "-n", rocketmq.name_server, "-o", "jsonl")
+    assert (done.code, done.out, done.err) == (130, "", "")

@@ -114,3 +114,40 @@ def test_a_rate_is_given_only_where_it_says_something():
         result.index_entries = entries
         text = "\n".join(index_build.result_lines(result, with_queues=False))
         assert ("entries a second" in text) is shown
+
+
+def no_spark(*_arguments, **_options):
+    raise AssertionError("Spark was started")
+
+
+@pytest.mark.parametrize("out", [False, True])
+def test_a_dry_run_says_what_would_be_replaced_and_starts_nothing(
+    run, copy, tmp_path, monkeypatch, out
+):
+    monkeypatch.setattr("rocketlens.cli.spark.session", no_spark)
+    before = fingerprint(copy)
+    given = ("--out", tmp_path / "out") if out else ()
+    done = run("index", "build", "--queues", "--dry-run", "--store", copy, *given)
+    assert done.code == 0, done.err
+    root = tmp_path / "out" if out else copy
+    assert f"would write     {root}/index: files of 500 slots and 1,000 entries" in done.out
+    assert f"would write     {root}/consumequeue: files of 20,000 bytes" in done.out
+    kept = f"would replace   {root}/index, kept as {root}/rocketlens/replaced/index"
+    assert (kept in done.out) is not out
+    assert fingerprint(copy) == before
+
+
+def test_a_dry_run_refuses_what_the_run_would_refuse(run, copy, monkeypatch):
+    monkeypatch.setattr("rocketlens.cli.spark.session", no_spark)
+    done = run("index", "build", "--dry-run", "--entries", 1, "--store", copy)
+    assert done.code == 2
+    assert "at least 1 slot and 2 entries" in done.err
+
+
+def test_the_old_index_is_kept_aside_and_the_next_step_is_named(run, copy, own_session):
+    old = contents(copy / "index")
+    done = run("index", "build", "--store", copy, "--slots", 100)
+    assert done.code == 0, done.err
+    assert contents(copy / "rocketlens/replaced/index") == old
+    assert f"kept aside      {copy}/rocketlens/replaced/index" in done.out
+    assert f"next: rocketlens index verify --store {copy}" in done.err

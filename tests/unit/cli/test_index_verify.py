@@ -22,6 +22,7 @@ def test_verify_names_what_differs_and_gives_code_1(run, copy, own_session):
     assert done.code == 1
     assert path.name in done.out
     assert "they differ" in done.out
+    assert f"index build --queues --store {copy}" in done.out
     report = json.loads(run("index", "verify", "--store", copy, "-o", "json").out)
     assert report["agrees"] is False
     assert sum(report["counts"].values()) >= len(report["findings"]) > 0
@@ -47,3 +48,13 @@ def test_without_a_jdk_one_line_says_what_to_install(run, golden, monkeypatch):
     done = run("index", "verify", "--store", golden("5.5.0").store)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert "install a JDK >= 17" in done.err
+
+
+def test_a_dry_run_starts_nothing(run, copy, monkeypatch):
+    def no_spark(*_arguments, **_options):
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("rocketlens.cli.spark.session", no_spark)
+    done = run("index", "verify", "--dry-run", "--store", copy)
+    assert done.code == 0
+    assert "would read      1.0M of log in 4 files" in done.out

@@ -2,9 +2,12 @@
 
 import hashlib
 import json
+import re
 from types import SimpleNamespace
 
 import pytest
+
+from tests.unit.decode.written_bodies import body as written_body
 
 
 @pytest.fixture
@@ -106,3 +109,34 @@ def test_flags_are_explained(run, golden_store):
     compressed = next(s for s in golden_store.sent if s["body_len"] > 2000)
     shown = run("show", compressed["offset_msg_id"], "--store", golden_store.store).out
     assert "stored compressed (zlib)" in shown
+
+
+def test_a_body_of_a_known_format_is_decoded_and_says_what_it_was_taken_for(run, write_store):
+    store = write_store({"body": written_body("order.hessian")})
+    done = run("show", "T/0/0", "--store", store)
+    assert re.search(r"Body decoded as +hessian: its 495 bytes are .* \(a guess\)\n", done.out)
+    assert '"buyer": "王小明 😀"' in done.out
+
+
+def test_text_in_another_charset_is_shown_as_text(run, write_store):
+    done = run("show", "T/0/0", "--store", write_store({"body": written_body("text.gbk")}))
+    assert done.out.endswith("\n\n订单已支付,等待发货。\n")
+
+
+def test_plain_text_is_decoded_only_when_asked_for(run, write_store):
+    store = write_store({"body": b'{"a": 1}'})
+    assert "decoded" not in run("show", "T/0/0", "--store", store).out
+    done = run("show", "T/0/0", "--store", store, "--body", "decoded")
+    assert re.search(r"Body decoded as +json: it is utf-8, and JSON\n", done.out)
+
+
+def test_rules_say_how_bodies_are_decoded(run, write_store, tmp_path):
+    rules = tmp_path / "bodies.toml"
+    rules.write_text('[[body]]\ntopic = "T"\nformat = "thrift"')
+    store = write_store({"body": written_body("order.thrift-compact")})
+    done = run("show", "T/0/0", "--store", store, "--body-rules", rules)
+    assert '"1": "ORDER-20261120-0042"' in done.out
+    rules.write_text("[[body]]")
+    done = run("show", "T/0/0", "--store", store, "--body-rules", rules)
+    assert (done.code, done.out) == (2, "")
+    assert "a rule without topic" in done.err

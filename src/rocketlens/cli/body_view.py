@@ -1,0 +1,95 @@
+"""How commands show the bodies of messages: ``--body`` and ``--body-rules``."""
+
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rocketlens.model.escape import printable
+
+if TYPE_CHECKING:
+    from rocketlens.decode.bodies import DecodedBody
+    from rocketlens.decode.rules import BodyRules
+    from rocketlens.model.message import MessageExt
+
+DECODED: Final = "decoded"
+BODY_FORMS: Final = ("text", "json", "base64", DECODED)
+PREVIEW_BYTES: Final = 240
+_MAX_PREVIEWED_BYTES: Final = 1 << 16
+"""Larger bodies are not decoded for the start of them."""
+
+
+class BodyView:
+    """The bytes and the form in which each body is shown."""
+
+    def __init__(self, form: str | None = None, rules_file: str | None = None) -> None:
+        """Use one of BODY_FORMS, or None for the default of each output.
+
+        :raises BadInput: if the rules cannot be read, or have no use.
+        """
+        self.form: Final = form
+        self._rules_file: Final = rules_file
+        self._rules: BodyRules | None = None
+        if rules_file is not None:
+            self._read_rules()
+
+    @classmethod
+    def of(cls, arguments: Namespace) -> "BodyView":
+        """Return the view that a command line asks for."""
+        return cls(arguments.body, getattr(arguments, "body_rules", None))
+
+    def shown(self, message: "MessageExt") -> tuple[bytes, str | None]:
+        """Return the bytes that are shown for a body, and their form: that of ``--body``.
+
+        A decoded body is its JSON, or its text in UTF-8, or if it is binary as it was sent.
+        """
+        if self.form != DECODED:
+            return message.body, self.form
+        decoded = self.decoded(message)
+        text = decoded.as_json()
+        if text is not None:
+            return text.encode("utf-8", "surrogatepass"), "json"
+        if decoded.text is not None:
+            return decoded.text.encode("utf-8", "surrogatepass"), "text"
+        return message.body, "text"
+
+    def preview(self, message: "MessageExt") -> str:
+        """Return the start of a body on one line, safe to print.
+
+        Without a form, it is the text of the body, decoded if it is not UTF-8, else hex.
+        """
+        body, form = self.shown(message)
+        if form in {"json", "base64"}:
+            from rocketlens.cli.message_values import body_text
+
+            return printable(body_text(body, form)[:PREVIEW_BYTES])
+        start = text_start(body)
+        if start is None and self.form is None and len(body) <= _MAX_PREVIEWED_BYTES:
+            decoded = self.decoded(message)
+            text = decoded.as_json() or decoded.text
+            start = None if text is None else text[:PREVIEW_BYTES]
+        return f"0x{body[: PREVIEW_BYTES // 4].hex()}" if start is None else printable(start)
+
+    def decoded(self, message: "MessageExt") -> "DecodedBody":
+        """Return a body as a rule, or a look at its bytes, reads it."""
+        return self._read_rules().decode(message)
+
+    def _read_rules(self) -> "BodyRules":
+        if self._rules is None:
+            # Late: what shows text needs no decoders.
+            from rocketlens.decode.rules import BodyRules
+
+            file = self._rules_file
+            self._rules = BodyRules() if file is None else BodyRules.from_file(Path(file))
+        return self._rules
+
+
+def text_start(body: bytes) -> str | None:
+    """Return the start of a body that begins as UTF-8 does; None if it does not."""
+    start = body[:PREVIEW_BYTES]
+    try:
+        return start.decode("utf-8")
+    except UnicodeDecodeError as error:
+        # Only a long body's start can end in a character that was cut in two.
+        if len(start) == len(body) or error.start < len(start) - 3:
+            return None
+        return start[: error.start].decode("utf-8")

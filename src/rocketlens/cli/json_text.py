@@ -1,0 +1,90 @@
+"""JSON bodies, laid out for people or on one line, with each number and name as it was sent.
+
+The text is laid out again token by token, not parsed and written: numbers keep their digits, and
+names that are repeated stay.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+
+from rocketlens import limits
+from rocketlens.decode.json_layout import TOKEN, JsonPart, laid_out
+from rocketlens.errors import BadInput
+from rocketlens.model.escape import printable
+from rocketlens.terminal.output import CYAN, GREEN, YELLOW, coloured
+
+
+def json_of(body: bytes) -> str | None:
+    """Return the text of a body that is JSON, or None."""
+    try:
+        return checked_json(body)
+    except BadInput:
+        return None
+
+
+def checked_json(body: bytes) -> str:
+    """Return the text of a body that is JSON.
+
+    :raises BadInput: when it is not, or is too large or deep to be shown as such.
+    """
+    if len(body) > limits.MAX_SHOWN_JSON_BYTES:
+        raise BadInput(
+            f"the body has {len(body)} bytes, too many to show as JSON (limit: "
+            f"{limits.MAX_SHOWN_JSON_BYTES}): try --body raw"
+        )
+    try:
+        text = body.decode("utf-8")
+        value = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"the body is not JSON ({str(error)[:100]}): try --body text") from error
+    if _is_deeper(value, limits.MAX_DECODED_LEVELS):
+        raise BadInput(
+            f"the body is nested over {limits.MAX_DECODED_LEVELS} levels deep: try --body text"
+        )
+    return text
+
+
+def indented(text: str) -> Iterator[str]:
+    """Return JSON in pieces, two spaces deeper at each level, coloured and safe to print."""
+    for part, token in laid_out(text):
+        if part is JsonPart.LAYOUT:
+            yield token
+        elif part is JsonPart.OTHER:
+            yield coloured(token, YELLOW, sys.stdout)
+        else:
+            colour = CYAN if part is JsonPart.NAME else GREEN
+            yield coloured(printable(_readable(token)), colour, sys.stdout)
+
+
+def compact(text: str, *, is_ascii: bool = False) -> str:
+    """Return JSON on one line, without spaces between its parts."""
+    parts = (match[0] for match in TOKEN.finditer(text))
+    return "".join(_readable(part, is_ascii=is_ascii) if part[0] == '"' else part for part in parts)
+
+
+def _readable(token: str, *, is_ascii: bool = False) -> str:
+    r"""Return a string of JSON with its characters instead of ``\u`` escapes, or the reverse."""
+    if is_ascii or "\\u" in token:
+        return json.dumps(json.loads(token), ensure_ascii=is_ascii)
+    return token
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not a number of JSON")
+
+
+def _is_deeper(value: object, levels: int) -> bool:
+    """Return whether lists and objects are nested more than ``levels`` deep; does not recurse."""
+    level = [value]
+    for _ in range(levels + 1):
+        inner: list[object] = []
+        for each in level:
+            if isinstance(each, dict):
+                inner += each.values()
+            elif isinstance(each, list):
+                inner += each
+        if not inner:
+            return False
+        level = inner
+    return True

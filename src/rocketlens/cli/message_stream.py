@@ -1,0 +1,194 @@
+"""Reads the messages of a store or a cluster one after another, for commands that pass them on."""
+
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from rocketlens.cli.options import (
+    NO_CONTENT,
+    ContentOptions,
+    add_content,
+    add_source,
+    content_of,
+    store_directory,
+)
+from rocketlens.errors import BadInput
+from rocketlens.terminal.times import parse_time
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from rocketlens.client.admin import MQAdmin
+    from rocketlens.model.answer import Answer
+    from rocketlens.model.message import MessageExt
+    from rocketlens.query.by_time import Scan
+    from rocketlens.query.offline import Store
+    from rocketlens.query.request import FindRequest
+    from rocketlens.terminal.cluster_access import ClusterAccess
+
+
+class MessageSelection(NamedTuple):
+    """Which messages: of some topics (patterns, too), between two store times, with a key, and with
+    some content.
+    """
+
+    topics: tuple[str, ...] = ()
+    begin: int | None = None
+    end: int | None = None
+    key: str | None = None
+    content: ContentOptions = NO_CONTENT
+
+    def request(self) -> "FindRequest":
+        """Return what is asked of a source; a filter may narrow it.
+
+        :raises BadInput: when a filter, a pattern or the rules for bodies are not well-formed.
+        """
+        from rocketlens.query.request import FindRequest
+
+        return FindRequest.parse(
+            self.key,
+            self.topics or None,
+            kind="auto" if self.key is None else "key",
+            begin=self.begin,
+            end=self.end,
+            **self.content,
+        )
+
+
+class MessageSink(Protocol):
+    """What takes messages as they are read."""
+
+    def add(self, message: "MessageExt") -> None:
+        """Take one message."""
+
+    def add_scan(self, scan: "Scan") -> None:
+        """Take the messages of a scan, as fast as they are read."""
+
+    count: int
+    """How many messages it took."""
+
+
+def add_selection(parser: ArgumentParser) -> None:
+    """Add the options of `selection_of`, and those that name a store or a cluster."""
+    add_source(parser)
+    parser.add_argument(
+        "-t",
+        "--topic",
+        metavar="T",
+        action="append",
+        help="only this topic; repeat it, or separate several by commas; patterns with * are "
+        "allowed (default: all)",
+    )
+    parser.add_argument("-k", "--key", metavar="KEY", help="only messages with this key")
+    parser.add_argument("--since", metavar="T", help="only messages stored at or after this time")
+    parser.add_argument("--until", metavar="T", help="only messages stored at or before this time")
+    add_content(parser)
+
+
+def selection_of(arguments: Namespace) -> MessageSelection:
+    """Return which messages a command line asks for.
+
+    :raises BadInput: when a time cannot be read, or they are in the wrong order.
+    """
+    begin = parse_time(arguments.since, "--since", is_end=False) if arguments.since else None
+    end = parse_time(arguments.until, "--until", is_end=True) if arguments.until else None
+    if begin is not None and end is not None and begin > end:
+        raise BadInput("--since is after --until")
+    topics = tuple(arguments.topic or ())
+    return MessageSelection(topics, begin, end, arguments.key, content_of(arguments))
+
+
+def read_into(sink: MessageSink, selection: MessageSelection, arguments: Namespace) -> "Answer":
+    """Read messages into a sink; the answer has no messages, but says what was searched.
+
+    From the log of a store they come in its order; from a cluster queue by queue. Messages with a
+    key are few, and are found first.
+    """
+    from rocketlens.cli.source import choose_source
+
+    request = selection.request()
+    source = choose_source(arguments)
+    if request.text is not None:
+        return _found(sink, selection, arguments, source)
+    if source is None:
+        return _read_store(sink, request, arguments)
+    return _read_cluster(sink, request, selection, source)
+
+
+def _found(
+    sink: MessageSink,
+    selection: MessageSelection,
+    arguments: Namespace,
+    source: "ClusterAccess | None",
+) -> "Answer":
+    from dataclasses import replace
+
+    from rocketlens.cli.source import find_in
+
+    arguments.topic = list(selection.topics)
+    answer = find_in(
+        source,
+        arguments,
+        selection.key,
+        kind="auto" if selection.key is None else "key",
+        begin=selection.begin,
+        end=selection.end,
+        **selection.content,
+    )
+    for message in answer:
+        sink.add(message)
+    return replace(answer, messages=())
+
+
+def _read_store(sink: MessageSink, request: "FindRequest", arguments: Namespace) -> "Answer":
+    from rocketlens.model.answer import Answer
+    from rocketlens.query.offline import open_store
+    from rocketlens.terminal.progress import SearchProgress
+
+    with (
+        SearchProgress() as progress,
+        open_store(store_directory(arguments), on_progress=progress.report) as store,
+    ):
+        scan = store.scan_for(request)
+        sink.add_scan(scan)
+        if progress.is_interrupted:
+            raise KeyboardInterrupt
+        check_topics(store, request.topics, sink.count)
+        return Answer(request.query, (), scan.coverage)
+
+
+def check_topics(store: "Store", topics: "Collection[str]", found: int) -> None:
+    """Check that a store has the topics in which nothing was found.
+
+    Not before: messages of a deleted topic may still be in the log.
+
+    :raises TopicNotFound: naming one that it does not have, and what was probably meant.
+    """
+    if topics and not found:
+        store.topics(topics)
+
+
+def _read_cluster(
+    sink: MessageSink,
+    request: "FindRequest",
+    selection: MessageSelection,
+    source: "ClusterAccess",
+) -> "Answer":
+    from rocketlens.model.answer import Answer
+    from rocketlens.terminal.cluster_access import ask_cluster
+    from rocketlens.terminal.output import note
+
+    async def read(admin: "MQAdmin") -> "Answer":
+        listed = await admin.topics(request.topics or None)
+        coverage = list(listed.coverage)
+        for topic in listed.topics:
+            tailed = admin.tail(
+                topic.name, None, begin=request.begin, on_event=note, **selection.content
+            )
+            async with tailed:
+                async for message in tailed:
+                    if message.store_timestamp_ms <= request.end:
+                        sink.add(message)
+            coverage += tailed.coverage
+        return Answer(request.query, (), tuple(coverage))
+
+    return ask_cluster(source, read)

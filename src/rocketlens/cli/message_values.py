@@ -1,0 +1,151 @@
+"""What can be printed of a message, each value by its name: for ``--fields`` and ``--format``."""
+
+import json
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from string import Formatter
+from typing import TYPE_CHECKING, Final
+
+from rocketlens.cli.body_view import BodyView
+from rocketlens.errors import BadInput
+from rocketlens.model.escape import printable
+from rocketlens.model.message import MESSAGE_FIELDS
+from rocketlens.terminal.times import iso_text
+
+if TYPE_CHECKING:
+    from rocketlens.model.message import MessageExt
+
+PROPERTY: Final = "properties."
+"""``properties.NAME`` is the value of one property."""
+
+_SHORT: Final[Mapping[str, Callable[["MessageExt"], object]]] = {
+    "time": lambda message: iso_text(message.store_timestamp_ms),
+    "id": lambda message: message.msg_id,
+    "position": lambda message: message.position,
+    "size": lambda message: len(message.body),
+}
+"""Values that the table has, beside the fields of a message."""
+VALUE_NAMES: Final = (*_SHORT, *(field.name for field in MESSAGE_FIELDS))
+_ESCAPES: Final = {"\\n": "\n", "\\t": "\t", "\\0": "\0", "\\\\": "\\"}
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+"""How a cell begins that spreadsheet programs compute."""
+
+
+def value_names(text: str) -> tuple[str, ...]:
+    """Return the names of ``--fields``.
+
+    :raises BadInput: naming one that a message does not have, and what was probably meant.
+    """
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        check_value_name(name, "--fields")
+    return names
+
+
+def check_value_name(name: str, where: str) -> None:
+    """Check that messages have a value of this name.
+
+    :raises BadInput: when they have not.
+    """
+    if name in VALUE_NAMES or (name.startswith(PROPERTY) and name != PROPERTY):
+        return
+    from rocketlens.query.topic_choice import suggestion
+
+    meant = suggestion(name, VALUE_NAMES) or f"; there are {', '.join(VALUE_NAMES)}"
+    raise BadInput(f"{where}: messages have no value {printable(name)[:80]!r}{meant}")
+
+
+def value_of(message: "MessageExt", name: str) -> object:
+    """Return one value of a message, as Python has it."""
+    if name.startswith(PROPERTY):
+        return message.properties.get(name.removeprefix(PROPERTY))
+    short = _SHORT.get(name)
+    return short(message) if short else getattr(message, name)
+
+
+def text_of(message: "MessageExt", name: str, bodies: BodyView) -> str:
+    """Return one value as text; what a message does not have is empty."""
+    if name == "body":
+        return body_text(*bodies.shown(message))
+    value = value_of(message, name)
+    if value is None:
+        return ""
+    if name == "keys":
+        return " ".join(message.keys)
+    if name == "properties":
+        return json.dumps(dict(message.properties), ensure_ascii=False)
+    return str(value)
+
+
+def body_text(body: bytes, form: str | None) -> str:
+    """Return a body as text.
+
+    ``text``, and None: its text, or ``0x`` and hex if it is not UTF-8. ``json``: always JSON on one
+    line, that of the body, or a string with its text, or an object with its base64. ``base64``.
+    """
+    if form == "base64":
+        return b64encode(body).decode("ascii")
+    if form == "json":
+        from rocketlens.cli.json_text import compact, json_of
+
+        found = json_of(body)
+        if found is not None:
+            return compact(found)
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError:
+        if form == "json":
+            return json.dumps({"base64": b64encode(body).decode("ascii")})
+        return f"0x{body.hex()}"
+    return json.dumps(text, ensure_ascii=False) if form == "json" else text
+
+
+def defused(value: object) -> str:
+    """Return a cell of CSV that no spreadsheet program computes: text of others may be a formula.
+
+    A text that would be one gets an apostrophe before it. Numbers stay as they are.
+    """
+    text = "" if value is None else str(value)
+    is_formula = isinstance(value, str) and value.startswith(_FORMULA)
+    return f"'{text}" if is_formula else text
+
+
+class Template:
+    r"""A template of ``--format``: ``{topic} {keys} {body}\n``."""
+
+    def __init__(self, template: str) -> None:
+        """Parse a template.
+
+        :raises BadInput: when it is not well-formed, or names a value that messages do not have.
+        """
+        text = _unescaped(template)
+        # A line each, unless it says how a message ends.
+        self._parts: Final[Sequence[tuple[str, str]]] = list(
+            _parts(text if text.endswith(("\n", "\0")) else f"{text}\n")
+        )
+
+    def text(self, message: "MessageExt", bodies: BodyView) -> str:
+        """Return the template with the values of a message."""
+        return "".join(
+            literal + (text_of(message, name, bodies) if name else "")
+            for literal, name in self._parts
+        )
+
+
+def _parts(text: str) -> Iterable[tuple[str, str]]:
+    try:
+        parsed = list(Formatter().parse(text))
+    except ValueError as error:
+        raise BadInput(f"--format: {error}; write {{{{ and }}}} for braces") from error
+    for literal, name, form, conversion in parsed:
+        if form or conversion or name == "":
+            raise BadInput("--format: in braces stands the name of a value, and nothing else")
+        if name is not None:
+            check_value_name(name, "--format")
+        yield literal, name or ""
+
+
+def _unescaped(template: str) -> str:
+    import re
+
+    return re.sub(r"\\[nt0\\]", lambda match: _ESCAPES[match[0]], template)

@@ -1,0 +1,354 @@
+"""``rocketlens resend``: stored messages again, as a job; what it shares with ``dlq redrive``."""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketlens import limits
+from rocketlens.cli.options import add_cluster, positive_number
+from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound
+from rocketlens.model.counted import counted
+from rocketlens.model.escape import printable
+from rocketlens.terminal.exit_code import ExitCode
+from rocketlens.terminal.output import note
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from rocketlens.client.admin import MQAdmin
+    from rocketlens.client.resend_job import Target
+    from rocketlens.client.resend_journal import JobHeader, PlannedMessage, ResendJournal
+    from rocketlens.terminal.cluster_access import ClusterAccess
+
+    MakePlan = Callable[[MQAdmin, Target], Awaitable[list[PlannedMessage]]]
+
+JOB_EXIT_CODES: Final = (
+    "Without --send nothing is sent and no file is made: what would be sent is shown.\n"
+    "A job that ended early is resumed by the same command with --job FILE.\n"
+    "exit codes: 0 all were sent (or would be), 1 some were not sent, or there are none,\n"
+    "2 wrong usage or an error, 3 incomplete: of some it is not known whether they are stored."
+)
+_SHOWN_ROWS: Final = 10
+"""Messages of a dry run that are shown as a table."""
+_DEFAULT_RATE: Final = 20
+_COLUMNS: Final = ("n", "state", "id", "from", "to", "detail")
+EXAMPLES: Final = (
+    (
+        "rocketlens resend -t order-paid AC1400020001A3B4C5D6123456780000",
+        "what would be sent: nothing is",
+    ),
+    (
+        "rocketlens resend -t order-paid --key ORDER-42 --send --reason 'ticket 7'",
+        "send it, and write down why",
+    ),
+    ("rocketlens resend -t order-paid --key ORDER-42 --to-group billing", "to one group alone"),
+)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.epilog = JOB_EXIT_CODES
+    parser.add_argument(
+        "ids",
+        metavar="ID",
+        nargs="*",
+        help="a message id: an offset message id, or with --topic either kind; of several records "
+        "with one unique key the oldest is sent",
+    )
+    add_cluster(parser, "$NAMESRV_ADDR")
+    parser.add_argument("-t", "--topic", metavar="T", help="the topic of the ids, or of --key")
+    parser.add_argument("--key", metavar="K", help="all messages of --topic with this key")
+    parser.add_argument("--to-topic", metavar="T2", help="send to this topic (default: its own)")
+    parser.add_argument(
+        "--to-group",
+        metavar="G",
+        help="send to this consumer group alone, by its retry topic: other groups do not get it",
+    )
+    add_job_options(parser)
+
+
+def add_job_options(parser: ArgumentParser) -> None:
+    """Add the options of every job that sends messages again."""
+    group = parser.add_argument_group("the job")
+    group.add_argument("--send", action="store_true", help="send, and not only show")
+    group.add_argument(
+        "--reason", metavar="TEXT", help="why, for those who read the job's file; --send needs it"
+    )
+    group.add_argument(
+        "--job",
+        metavar="FILE",
+        help="the job's file: it is resumed if it is there (default: a new one in the user's state "
+        "directory)",
+    )
+    group.add_argument(
+        "--rate",
+        metavar="N",
+        type=positive_number,
+        default=_DEFAULT_RATE,
+        help=f"messages a second (default: {_DEFAULT_RATE})",
+    )
+    group.add_argument(
+        "--max",
+        metavar="N",
+        type=positive_number,
+        default=limits.MAX_RESEND_MESSAGES,
+        help=f"only the first N messages (default: {limits.MAX_RESEND_MESSAGES})",
+    )
+    group.add_argument(
+        "--resend-unknown",
+        action="store_true",
+        help="send also what may be stored already if that cannot be looked up",
+    )
+    group.add_argument(
+        "-o",
+        "--output",
+        choices=("table", "json"),
+        default="table",
+        help="table, or one JSON line per message",
+    )
+
+
+def run(arguments: Namespace) -> ExitCode:
+    """Show what would be sent, or send it."""
+    from rocketlens.client.resend_job import Target
+
+    if arguments.to_topic and arguments.to_group:
+        raise BadInput("--to-topic and --to-group both say where to send: give only one")
+    if arguments.key is not None and (arguments.ids or not arguments.topic):
+        raise BadInput("--key needs --topic, and no ids")
+    is_selected = bool(arguments.ids or arguments.key is not None)
+    if not is_selected and not arguments.job:
+        raise BadInput("which messages? Give ids, or --key and --topic, or the --job to resume")
+    if arguments.key is not None:
+        selection = f"key {arguments.key} of topic {arguments.topic}"
+    else:
+        selection = f"ids {' '.join(arguments.ids)}"
+        selection += f" of topic {arguments.topic}" if arguments.topic else ""
+
+    async def plan(admin: "MQAdmin", target: "Target") -> "list[PlannedMessage]":
+        return await _plan(arguments, admin, target)
+
+    target = Target(topic=arguments.to_topic, group=arguments.to_group)
+    return run_job(arguments, selection if is_selected else None, target, plan)
+
+
+def run_job(
+    arguments: Namespace, selection: str | None, target: "Target", make_plan: "MakePlan"
+) -> ExitCode:
+    """Show what a job would send, or run it; ``selection`` None resumes the file's job."""
+    from rocketlens.terminal.cluster_access import (
+        ask_cluster,
+        chosen_context,
+        cluster_access,
+        writable_cluster_access,
+    )
+
+    is_there = bool(arguments.job) and Path(arguments.job).exists()
+    if selection is None and not is_there:
+        raise BadInput(f"--job {arguments.job[:200]}: there is no such file")
+    context = chosen_context(arguments, takes_store=False)
+    access = writable_cluster_access(context) if arguments.send else cluster_access(context)
+
+    async def work(admin: "MQAdmin") -> ExitCode:
+        if is_there or selection is None:
+            return await _resume(arguments, selection, target, admin, access)
+        messages = await make_plan(admin, target)
+        if not messages:
+            raise MessageNotFound("there is nothing to send")
+        return await _start(arguments, selection, target, messages, admin, access)
+
+    return ask_cluster(access, work)
+
+
+async def _start(  # noqa: PLR0917 - what a new job is made of
+    arguments: Namespace,
+    selection: str,
+    target: "Target",
+    messages: "list[PlannedMessage]",
+    admin: "MQAdmin",
+    access: "ClusterAccess",
+) -> ExitCode:
+    """Show a new job, or make its file and run it."""
+    from rocketlens.client.resend_job import check_targets
+    from rocketlens.client.resend_journal import ResendJournal
+    from rocketlens.terminal.cluster_access import jobs_directory
+
+    await check_targets(admin, messages)
+    if not arguments.send:
+        _show(arguments, messages, dict.fromkeys(range(1, len(messages) + 1), "would send"))
+        topics = ", ".join(sorted({each.topic for each in messages})[:_SHOWN_ROWS])
+        note(
+            f"dry run: {counted(len(messages), 'message')} of {topics} would go to {target}; "
+            "nothing was sent: give --send and --reason TEXT"
+        )
+        return ExitCode.OK
+    if not (arguments.reason or "").strip():
+        raise BadInput("--send needs --reason TEXT: it is recorded with what was sent")
+    header = _header(arguments, selection, target, len(messages), admin)
+    path = Path(arguments.job) if arguments.job else jobs_directory() / f"{header.job}.job"
+    with ResendJournal.create(path, header, messages) as journal:
+        note(f"the job's file is {path}")
+        return await _run(arguments, journal, admin, access)
+
+
+async def _resume(
+    arguments: Namespace,
+    selection: str | None,
+    target: "Target",
+    admin: "MQAdmin",
+    access: "ClusterAccess",
+) -> ExitCode:
+    """Show what an existing job has left, or go on with it.
+
+    :raises BadInput: if it is the job of another request, or of another cluster.
+    """
+    from rocketlens.client.resend_journal import ResendJournal
+
+    with ResendJournal.resume(Path(arguments.job)) as journal:
+        header = journal.header
+        asked = (selection or header.selection, str(target) if selection else header.target)
+        if asked != (header.selection, header.target):
+            raise BadInput(
+                f"{journal.path} is the job of another request ({header.selection[:200]}, to "
+                f"{header.target[:200]}): give another --job"
+            )
+        if (header.cluster, header.namespace) != (admin.source.name, admin.namespace):
+            raise BadInput(f"{journal.path} is a job of another cluster, {header.cluster[:200]}")
+        if header.origin:
+            raise BadInput(
+                f"{journal.path} reads its messages from {header.origin[:200]}: resume it in the "
+                "console, with that store as a source"
+            )
+        if arguments.send:
+            return await _run(arguments, journal, admin, access)
+        states = {}
+        for number in range(1, header.count + 1):
+            outcome = journal.outcome(number)
+            states[number] = "would send" if outcome is None else outcome.state
+        _show(arguments, journal.messages, states)
+        note(f"dry run of {journal.path}: {_totals(journal)}; nothing was sent: give --send")
+        return ExitCode.OK
+
+
+async def _run(
+    arguments: Namespace, journal: "ResendJournal", admin: "MQAdmin", access: "ClusterAccess"
+) -> ExitCode:
+    """Run a job, and print what becomes of each message."""
+    from rocketlens.client.producer import Producer
+    from rocketlens.client.resend_job import ResendJob, producer_options
+
+    # Topics of a plan have their namespaces.
+    options = {**access.client_options, "namespace": ""}
+    async with Producer(access.name_servers, **options, **producer_options()) as producer:
+        job = ResendJob(
+            journal,
+            admin,
+            producer,
+            rate=arguments.rate,
+            resend_unknown=arguments.resend_unknown,
+        )
+        has_titles = False
+        async for number, planned, outcome in job.run():
+            if not has_titles:
+                _print_titles(arguments)
+                has_titles = True
+            detail = outcome.offset_msg_id or outcome.value
+            _print_row(arguments, number, planned, outcome.state, detail)
+            sys.stdout.flush()
+    counts = journal.counts()
+    note(f"{_totals(journal)} of {counted(journal.header.count, 'message')}")
+    if counts["unknown"]:
+        note(f"to look for those of unknown outcome again: --job {journal.path} --send")
+        return ExitCode.INCOMPLETE
+    return ExitCode.NO if counts["failed"] or counts["left"] else ExitCode.OK
+
+
+def _totals(journal: "ResendJournal") -> str:
+    return ", ".join(f"{count} {name}" for name, count in journal.counts().items())
+
+
+async def _plan(arguments: Namespace, admin: "MQAdmin", target: "Target") -> "list[PlannedMessage]":
+    """Find the messages.
+
+    :raises MessageNotFound: if one of the ids is not found.
+    :raises AnswerIncomplete: if not everything could be searched.
+    """
+    from rocketlens.client.resend_job import planned
+
+    full_topic = admin.source.full_topic
+    messages = []
+    for each in arguments.ids:
+        of_topic = (arguments.topic, each) if arguments.topic else (each,)
+        messages.append(planned(await admin.view_message(*of_topic), target, full_topic))
+    if arguments.key is not None:
+        answer = await admin.find(arguments.key, arguments.topic, kind="key")
+        if not answer.complete or answer.truncated:
+            failed = next((each for each in answer.coverage if each.is_failure), None)
+            why = f"{failed.source}: {failed.error}" if failed else "more than an answer can hold"
+            raise AnswerIncomplete(f"not all messages with the key are known: {why}", answer)
+        # In the order of their times: a copy that was sent again comes after the first.
+        first: dict[str, PlannedMessage] = {}
+        for message in answer.messages:
+            first.setdefault(message.msg_id, planned(message, target, full_topic))
+        messages = list(first.values())
+    unique = {each.offset_msg_id: each for each in messages}
+    if len(unique) > arguments.max:
+        note(f"{len(unique)} messages match: only the first {arguments.max} are taken")
+    return list(unique.values())[: arguments.max]
+
+
+def _header(
+    arguments: Namespace, selection: str, target: "Target", count: int, admin: "MQAdmin"
+) -> "JobHeader":
+    from datetime import UTC, datetime
+    from secrets import token_hex
+
+    from rocketlens.client.resend_journal import JobHeader
+    from rocketlens.terminal.cluster_access import user_name
+
+    now = datetime.now(UTC)
+    return JobHeader(
+        job=f"{now:%Y%m%dT%H%M%S}-{token_hex(6)}",
+        count=count,
+        selection=selection,
+        target=str(target),
+        cluster=admin.source.name,
+        namespace=admin.namespace,
+        reason=arguments.reason,
+        user=user_name(),
+        time=now.isoformat(timespec="seconds"),
+    )
+
+
+def _show(arguments: Namespace, messages: Any, states: dict[int, str]) -> None:
+    """Print a dry run: all messages as JSON, the first of them as a table."""
+    _print_titles(arguments)
+    for number, message in enumerate(messages, 1):
+        if arguments.output == "table" and number > _SHOWN_ROWS:
+            print(f"... and {len(messages) - _SHOWN_ROWS} more (-o json shows all)")
+            break
+        _print_row(arguments, number, message, states[number], "")
+    sys.stdout.flush()
+
+
+def _print_titles(arguments: Namespace) -> None:
+    if arguments.output == "table":
+        print("\t".join(_COLUMNS))
+
+
+def _print_row(
+    arguments: Namespace, number: int, planned: "PlannedMessage", state: str, detail: str
+) -> None:
+    """Print one message; ``detail`` is its new offset message id, or why it is not sent."""
+    if arguments.output == "json":
+        from dataclasses import asdict
+
+        from rocketlens.cli.as_json import json_line
+
+        print(json_line({"n": number, "state": state, **asdict(planned), "detail": detail}))
+        return
+    origin = f"{planned.topic}/{planned.queue_id}/{planned.queue_offset}"
+    msg_id = planned.unique_key or planned.offset_msg_id
+    row = (str(number), state, msg_id, origin, planned.target, detail)
+    print("\t".join(map(printable, row)))

@@ -1,0 +1,248 @@
+"""What a query asks of ``messages``, so that only that is read: topics, times, a key, bodies.
+
+DuckDB evaluates the whole query again on what was read. So a condition may be missed here, and
+never be made up: only conditions of the outermost ``WHERE``, joined by ``AND``, count.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from rocketlens import limits
+from rocketlens.errors import BadInput
+
+TABLE: Final = "messages"
+_LOW: Final = frozenset({"COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO"})
+_HIGH: Final = frozenset({"COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO"})
+_EQUAL: Final = "COMPARE_EQUAL"
+_MIRRORED: Final = {
+    "COMPARE_GREATERTHAN": "COMPARE_LESSTHAN",
+    "COMPARE_GREATERTHANOREQUALTO": "COMPARE_LESSTHANOREQUALTO",
+    "COMPARE_LESSTHAN": "COMPARE_GREATERTHAN",
+    "COMPARE_LESSTHANOREQUALTO": "COMPARE_GREATERTHANOREQUALTO",
+    _EQUAL: _EQUAL,
+}
+_CONTAINS: Final = frozenset(
+    {"list_contains", "array_contains", "list_has", "array_has", "contains"}
+)
+_TIMES: Final = {"store_timestamp_ms": False, "store_time": True}
+_PATTERN: Final = frozenset("*?[],")
+ToMilliseconds = Callable[[str], int | None]
+
+
+class SqlPlan(NamedTuple):
+    """What must be read for a query."""
+
+    topics: frozenset[str] | None = None
+    """Only messages of these can count; None is all."""
+    begin: int | None = None
+    end: int | None = None
+    key: str | None = None
+    """Only messages with this key can count."""
+    with_body: bool = True
+    is_streamed: bool = False
+    """Whether the query reads the table once, front to back, so that it need not be kept."""
+    uses_table: bool = True
+
+
+def plan_of(serialized: str, to_milliseconds: ToMilliseconds) -> SqlPlan:
+    """Return the plan of a query that DuckDB serialized (``json_serialize_sql``).
+
+    ``to_milliseconds`` reads a text as DuckDB reads a timestamp.
+
+    :raises BadInput: when it is not one SELECT.
+    """
+    parsed = json.loads(serialized)
+    if parsed["error"]:
+        said = parsed.get("error_message", "").splitlines()[:1]
+        raise BadInput(f"one SELECT is needed: {''.join(said)[:300]}")
+    if len(parsed["statements"]) != 1:
+        raise BadInput(f"one SELECT is needed, and these are {len(parsed['statements'])}")
+    node = parsed["statements"][0]["node"]
+    nodes = list(_nodes(node))
+    tables = [each for each in nodes if each.get("type") == "BASE_TABLE"]
+    uses_table = any(each["table_name"].lower() == TABLE for each in tables)
+    source = node.get("from_table") or {}
+    is_plain = (
+        node["type"] == "SELECT_NODE"
+        and not node["cte_map"]["map"]
+        and source.get("type") == "BASE_TABLE"
+        and len(tables) == 1
+        and source["table_name"].lower() == TABLE
+        and not source["schema_name"]
+        and not source["column_name_alias"]
+    )
+    if not is_plain:
+        return SqlPlan(uses_table=uses_table)
+    names = {TABLE, source["alias"].lower()}
+    aliases = {each.get("alias", "").lower() for each in node["select_list"]}
+    plan = SqlPlan(with_body=_reads_body(nodes, names), is_streamed=True)
+    for condition in _conjuncts(node["where_clause"]):
+        plan = _narrowed(plan, _Condition(condition, names, aliases, to_milliseconds))
+    return plan
+
+
+def _nodes(value: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield every object in a value."""
+    stack = [value]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, dict):
+            yield each
+            stack += each.values()
+        elif isinstance(each, list):
+            stack += each
+
+
+def _conjuncts(condition: Any) -> Iterator[Mapping[str, Any]]:
+    if condition is None:
+        return
+    if condition["type"] == "CONJUNCTION_AND":
+        for child in condition["children"]:
+            yield from _conjuncts(child)
+    else:
+        yield condition
+
+
+def _reads_body(nodes: list[Mapping[str, Any]], names: set[str]) -> bool:
+    for each in nodes:
+        if each.get("type") not in {"COLUMN_REF", "STAR"}:
+            continue
+        parts = [name.lower() for name in each.get("column_names", ())]
+        # Every column, or a whole row.
+        if each["type"] == "STAR" or {"body", "body_error"} & set(parts) or parts[0] in names:
+            if len(parts) == 2 and parts[0] in names and not parts[1].startswith("body"):
+                continue
+            return True
+    return False
+
+
+class _Condition:
+    """One condition of a WHERE, looked at for what is understood of it."""
+
+    def __init__(
+        self,
+        node: Mapping[str, Any],
+        names: set[str],
+        aliases: set[str],
+        to_milliseconds: ToMilliseconds,
+    ) -> None:
+        self.node: Final = node
+        self.kind: Final[str] = node["type"]
+        self._names: Final = names
+        self._aliases: Final = aliases
+        self._to_milliseconds: Final = to_milliseconds
+
+    def column(self, node: Any) -> str | None:
+        """Return the column of the table that a node names, or None."""
+        if not isinstance(node, dict) or node.get("type") != "COLUMN_REF":
+            return None
+        names: list[str] = [name.lower() for name in node["column_names"]]
+        *table, column = names
+        # An alias of the result may be what is meant.
+        if column in self._aliases or len(table) > 1 or not set(table) <= self._names:
+            return None
+        return column
+
+    def compared(self) -> tuple[str, str, Any] | None:
+        """Return column, kind of comparison and the other side, the column to the left."""
+        left, right = self.node.get("left"), self.node.get("right")
+        if self.kind not in _MIRRORED:
+            return None
+        column = self.column(left)
+        if column is not None:
+            return column, self.kind, right
+        column = self.column(right)
+        return None if column is None else (column, _MIRRORED[self.kind], left)
+
+    def milliseconds(self, node: Any, column: str) -> int | None:
+        """Return the epoch milliseconds that a constant is, compared with a column."""
+        value = literal(node, "STRING" if _TIMES[column] else "INTEGER")
+        if value is None:
+            return None
+        number = self._to_milliseconds(value) if _TIMES[column] else int(value)
+        return number if number is not None and 0 <= number <= limits.MAX_TIMESTAMP_MS else None
+
+
+def literal(node: Any, kind: str) -> str | None:
+    """Return the text of a constant of a kind, with a cast around it or not."""
+    if not isinstance(node, dict):
+        return None
+    if node.get("type") == "OPERATOR_CAST" and kind == "STRING" and not node["try_cast"]:
+        name = node.get("type_expr", {}).get("type_name", "")
+        is_time = name.upper().startswith(("TIMESTAMP", "DATE"))
+        return literal(node["child"], kind) if is_time else None
+    found = node.get("literal")
+    if node.get("type") != "VALUE_CONSTANT" or not isinstance(found, dict):
+        return None
+    return str(found["text"]) if found.get("kind") == kind and "text" in found else None
+
+
+def _narrowed(plan: SqlPlan, condition: _Condition) -> SqlPlan:
+    """Return a plan that leaves out what a condition leaves out, as far as it is understood."""
+    node, kind = condition.node, condition.kind
+    compared = condition.compared()
+    if compared is not None:
+        return _compared(plan, condition, *compared)
+    if kind == "COMPARE_BETWEEN" and condition.column(node.get("input")) in _TIMES:
+        column = condition.column(node["input"]) or ""
+        low = condition.milliseconds(node["lower"], column)
+        high = condition.milliseconds(node["upper"], column)
+        return _within(plan, low, high)
+    if kind == "COMPARE_IN" and condition.column(node["children"][0]) == "topic":
+        return _of_topics(plan, [_text(each) for each in node["children"][1:]])
+    if kind == "FUNCTION" and node["function_name"] in _CONTAINS:
+        first, *others = [each["expression"] for each in node["arguments"]]
+        if condition.column(first) == "keys" and len(others) == 1:
+            return _with_key(plan, _text(others[0]))
+    if kind == "SUBQUERY" and node.get("comparison_type") == _EQUAL and _is_any_key(condition):
+        return _with_key(plan, _text(node["child"]))
+    return plan
+
+
+def _is_any_key(condition: _Condition) -> bool:
+    """Return whether a condition is ``... = ANY(keys)``."""
+    inner = condition.node.get("subquery", {}).get("node", {})
+    if condition.node.get("subquery_type") != "ANY" or len(inner.get("select_list", ())) != 1:
+        return False
+    (only,) = inner["select_list"]
+    return (
+        (inner.get("from_table") or {}).get("type") == "EMPTY"
+        and only.get("function_name") == "unnest"
+        and [condition.column(each["expression"]) for each in only["arguments"]] == ["keys"]
+    )
+
+
+def _compared(plan: SqlPlan, condition: _Condition, column: str, kind: str, other: Any) -> SqlPlan:
+    if column == "topic" and kind == _EQUAL:
+        return _of_topics(plan, [_text(other)])
+    if column in _TIMES:
+        moment = condition.milliseconds(other, column)
+        if moment is None:
+            return plan
+        is_low, is_high = kind in {_EQUAL, *_LOW}, kind in {_EQUAL, *_HIGH}
+        return _within(plan, moment if is_low else None, moment if is_high else None)
+    return plan
+
+
+def _text(node: Any) -> str | None:
+    """Return a constant text that is not a cast."""
+    is_constant = isinstance(node, dict) and node.get("type") == "VALUE_CONSTANT"
+    return literal(node, "STRING") if is_constant else None
+
+
+def _of_topics(plan: SqlPlan, topics: list[str | None]) -> SqlPlan:
+    known = {each for each in topics if each and not _PATTERN & set(each)}
+    if len(known) < len(topics):
+        return plan
+    return plan._replace(topics=frozenset(known if plan.topics is None else plan.topics & known))
+
+
+def _within(plan: SqlPlan, low: int | None, high: int | None) -> SqlPlan:
+    begin = max((each for each in (plan.begin, low) if each is not None), default=None)
+    end = min((each for each in (plan.end, high) if each is not None), default=None)
+    return plan._replace(begin=begin, end=end)
+
+
+def _with_key(plan: SqlPlan, key: str | None) -> SqlPlan:
+    return plan if key is None or plan.key is not None else plan._replace(key=key)

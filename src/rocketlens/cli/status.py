@@ -1,0 +1,228 @@
+"""``rocketlens status``: the state of a store or a cluster on one screen."""
+
+import shutil
+import sys
+import textwrap
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketlens.cli.options import add_source, add_table_or_json
+from rocketlens.model.counted import counted
+from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
+
+if TYPE_CHECKING:
+    from rocketlens.model.group import FoundGroup
+    from rocketlens.model.status import BrokerStatus, ClusterStatus, IndexStatus, StoreStatus
+
+_BROKER_TITLES: Final = (
+    "broker",
+    "role",
+    "address",
+    "version",
+    "put/s",
+    "get/s",
+    "log",
+    "disk",
+    "oldest",
+)
+_GROUP_TITLES: Final = ("group", "members", "lag", "to_retry", "dead_letters")
+_LABEL_WIDTH: Final = 11
+EXAMPLES: Final = (
+    ("rocketlens status --store /data/rocketmq/store", "how was it closed, and what is in it?"),
+    ("rocketlens status -n 127.0.0.1:9876", "brokers, rates, disks and groups of a cluster"),
+    ("rocketlens status -n 127.0.0.1:9876 -o json", "the same for programs"),
+)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.epilog = (
+        f"{SEARCH_EXIT_CODES}\n? is what could not be learnt. `rocketlens topics` lists topics, "
+        "`rocketlens doctor`\nchecks a store."
+    )
+    add_source(parser)
+    add_table_or_json(parser)
+
+
+def run(arguments: Namespace) -> ExitCode:
+    """Print the state; the exit code says whether all files or brokers could be read."""
+    from rocketlens.cli.find import exit_code
+    from rocketlens.cli.source import ask_source
+    from rocketlens.model.answer import Answer
+    from rocketlens.model.status import StoreStatus
+    from rocketlens.terminal.notes import print_notes
+
+    found = ask_source(arguments, lambda store: store.status(), lambda admin: admin.status())
+    if arguments.output == "json":
+        _print_json(found)
+    elif isinstance(found, StoreStatus):
+        _print_store(found)
+    else:
+        _print_cluster(found)
+    sys.stdout.flush()
+    answer = Answer("status", (), found.coverage)
+    if not answer.complete:
+        print_notes(answer, 1)
+    return exit_code(answer, 1)
+
+
+def _print_store(status: "StoreStatus") -> None:
+    for label, text in store_lines(status):
+        _print_line(label, text)
+    _print_groups(status.groups)
+
+
+def store_lines(status: "StoreStatus") -> Iterator[tuple[str, str]]:
+    """Return what each line about a store is called, and its text."""
+    from rocketlens.model.status import StoreClosing
+    from rocketlens.terminal.output import size_text
+
+    closed = {
+        StoreClosing.CLEAN: "cleanly",
+        StoreClosing.KILLED: "no: its broker was killed, or this is a copy of a store in use",
+        StoreClosing.IN_USE: "no: a broker or job has it open",
+    }
+    yield "store", status.path
+    yield "written by", status.written_by
+    yield "closed", closed[status.closing]
+    yield (
+        "messages",
+        f"{_count(status.messages)} in {counted(status.topics, 'topic')}, {_times(status)}",
+    )
+    offsets = f"physical offsets {status.min_offset} to {status.end_offset}"
+    yield "log", f"{size_text(status.log_bytes)} in {_files(status.log_files)}, {offsets}"
+    yield "queues", size_text(status.queue_bytes)
+    yield "index", ", ".join(_index_words(status.index))
+    yield (
+        "disk",
+        f"{size_text(status.disk_free_bytes)} free of {size_text(status.disk_total_bytes)}",
+    )
+
+
+def _index_words(index: "IndexStatus") -> Iterator[str]:
+    from rocketlens.terminal.output import size_text
+    from rocketlens.terminal.times import iso_text
+
+    yield f"{size_text(index.size_bytes)} in {_files(index.files + index.damaged_files)}"
+    if index.damaged_files:
+        yield f"{index.damaged_files} of them damaged"
+    yield counted(index.entries, "entry", "entries")
+    if index.newest_ms is not None:
+        yield f"up to {iso_text(index.newest_ms)}"
+    yield f"{_bytes_text(index.uncovered_bytes)} of log without entries"
+    if index.builder is not None:
+        behind = _bytes_text(index.builder.behind_bytes)
+        yield f"builder {'running' if index.builder.is_running else 'stopped'}, {behind} behind"
+
+
+def _bytes_text(count: int) -> str:
+    from rocketlens.terminal.output import size_text
+
+    text = size_text(count)
+    return f"{text} bytes" if text.isdigit() else text
+
+
+def _files(count: int) -> str:
+    return counted(count, "file")
+
+
+def _count(number: int | None) -> str:
+    from rocketlens.cli.table import NOT_KNOWN
+
+    return NOT_KNOWN if number is None else f"{number:,}"
+
+
+def _times(status: "StoreStatus") -> str:
+    from rocketlens.terminal.times import iso_text
+
+    if status.oldest_ms is None or status.newest_ms is None:
+        return "without times"
+    return f"{iso_text(status.oldest_ms)} to {iso_text(status.newest_ms)}"
+
+
+def _print_cluster(status: "ClusterStatus") -> None:
+    from rocketlens.cli.table import print_rows
+
+    clusters = sorted({each.cluster_name for each in status.brokers if each.cluster_name})
+    _print_line("cluster", ", ".join(clusters) or "?")
+    _print_line("nameserver", "; ".join(status.name_servers))
+    _print_line("topics", f"{status.topics:,}")
+    _print_line(
+        "clients", f"{_count(status.producers)} producers, {_count(status.consumers)} consumers"
+    )
+    if status.brokers:
+        print()
+        print_rows(_BROKER_TITLES, map(_broker_row, status.brokers))
+    _print_groups(status.groups)
+
+
+def _broker_row(broker: "BrokerStatus") -> Sequence[object]:
+    from rocketlens.cli.table import Moment
+    from rocketlens.terminal.output import size_text
+
+    version, ratio, oldest_ms = broker.version, broker.disk_ratio, broker.oldest_ms
+    return (
+        broker.name,
+        "master" if broker.is_master else f"slave {broker.broker_id}",
+        broker.address,
+        None if version is None else version.removeprefix("V").replace("_", "."),
+        _rate(broker.put_per_second),
+        _rate(broker.get_per_second),
+        None if broker.log_bytes is None else size_text(broker.log_bytes),
+        None if ratio is None else f"{ratio:.0%}",
+        _oldest(broker) if oldest_ms is None else Moment(oldest_ms),
+    )
+
+
+def _oldest(broker: "BrokerStatus") -> str | None:
+    """Return nothing for a broker without messages, None for one that was not asked."""
+    return None if broker.error is not None else ""
+
+
+def _rate(number: float | None) -> str | None:
+    return None if number is None else f"{number:,.1f}"
+
+
+def _print_groups(groups: Sequence["FoundGroup"]) -> None:
+    from rocketlens.cli.table import print_rows
+
+    if groups:
+        print()
+        print_rows(_GROUP_TITLES, map(_group_row, groups))
+
+
+def _group_row(group: "FoundGroup") -> Sequence[object]:
+    members = None if group.members is None else len(group.members)
+    return (group.name, members, group.lag, group.to_retry, group.dead_letters)
+
+
+def _print_line(label: str, text: str) -> None:
+    """Print a labelled line: in columns on a terminal, else with a tab."""
+    from rocketlens.model.escape import printable
+    from rocketlens.terminal.output import BOLD, coloured
+
+    if not sys.stdout.isatty():
+        print(f"{label}\t{printable(text)}")
+        return
+    room = max(shutil.get_terminal_size((100, 24)).columns - _LABEL_WIDTH - 1, _LABEL_WIDTH)
+    for line in textwrap.wrap(
+        printable(text), room, break_on_hyphens=False, break_long_words=False
+    ) or [""]:
+        print(f"{coloured(label.ljust(_LABEL_WIDTH), BOLD, sys.stdout)} {line}")
+        label = ""
+
+
+def _print_json(found: "StoreStatus | ClusterStatus") -> None:
+    from dataclasses import asdict
+
+    from rocketlens.cli.as_json import coverage_fields, json_line
+    from rocketlens.cli.groups import group_fields
+
+    fields: dict[str, Any] = {
+        **asdict(found),
+        "complete": found.complete,
+        "groups": [group_fields(each) for each in found.groups],
+        "coverage": [coverage_fields(each) for each in found.coverage],
+    }
+    print(json_line(fields))

@@ -1,0 +1,239 @@
+"""``rocketlens story``: what became of one message, and what consumer groups did with it."""
+
+import shutil
+import sys
+import textwrap
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketlens.cli.options import add_message
+from rocketlens.cli.table import cells
+from rocketlens.model.escape import printable
+from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
+from rocketlens.terminal.output import BOLD, DIM, GREEN, RED, YELLOW, coloured, note
+from rocketlens.terminal.times import iso_text, time_text, zone_text
+
+if TYPE_CHECKING:
+    from rocketlens.query.story import GroupStory, Story
+    from rocketlens.query.story_events import StoryEvent
+
+_PIPED_COLUMNS: Final = 100
+_MIN_COLUMNS: Final = 60
+_MAX_COLUMNS: Final = 120
+_TIME_COLUMNS: Final = 23
+_INDENT: Final = 2
+_MAX_LISTED: Final = 10
+_STATES: Final = {
+    "consumed": ("consumed", GREEN),
+    "filtered": ("filtered out", GREEN),
+    "not_yet": ("not yet", YELLOW),
+    "passed": ("offset passed", YELLOW),
+    "passed_offline": ("offline, its offset passed", YELLOW),
+    "passed_by_reset": ("offset passed by a reset", YELLOW),
+    "never_subscribed": ("never subscribed", DIM),
+    "retrying": ("in retry", YELLOW),
+    "dead_letter": ("dead letter", RED),
+    "broadcasting": ("broadcasting", DIM),
+    "unknown": ("not known", RED),
+}
+EXAMPLES: Final = (
+    ("rocketlens story order-paid/3/881204", "who consumed it, and what became of it"),
+    ("rocketlens story ORDER-42 -t order-paid -n 127.0.0.1:9876", "by a key, in a cluster"),
+    ("rocketlens story AC1400020001A3B4C5D6123456780000 -g billing", "one consumer group alone"),
+)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.epilog = SEARCH_EXIT_CODES
+    add_message(parser)
+    parser.add_argument("-g", "--group", metavar="G", help="tell of this consumer group alone")
+    parser.add_argument(
+        "--trace-topic",
+        metavar="T",
+        help="where clients write their traces (default: RMQ_SYS_TRACE_TOPIC)",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=("text", "json"),
+        default="text",
+        help="text (default), or one JSON object",
+    )
+
+
+def run(arguments: Namespace) -> ExitCode:
+    """Print the story of one message; the exit code says whether everything could be learnt."""
+    from rocketlens.cli.find import exit_code
+    from rocketlens.cli.source import choose_source, story_in
+    from rocketlens.model.answer import Answer
+    from rocketlens.terminal.notes import print_notes
+
+    story = story_in(
+        choose_source(arguments),
+        arguments,
+        arguments.text,
+        trace_topic=arguments.trace_topic,
+        group=arguments.group,
+    )
+    if arguments.output == "json":
+        _print_json(story)
+    else:
+        for line in story_lines(story, columns_of_output()):
+            print(line)
+    sys.stdout.flush()
+    messages = () if story.message is None else (story.message,)
+    answer = Answer(story.query, messages, story.coverage)
+    if not messages or not answer.complete:
+        print_notes(answer)
+    elif not story.complete:
+        note("the story is INCOMPLETE: what failed is named above (exit code 3)")
+    if story.others:
+        shown = ", ".join(story.others[:_MAX_LISTED])
+        more = len(story.others) - _MAX_LISTED
+        note(
+            f"{len(story.others)} other messages match, which `rocketlens find` lists: {shown}"
+            + (f" and {more} more" if more > 0 else "")
+        )
+    return ExitCode.INCOMPLETE if not story.complete else exit_code(answer)
+
+
+def columns_of_output() -> int:
+    """Return how wide lines may be."""
+    if not sys.stdout.isatty():
+        return _PIPED_COLUMNS
+    columns = shutil.get_terminal_size((80, 24)).columns
+    return min(max(columns, _MIN_COLUMNS), _MAX_COLUMNS)
+
+
+def story_lines(story: "Story", columns: int) -> Iterator[str]:
+    """Return a story as lines for people, safe to print; without a message, nothing."""
+    message = story.message
+    if message is None:
+        return
+    yield coloured(printable(message.position), BOLD, sys.stdout)
+    keys = " ".join(message.keys)
+    for label, text in (
+        ("unique key", message.unique_key),
+        ("offset id", message.offset_msg_id),
+        ("tag", message.tags),
+        ("keys", keys),
+    ):
+        if text:
+            yield from _labelled(label, text, columns)
+    yield ""
+    zone = zone_text(message.store_timestamp_ms)
+    yield coloured(f"What happened ({zone})", BOLD, sys.stdout)
+    for event in story.events:
+        yield from _event_lines(event, columns)
+    yield ""
+    yield from group_lines(story, columns)
+    yield from _listed("Why it came twice", story.repeats, columns)
+    yield from unlearnt_lines(story, columns)
+
+
+def group_lines(story: "Story", columns: int) -> Iterator[str]:
+    """Return what groups did as lines for people, safe to print."""
+    yield coloured("What groups did", BOLD, sys.stdout)
+    for group in story.groups:
+        yield from _group_lines(group, columns)
+    if not story.groups:
+        yield " " * _INDENT + "no consumer group of the topic is known"
+
+
+def unlearnt_lines(story: "Story", columns: int) -> Iterator[str]:
+    """Return what could not be learnt as lines for people, safe to print."""
+    unlearnt = [
+        f"{each.what}: {each.why}" + (" (FAILED)" if each.is_failure else "")
+        for each in story.unlearnt
+    ]
+    yield from _listed("What could not be learnt", unlearnt, columns)
+
+
+def _labelled(label: str, text: str, columns: int) -> Iterator[str]:
+    lines = _wrapped(text, columns - _INDENT - 12)
+    for number, line in enumerate(lines):
+        head = label if number == 0 else ""
+        yield f"{'':{_INDENT}}{coloured(f'{head:<12}', DIM, sys.stdout)}{line}"
+
+
+def _event_lines(event: "StoryEvent", columns: int) -> Iterator[str]:
+    when = "?" if event.time_ms is None else time_text(event.time_ms)
+    room = columns - _INDENT - _TIME_COLUMNS - 2
+    for number, line in enumerate(_sourced(event.text, event.source, room)):
+        head = f"{when if number == 0 else '':<{_TIME_COLUMNS}}"
+        yield f"{'':{_INDENT}}{coloured(head, DIM, sys.stdout)}  {line}"
+
+
+def _group_lines(group: "GroupStory", columns: int) -> Iterator[str]:
+    word, colour = _STATES[group.state]
+    if group.state == "retrying":
+        limit = f" of {group.max_retries}" if group.max_retries is not None else ""
+        word = f"in retry {group.retries}{limit}"
+    elif group.retries:
+        word += f", after {group.retries} {'retry' if group.retries == 1 else 'retries'}"
+    since = f" since {time_text(group.since_ms)}" if group.since_ms is not None else ""
+    name = printable(group.group)
+    is_one_line = _INDENT + cells(name) + 2 + len(word) + len(since) <= columns
+    head = f"{'':{_INDENT}}{name}: {coloured(word, colour, sys.stdout)}"
+    yield head + (since if is_one_line else "")
+    if since and not is_one_line:
+        yield " " * 2 * _INDENT + since.strip()
+    room = columns - 2 * _INDENT
+    for line in _sourced(group.rests_on, group.source, room):
+        yield " " * 2 * _INDENT + line
+    for repeat in group.repeats:
+        for line in _wrapped(f"twice: {repeat}", room):
+            yield " " * 2 * _INDENT + line
+
+
+def _listed(title: str, texts: "list[str] | tuple[str, ...]", columns: int) -> Iterator[str]:
+    if not texts:
+        return
+    yield ""
+    yield coloured(title, BOLD, sys.stdout)
+    for text in texts:
+        for number, line in enumerate(_wrapped(text, columns - _INDENT - 2)):
+            yield f"{'':{_INDENT}}{'- ' if number == 0 else '  '}{line}"
+
+
+def _sourced(text: str, source: str, room: int) -> list[str]:
+    """Return wrapped text, with its source in brackets at the end."""
+    return _wrapped(f"{text} [{source}]" if source else text, room)
+
+
+def _wrapped(text: str, room: int) -> list[str]:
+    """Return text in lines of a width; ids and positions are never broken."""
+    return textwrap.wrap(printable(text), room, break_long_words=False, break_on_hyphens=False) or [
+        ""
+    ]
+
+
+def _print_json(story: "Story") -> None:
+    from dataclasses import asdict
+
+    from rocketlens.cli.as_json import coverage_fields, json_line, message_fields
+
+    message: dict[str, Any] | None = None
+    if story.message is not None:
+        message = message_fields(story.message)
+    print(
+        json_line(
+            {
+                "query": story.query,
+                "complete": story.complete,
+                "message": message,
+                "others": list(story.others),
+                "events": [{**asdict(each), "time": _iso(each.time_ms)} for each in story.events],
+                "groups": [{**asdict(each), "since": _iso(each.since_ms)} for each in story.groups],
+                "repeats": list(story.repeats),
+                "unlearnt": [asdict(each) for each in story.unlearnt],
+                "coverage": [coverage_fields(each) for each in story.coverage],
+            }
+        )
+    )
+
+
+def _iso(epoch_ms: int | None) -> str | None:
+    return None if epoch_ms is None else iso_text(epoch_ms)

@@ -1,0 +1,190 @@
+"""``rocketlens tail``: the newest messages of a topic, and those that arrive."""
+
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from typing import TYPE_CHECKING, Final
+
+from rocketlens import limits
+from rocketlens.cli.message_output import MessageOutput, add_output
+from rocketlens.cli.options import (
+    add_content,
+    add_source,
+    content_of,
+    positive_number,
+    store_directory,
+)
+from rocketlens.errors import BadInput
+from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
+from rocketlens.terminal.output import note
+from rocketlens.terminal.times import TIMES_HELP, parse_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rocketlens.client.admin import MQAdmin
+    from rocketlens.model.message import MessageExt
+    from rocketlens.terminal.cluster_access import ClusterAccess
+
+_BEGINNING: Final = "beginning"
+_END: Final = "end"
+EXAMPLES: Final = (
+    ("rocketlens tail -t order-paid", "the newest ten messages"),
+    (
+        "rocketlens tail -t order-paid -f --tag 'paid || refunded'",
+        "and those that arrive, of two tags",
+    ),
+    (
+        'rocketlens tail -t order-paid --sql "amount > 100" --since 1h',
+        "those of an hour with a property",
+    ),
+    (
+        "rocketlens tail -t order-paid -f --where 'body.$.amount > 100'",
+        "those with a value in their bodies, whatever their format",
+    ),
+)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.epilog = (
+        f"{TIMES_HELP}\n{SEARCH_EXIT_CODES}\n"
+        "With -f it runs until Ctrl-C: exit code 130. It is a member of no group, and leaves\n"
+        "nothing at the brokers."
+    )
+    parser.add_argument("-t", "--topic", metavar="TOPIC", required=True, help="the topic")
+    # -n is the number of messages, as in every tail.
+    add_source(parser, namesrv=["--namesrv"])
+    parser.add_argument(
+        "-f", "--follow", action="store_true", help="go on with messages as they arrive"
+    )
+    parser.add_argument(
+        "-n",
+        "--newest",
+        metavar="N",
+        type=_count,
+        help="begin with the newest N messages that match "
+        f"(default: {limits.DEFAULT_TAIL_MESSAGES}; all with --since or --from beginning)",
+    )
+    parser.add_argument(
+        "--from",
+        choices=(_BEGINNING, _END),
+        dest="begin_at",
+        help="begin with the oldest message of each queue, or with what arrives from now on",
+    )
+    parser.add_argument("--since", metavar="T", help="only messages stored at or after this time")
+    parser.add_argument(
+        "--tag", metavar="TAGS", help="only messages with this tag, or one of several: 'A || B'"
+    )
+    parser.add_argument(
+        "--sql",
+        metavar="EXPRESSION",
+        help="only messages for whose properties this SQL92 expression is true; evaluated here, so "
+        "that any broker will do",
+    )
+    parser.add_argument("--key", metavar="KEY", help="only messages with this key or unique key")
+    add_content(parser)
+    add_output(
+        parser,
+        outputs=("table", "csv", "json", "jsonl"),
+        help_text="table (default; tab-separated when piped), CSV, or one JSON line per message "
+        "(json and jsonl)",
+    )
+
+
+def run(arguments: Namespace) -> ExitCode:
+    """Print the newest messages, oldest first, and with -f those that arrive."""
+    from rocketlens.cli.source import choose_source
+
+    begin = parse_time(arguments.since, "--since", is_end=False) if arguments.since else None
+    if arguments.begin_at is not None and (arguments.newest or begin is not None):
+        raise BadInput("--from, and -n or --since, both say where to begin: give only one")
+    if arguments.begin_at == _END and not arguments.follow:
+        raise BadInput("--from end shows only what arrives: give -f")
+    # An object has an end, and this may have none.
+    arguments.output = "jsonl" if arguments.output == "json" else arguments.output
+    print_message = MessageOutput(arguments, searched=arguments.key).line_printer
+    source = choose_source(arguments)
+    if source is not None:
+        return _tail_cluster(source, arguments, begin, print_message)
+    if arguments.follow:
+        raise BadInput("-f follows a cluster, and this is a store: give --namesrv")
+    from rocketlens.cli.find import exit_code
+    from rocketlens.query.offline import open_store
+    from rocketlens.terminal.notes import print_notes
+
+    with open_store(store_directory(arguments)) as store:
+        answer = store.tail(
+            arguments.topic,
+            _newest(arguments),
+            begin=begin,
+            **_filter(arguments),
+            **content_of(arguments),
+        )
+    for message in answer.messages:
+        print_message(message)
+    sys.stdout.flush()
+    if not answer.complete or not answer.messages:
+        print_notes(answer)
+    return exit_code(answer)
+
+
+def _newest(arguments: Namespace) -> int | None:
+    """Return how many messages to begin with; None for all."""
+    if arguments.begin_at is not None:
+        return 0 if arguments.begin_at == _END else None
+    if arguments.newest is not None:
+        return int(arguments.newest)
+    return None if arguments.since else limits.DEFAULT_TAIL_MESSAGES
+
+
+def _filter(arguments: Namespace) -> dict[str, str | None]:
+    return {"tags": arguments.tag, "sql": arguments.sql, "key": arguments.key}
+
+
+def _tail_cluster(
+    access: "ClusterAccess",
+    arguments: Namespace,
+    begin: int | None,
+    print_message: "Callable[[MessageExt], None]",
+) -> ExitCode:
+    from rocketlens.cli.find import exit_code
+    from rocketlens.model.answer import Answer
+    from rocketlens.terminal.cluster_access import ask_cluster
+    from rocketlens.terminal.notes import print_notes
+
+    async def show(admin: "MQAdmin") -> ExitCode:
+        tailed = admin.tail(
+            arguments.topic,
+            _newest(arguments),
+            follow=arguments.follow,
+            begin=begin,
+            on_event=note,
+            **_filter(arguments),
+            **content_of(arguments),
+        )
+        count = 0
+        async with tailed:
+            async for message in tailed:
+                print_message(message)
+                # A program that reads a pipe must see each message when it is there.
+                if arguments.follow:
+                    sys.stdout.flush()
+                count += 1
+        answer = Answer(arguments.topic, (), tailed.coverage)
+        sys.stdout.flush()
+        if not answer.complete or not count:
+            print_notes(answer, count)
+        return exit_code(answer, count)
+
+    return ask_cluster(access, show)
+
+
+def _count(text: str) -> int:
+    if text == "0":
+        return 0
+    try:
+        return positive_number(text)
+    except ArgumentTypeError:
+        raise ArgumentTypeError(
+            f"invalid number {text[:40]!r}: expected 0 to {limits.MAX_INT}"
+        ) from None

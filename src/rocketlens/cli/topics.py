@@ -1,0 +1,145 @@
+"""``rocketlens topics``: the topics of a store or a cluster, and what is in them."""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketlens.cli.options import add_source, add_table_or_json
+from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
+
+if TYPE_CHECKING:
+    from rocketlens.cli.table import Moment
+    from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer
+
+_TITLES: Final = ("topic", "queues", "messages", "oldest", "newest", "size")
+_QUEUE_TITLES: Final = ("broker", "queue_id", "min_offset", "max_offset", "oldest", "newest")
+EXAMPLES: Final = (
+    ("rocketlens topics --store /data/rocketmq/store", "what is in this store?"),
+    ("rocketlens topics 'order-*' -n 127.0.0.1:9876", "some topics of a cluster"),
+    ("rocketlens topics order-paid", "one topic, queue by queue"),
+    ("rocketlens topics --all -o json", "all there is, for programs"),
+)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.epilog = (
+        f"{SEARCH_EXIT_CODES}\n? is what could not be learnt: brokers do not tell sizes, and of a "
+        "topic\nthat was deleted only the log is left."
+    )
+    parser.add_argument(
+        "topic",
+        metavar="TOPIC",
+        nargs="*",
+        help="list only these; *, ? and [ab] make a name a pattern; one topic is shown with its "
+        "queues",
+    )
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="with RocketMQ's own topics, and those of groups: retries, dead letters",
+    )
+    add_source(parser)
+    add_table_or_json(parser)
+
+
+def run(arguments: Namespace) -> ExitCode:
+    """Print topics; the exit code says whether all brokers or files could be read."""
+    from rocketlens.cli.find import exit_code
+    from rocketlens.cli.table import print_rows
+    from rocketlens.model.answer import Answer
+    from rocketlens.model.topic import TopicKind
+    from rocketlens.terminal.notes import print_notes
+    from rocketlens.terminal.output import note
+
+    found = _find(arguments)
+    shown = [
+        topic
+        for topic in found.topics
+        if arguments.all or arguments.topic or topic.kind is TopicKind.NORMAL
+    ]
+    if arguments.output == "json":
+        _print_json(found, shown)
+    elif shown:
+        print_rows(_TITLES, map(_row, shown))
+        if arguments.topic and len(shown) == 1 and shown[0].queues:
+            print()
+            print_rows(_QUEUE_TITLES, map(_queue_row, shown[0].queues))
+    sys.stdout.flush()
+    answer = Answer("topics", (), found.coverage)
+    if not answer.complete:
+        print_notes(answer, len(shown))
+    elif not shown:
+        note(
+            "there are no topics" + (" but those of RocketMQ and of groups" if found.topics else "")
+        )
+    hidden = Counter(topic.kind for topic in found.topics if topic not in shown)
+    if hidden:
+        kinds = ", ".join(
+            f"{count} {kind.replace('_', ' ')}" for kind in TopicKind if (count := hidden[kind])
+        )
+        note(f"not shown: {kinds} (--all shows them)")
+    return exit_code(answer, len(shown))
+
+
+def _find(arguments: Namespace) -> "TopicsAnswer":
+    from rocketlens.cli.source import ask_source
+
+    asked = arguments.topic or None
+    return ask_source(
+        arguments, lambda store: store.topics(asked), lambda admin: admin.topics(asked)
+    )
+
+
+def _row(topic: "FoundTopic") -> Sequence[object]:
+    from rocketlens.terminal.output import size_text
+
+    return (
+        f"{topic.name} (deleted)" if topic.is_deleted else topic.name,
+        None if topic.queues is None else len(topic.queues),
+        topic.messages,
+        _time(topic.oldest_ms, topic.messages),
+        _time(topic.newest_ms, topic.messages),
+        None if topic.size_bytes is None else size_text(topic.size_bytes),
+    )
+
+
+def _queue_row(queue: "TopicQueue") -> Sequence[object]:
+    return (
+        queue.broker_name,
+        queue.queue_id,
+        queue.min_offset,
+        queue.max_offset,
+        _time(queue.oldest_ms, queue.messages),
+        _time(queue.newest_ms, queue.messages),
+    )
+
+
+def _time(epoch_ms: int | None, messages: int | None) -> "Moment | str | None":
+    from rocketlens.cli.table import Moment
+
+    if epoch_ms is None:
+        return "" if messages == 0 else None
+    return Moment(epoch_ms)
+
+
+def _print_json(found: "TopicsAnswer", shown: Sequence["FoundTopic"]) -> None:
+    from dataclasses import asdict
+
+    from rocketlens.cli.as_json import coverage_fields, json_line
+
+    topics: list[dict[str, Any]] = [
+        {
+            **asdict(topic),
+            "kind": topic.kind,
+            "messages": topic.messages,
+            "size_bytes": topic.size_bytes,
+            "oldest_ms": topic.oldest_ms,
+            "newest_ms": topic.newest_ms,
+        }
+        for topic in shown
+    ]
+    coverage = [coverage_fields(each) for each in found.coverage]
+    print(json_line({"complete": found.complete, "topics": topics, "coverage": coverage}))

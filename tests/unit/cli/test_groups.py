@@ -1,0 +1,112 @@
+"""``rocketlens groups`` over a cluster and over the directory of its store."""
+
+import json
+
+import pytest
+
+from rocketlens import SyncPushConsumer
+from rocketlens.client.message import Message
+from rocketlens.testing import cluster
+
+GROUP = "billing"
+RETRY_TOPIC, DEAD_LETTER_TOPIC = f"%RETRY%{GROUP}", f"%DLQ%{GROUP}"
+
+
+def consume(consumer, count):
+    for _, message in zip(range(count), consumer, strict=False):
+        consumer.ack(message)
+    consumer.commit()
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory):
+    """What a cluster says with a member online and without, and what its store says."""
+    directory = tmp_path_factory.mktemp("rocketmq")
+    with cluster(directory) as running, running.admin() as admin, running.producer() as producer:
+        for number in range(5):
+            producer.send(Message("Orders", f"{number}", tags="A"))
+        consumer = SyncPushConsumer(running.name_server, group=GROUP, begin="first")
+        consumer.subscribe("Orders", "A || B")
+        with consumer:
+            consume(consumer, 5)
+            online = admin.groups(GROUP)
+        for topic, count in (("Orders", 3), (RETRY_TOPIC, 1), (DEAD_LETTER_TOPIC, 2)):
+            for number in range(count):
+                producer.send(Message(topic, f"{number}", tags="A"))
+        yield online, admin.groups(), running
+
+
+def check(group):
+    assert group["name"] == GROUP
+    assert (group["lag"], group["to_retry"], group["dead_letters"]) == (3, 1, 2), group["queues"]
+    assert group["last_consumed_ms"] is not None
+    assert {queue["topic"] for queue in group["queues"]} == {"Orders", RETRY_TOPIC}
+
+
+def test_members_are_named_while_they_are_online(answers):
+    online, offline, _ = answers
+    [group] = online.groups
+    [member] = group.members
+    assert (member.language, member.address.partition(":")[0]) == ("PYTHON", "127.0.0.1")
+    assert group.subscriptions["Orders"] == "A || B"
+    assert (group.message_model, group.lag, group.to_retry, group.dead_letters) == (
+        "CLUSTERING",
+        0,
+        0,
+        0,
+    )
+    assert [(each.name, each.members) for each in offline.groups] == [(GROUP, ())]
+    assert online.complete
+    assert offline.complete
+
+
+def test_a_cluster_says_how_far_its_groups_are(run, answers):
+    *_, rocketmq = answers
+    done = run("groups", GROUP, "--namesrv", rocketmq.name_server, "-o", "json")
+    answer = json.loads(done.out)
+    assert (done.code, answer["complete"]) == (0, True)
+    [group] = answer["groups"]
+    check(group)
+    assert group["members"] == []
+    done = run("groups", "--namesrv", rocketmq.name_server)
+    titles, row = (line.split("\t") for line in done.out.splitlines())
+    assert dict(zip(titles, row, strict=True)) | {"last_consumed": ""} == {
+        "group": GROUP,
+        "members": "0",
+        "model": "?",
+        "lag": "3",
+        "to_retry": "1",
+        "dead_letters": "2",
+        "last_consumed": "",
+    }
+
+
+def test_a_group_that_is_not_there_is_not_found(run, answers):
+    *_, rocketmq = answers
+    done = run("groups", "biling", "--namesrv", rocketmq.name_server)
+    assert (done.code, done.out) == (1, "")
+    assert "group biling does not exist" in done.err
+
+
+def test_groups_of_brokers_are_shown_when_they_are_asked_for(run, answers):
+    *_, rocketmq = answers
+    done = run("groups", "TOOLS_CONSUMER", "--namesrv", rocketmq.name_server)
+    assert (done.code, "TOOLS_CONSUMER" in done.out) == (0, True)
+
+
+def test_a_broker_that_cannot_be_asked_is_named_then_its_store_has_the_same(run, answers):
+    *_, rocketmq = answers
+    store, name_server = rocketmq.store, rocketmq.name_server
+    rocketmq.kill_broker()
+    done = run("groups", "--namesrv", name_server)
+    assert done.code == 3
+    assert "broker-a" in done.err
+    assert "INCOMPLETE" in done.err
+    rows = [line.split("\t") for line in done.out.splitlines()]
+    # The name servers still name its topics, and nothing is known of the group.
+    assert rows[1:] == [[GROUP, "?", "?", "?", "?", "?", "?"]]
+    rocketmq.stop()
+    done = run("groups", GROUP, "--store", str(store), "-o", "json")
+    [group] = json.loads(done.out)["groups"]
+    assert group["members"] is None
+    assert (group["to_retry"], group["dead_letters"]) == (1, 2)
