@@ -1,0 +1,275 @@
+"""What pages and API do alike when something is sent again: check, show, do once, keep."""
+
+from typing import Final, NamedTuple
+
+from fastapi import Request
+
+from rocketlens import limits
+from rocketlens.console.act_values import (
+    JOB_ROWS,
+    JobSummary,
+    JobsValue,
+    JobValue,
+    PlannedValue,
+    PlanValue,
+)
+from rocketlens.console.acts import Act, Acts
+from rocketlens.console.forms import checked_name, checked_reason, new_name
+from rocketlens.console.jobs import Jobs, JobState
+from rocketlens.console.look_up import LookUps, MessageAddress
+from rocketlens.console.permission import (
+    check_cluster,
+    check_may_act,
+    check_may_see_job,
+    record,
+    user_of,
+)
+from rocketlens.console.question import Question
+from rocketlens.console.resend_plan import (
+    PlanChanged,
+    ResendPlan,
+    check_plan,
+    cluster_for,
+    origin_of_search,
+    plan_of_dead_letters,
+    plan_of_message,
+    plan_of_search,
+    properties_of_copy,
+)
+from rocketlens.console.search import Searches
+from rocketlens.errors import BadInput, MessageNotFound, RocketLensError
+from rocketlens.model.message import MessageExt
+from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX
+
+_SHORT_JOB: Final = 20
+"""Messages of a job whose end a request waits for."""
+_PATIENCE_S: Final = 3.0
+"""Seconds that it waits."""
+
+
+class Batch(NamedTuple):
+    """What is asked of a job with several messages."""
+
+    group: str = ""
+    """Only this consumer group; empty: their topics."""
+    cluster: str = ""
+    most: int = limits.DEFAULT_RESEND_MESSAGES
+
+
+class Acting:
+    """Acts for the console's users."""
+
+    def __init__(self, searches: Searches, look_up: LookUps, jobs: Jobs, acts: Acts) -> None:
+        self.searches: Final = searches
+        self.look_up: Final = look_up
+        self.jobs: Final = jobs
+        self.acts: Final = acts
+        self.sources: Final = look_up.sources
+
+    async def message_plan(
+        self, request: Request, address: MessageAddress, *, group: str, cluster: str
+    ) -> tuple[ResendPlan, MessageExt]:
+        """Return the plan to send one message again, and the message.
+
+        :raises ActRefused: if the user may not.
+        :raises BadInput: if the cluster cannot be.
+        :raises MessageNotFound: if there is no such message.
+        :raises AnswerIncomplete: if it could not be looked for.
+        """
+        origin = self.sources.named(address.source)
+        goes_to = check_may_act(request, cluster_for(self.sources, origin, cluster), address.topic)
+        message = await self.look_up.original(address)
+        return plan_of_message(origin, goes_to, message, group), message
+
+    async def search_plan(self, request: Request, question: Question, asked: Batch) -> ResendPlan:
+        """Return the plan to send again what a search finds; errors as `plan_of_search`.
+
+        :raises ActRefused: if the user may not.
+        """
+        origin = origin_of_search(self.sources, question)
+        # Each topic is checked when they are known.
+        cluster = check_cluster(cluster_for(self.sources, origin, asked.cluster))
+        plan = await plan_of_search(
+            self.searches, question, cluster, group=asked.group, max_num=asked.most
+        )
+        for topic in plan.topics:
+            check_may_act(request, cluster, topic)
+        return plan
+
+    async def redrive_plan(
+        self, request: Request, group: str, asked: Batch, *, original: bool, again: bool
+    ) -> ResendPlan:
+        """Return the plan to send a group's dead letters; errors as `plan_of_dead_letters`.
+
+        :raises ActRefused: if the user may not.
+        """
+        source = self.sources.named(asked.cluster)
+        cluster = check_may_act(request, source, DEAD_LETTER_PREFIX + group)
+        return await plan_of_dead_letters(
+            cluster,
+            group,
+            self.jobs.directory,
+            original=original,
+            again=again,
+            max_num=asked.most,
+        )
+
+    async def shown(self, plan: ResendPlan, message: MessageExt | None = None) -> PlanValue:
+        """Return what a plan would do.
+
+        :raises BadInput: if it cannot be done.
+        :raises TopicNotFound: if a topic is not there, or a message names none.
+        :raises RemotingError: if no name server answers.
+        """
+        await check_plan(plan)
+        properties = None
+        if message is not None:
+            shown = await self.look_up.masked(plan.origin, message)
+            properties = properties_of_copy(shown, plan.messages[0].target)
+        return PlanValue(
+            name=new_name(),
+            selection=plan.selection,
+            target=str(plan.target),
+            source=plan.origin.name,
+            cluster=plan.cluster.name,
+            count=len(plan.messages),
+            digest=plan.digest,
+            messages=[
+                PlannedValue.of(number, each, None)
+                for number, each in enumerate(plan.messages[:JOB_ROWS], 1)
+            ],
+            properties=properties,
+            notes=dict(plan.notes),
+        )
+
+    async def start(
+        self,
+        request: Request,
+        plan: ResendPlan,
+        *,
+        name: str,
+        reason: str,
+        digest: str,
+        rate: int,
+    ) -> str:
+        """Make a job of a plan and run it; return its name.
+
+        :raises BadInput: if there is no reason, or no name.
+        :raises ActRefused: if the user may not.
+        :raises PlanChanged: if it is not what was shown.
+        :raises ConsoleBusy: if too many jobs run.
+        """
+        name, reason = checked_name(name), checked_reason(reason)
+        for topic in plan.topics:
+            check_may_act(request, plan.cluster, topic)
+        if self.jobs.path(name).exists():
+            return name
+        if not 1 <= rate <= limits.MAX_RESEND_RATE:
+            raise BadInput(f"{rate} messages a second: give 1 to {limits.MAX_RESEND_RATE}")
+        if digest != plan.digest:
+            raise PlanChanged("there are more or other messages now than were shown: look again")
+        await check_plan(plan)
+        record(
+            request,
+            "resend",
+            job=name,
+            selection=plan.selection,
+            target=str(plan.target),
+            count=len(plan.messages),
+            cluster=plan.cluster.name,
+            reason=reason,
+        )
+        await self.jobs.start(name, plan, reason=reason, user=user_of(request), rate=rate)
+        if len(plan.messages) <= _SHORT_JOB:
+            await self.jobs.settled(name, _PATIENCE_S)
+        return name
+
+    async def job(self, name: str, *, state: str = "", page: int = 0) -> JobValue:
+        """Return a job that the viewer may see; errors as `Jobs.state`."""
+        return JobValue.of(await self._state(name), state=state, page=page)
+
+    async def _state(self, name: str) -> JobState:
+        found = await self.jobs.state(name)
+        header = found.contents.header
+        check_may_see_job(self.sources, name, header.user, header.cluster)
+        return found
+
+    async def all_jobs(self) -> JobsValue:
+        """Return the newest jobs that the viewer may see; one whose file is damaged is among them
+        for a viewer of all topics.
+        """
+        names = sorted((*self.jobs.names(), *self.acts.names()), reverse=True)
+        newest = names[: limits.MAX_CONSOLE_JOB_FILES]
+        found = [await self._summary(each) for each in newest]
+        shown = [each for each in found if self._is_shown(each)]
+        return JobsValue(jobs=shown, more=len(names) - len(newest))
+
+    def _is_shown(self, job: JobSummary) -> bool:
+        try:
+            check_may_see_job(self.sources, job.name, job.user, job.cluster)
+        except MessageNotFound:
+            return False
+        return True
+
+    async def _summary(self, name: str) -> JobSummary:
+        try:
+            if self.acts.has(name):
+                return _summary_of(await self.acts.act(name))
+            state = await self.jobs.state(name)
+        except (RocketLensError, OSError) as error:
+            return JobSummary(
+                name=name,
+                kind="damaged",
+                state="unknown",
+                what=str(error),
+                cluster="",
+                user="",
+                reason="",
+            )
+        header = state.contents.header
+        return JobSummary(
+            name=name,
+            kind="resend",
+            state=state.word,
+            what=f"{header.selection} → {header.target}",
+            cluster=header.cluster,
+            user=header.user,
+            reason=header.reason,
+            counts=state.contents.counts(),
+        )
+
+    async def change(self, request: Request, name: str, verb: str, *, rate: int) -> None:
+        """Pause, resume or stop a job.
+
+        :raises ActRefused: if the user may not.
+        :raises BadInput: if its cluster is no source of this console, or its file is damaged.
+        :raises StoreLocked: if another process runs it.
+        """
+        state = await self._state(name)
+        header = state.contents.header
+        cluster = self.jobs.cluster_of(header)
+        topics = {each.topic for each in state.contents.messages}
+        goes_to = [check_may_act(request, cluster, topic) for topic in sorted(topics)]
+        user = user_of(request)
+        record(request, f"{verb}-job", job=name, cluster=cluster.name)
+        if verb == "pause":
+            self.jobs.end(name, f"paused by {user}")
+        elif verb == "stop":
+            await self.jobs.stop(name, user)
+        else:
+            await self.jobs.resume(name, goes_to[0], rate=rate)
+        if verb != "resume":
+            await self.jobs.settled(name, _PATIENCE_S)
+
+
+def _summary_of(act: Act) -> JobSummary:
+    shown = [act.facts.get(name) for name in ("topic", "position", "msg_id", "client_id")]
+    return JobSummary(
+        name=act.name,
+        kind=act.kind,
+        state=act.state,
+        what=" ".join(filter(None, shown)),
+        cluster=act.cluster,
+        user=act.user,
+        reason=act.reason,
+    )

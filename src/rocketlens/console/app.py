@@ -1,0 +1,151 @@
+"""The application: pages and API over the sources of a console."""
+
+from collections.abc import Iterable
+from http.client import NOT_FOUND
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.staticfiles import StaticFiles
+
+from rocketlens import __version__
+from rocketlens.console.access import Access
+from rocketlens.console.act_api import act_api_routes
+from rocketlens.console.act_batch import BatchPages, batch_routes
+from rocketlens.console.act_pages import ActPages, act_routes
+from rocketlens.console.acting import Acting
+from rocketlens.console.acts import Acts
+from rocketlens.console.api import api_routes
+from rocketlens.console.audit import AuditLog
+from rocketlens.console.failures import Failure, failure_of
+from rocketlens.console.forms import BodyBounds
+from rocketlens.console.jobs import Jobs
+from rocketlens.console.login_pages import login_routes
+from rocketlens.console.logins import Logins
+from rocketlens.console.look_up import LookUps
+from rocketlens.console.metrics import CountedRequests, console_metrics
+from rocketlens.console.pages import Pages, page_routes
+from rocketlens.console.preferences import Preferences
+from rocketlens.console.search import ROW_THREADS, Searches
+from rocketlens.console.security import Guard
+from rocketlens.console.single_acts import SingleActs
+from rocketlens.console.sources import Sources
+from rocketlens.console.users import LocalUsers
+from rocketlens.console.values import error_answer
+from rocketlens.decode.rules import BodyRules
+from rocketlens.errors import RocketLensError
+from rocketlens.net.pace import in_thread
+from rocketlens.net.status_port import exposition
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+_STATIC: Final = Path(__file__).parent / "static"
+_METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_EXPLAINED: Final = 3
+"""Mistakes of a request that an answer names."""
+
+
+class Console:
+    """The application, as a server calls it."""
+
+    def __init__(
+        self,
+        sources: Sources,
+        *,
+        rules: BodyRules,
+        names: Iterable[str] = (),
+        audit: AuditLog | None = None,
+        users: LocalUsers | None = None,
+    ) -> None:
+        """Serve open sources, for a host of these names, and for these users; without any of
+        them, everything for everyone who reaches it.
+
+        Routes find the audit log as ``request.app.state.audit``.
+        """
+        self.api: Final = FastAPI(
+            title="RocketLens",
+            version=__version__,
+            docs_url=None,
+            redoc_url=None,
+            openapi_url="/api/openapi.json",
+        )
+        log = audit or AuditLog()
+        self.api.state.audit = log
+        logins = None if users is None else Logins(users, log)
+        self._requests: Final = CountedRequests(Access(self.api, logins, log))
+        self._guarded: Final[ASGIApp] = Guard(BodyBounds(self._requests), names)
+        masks = None if users is None else users.masks
+        searches = Searches(sources, rules, audit=log, masks=masks)
+        look_up = LookUps(searches)
+        pages = Pages(searches, look_up)
+        self.api.include_router(api_routes(searches, look_up))
+        self.api.include_router(page_routes(pages))
+        if logins is not None:
+            self.api.include_router(login_routes(pages, logins))
+        self._jobs: Final = Jobs(look_up)
+        self._acts: Final = Acts()
+        acting = Acting(searches, look_up, self._jobs, self._acts)
+        single = SingleActs(look_up, self._acts)
+        self.api.include_router(act_api_routes(acting, single))
+        act = ActPages(pages, acting, single)
+        self.api.include_router(act_routes(act))
+        self.api.include_router(batch_routes(BatchPages(act)))
+        self.api.mount("/static", StaticFiles(directory=_STATIC), "static")
+        self._add_health(searches)
+        _add_failures(self.api, pages)
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        """Answer one request."""
+        await self._guarded(scope, receive, send)
+
+    async def close(self) -> None:
+        """End the jobs that run, before sources are closed."""
+        await self._jobs.close()
+        await self._acts.close()
+
+    def _add_health(self, searches: Searches) -> None:
+        @self.api.get("/livez", include_in_schema=False)
+        @self.api.get("/readyz", include_in_schema=False)
+        async def healthy() -> Response:
+            return PlainTextResponse("ok\n")
+
+        @self.api.get("/metrics", include_in_schema=False)
+        async def metrics() -> Response:
+            values = list(console_metrics(self._requests, searches))
+            text = await in_thread(lambda: exposition([values]), ROW_THREADS)
+            return Response(text, media_type=_METRICS_TYPE)
+
+
+def _add_failures(api: FastAPI, pages: Pages) -> None:
+    def answer(request: Request, failure: Failure) -> Response:
+        if request.url.path.startswith("/api/"):
+            return JSONResponse(failure.answer.model_dump(), failure.status)
+        return pages.failure(request, Preferences.of(request), failure)
+
+    async def invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for it
+        texts = [
+            f"{'.'.join(map(str, each['loc'][1:]))}: {each['msg']}"
+            for each in error.errors()[:_EXPLAINED]
+        ]
+        return answer(request, Failure(400, error_answer("bad_input", "; ".join(texts))))
+
+    async def refused(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
+        code = "no_page" if error.status_code == NOT_FOUND else "refused"
+        return answer(request, Failure(error.status_code, error_answer(code, str(error.detail))))
+
+    async def failed(request: Request, error: Exception) -> Response:
+        # The server logs the traceback of what is no failure of ours; an answer may not quote it.
+        bug = Failure(500, error_answer("bug", f"this is a bug: {type(error).__name__}"))
+        return answer(request, failure_of(error) or bug)
+
+    api.add_exception_handler(RequestValidationError, invalid)
+    api.add_exception_handler(HTTPException, refused)
+    # The handler of all others also raises them again, for the log.
+    for kind in (RocketLensError, OSError, Exception):
+        api.add_exception_handler(kind, failed)

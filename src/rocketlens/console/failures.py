@@ -1,0 +1,59 @@
+"""Errors as answers: a status, a word for programs, and what was searched.
+
+===========================  ======  ==================================================
+error                        status  code
+===========================  ======  ==================================================
+BadInput                     400     ``bad_input``
+MessageNotFound              404     ``not_found``: everything was searched
+TopicNotFound                404     ``no_topic``
+ActRefused                   403     ``not_allowed``
+PlanChanged                  409     ``changed``: nothing was done
+ConsoleBusy                  429     ``busy``
+AnswerIncomplete             502     ``incomplete``: something could not be searched
+any other of RocketLens      502     ``failed``
+===========================  ======  ==================================================
+"""
+
+from typing import Final, NamedTuple
+
+from rocketlens.console.permission import ActRefused
+from rocketlens.console.resend_plan import PlanChanged
+from rocketlens.console.search import ConsoleBusy
+from rocketlens.console.values import ErrorAnswer, error_answer
+from rocketlens.errors import (
+    AnswerIncomplete,
+    BadInput,
+    MessageNotFound,
+    RocketLensError,
+    TopicNotFound,
+)
+from rocketlens.model.escape import printable
+
+
+class Failure(NamedTuple):
+    """An error as an answer."""
+
+    status: int
+    answer: ErrorAnswer
+
+
+_STATUS: Final[tuple[tuple[type[Exception], int, str], ...]] = (
+    (BadInput, 400, "bad_input"),
+    (MessageNotFound, 404, "not_found"),
+    (TopicNotFound, 404, "no_topic"),
+    (ActRefused, 403, "not_allowed"),
+    (PlanChanged, 409, "changed"),
+    (ConsoleBusy, 429, "busy"),
+    (AnswerIncomplete, 502, "incomplete"),
+    (RocketLensError, 502, "failed"),
+    (OSError, 502, "failed"),
+)
+
+
+def failure_of(error: Exception) -> Failure | None:
+    """Return an error as an answer; None for one that is a mistake of the program."""
+    for kind, status, code in _STATUS:
+        if isinstance(error, kind):
+            coverage = error.answer.coverage if isinstance(error, AnswerIncomplete) else ()
+            return Failure(status, error_answer(code, printable(str(error)), coverage))
+    return None

@@ -1,0 +1,295 @@
+"""Runs the jobs of a console, and reads those of its directory, whichever program made them.
+
+A job is its file (:mod:`rocketlens.client.resend_journal`). When the console ends, its jobs end
+after the message that is being sent; what is left of them can be resumed here or by the command
+line.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.client.producer import Producer
+from rocketlens.client.resend_job import ResendJob, producer_options
+from rocketlens.client.resend_journal import (
+    JOB_SUFFIX,
+    SENT,
+    JobContents,
+    JobHeader,
+    PlannedMessage,
+    ResendJournal,
+    read_job,
+)
+from rocketlens.console.forms import is_name
+from rocketlens.console.look_up import LookUps
+from rocketlens.console.resend_plan import FILE_THREADS, ResendPlan, message_of_plan
+from rocketlens.console.search import ConsoleBusy
+from rocketlens.console.sources import ClusterOfConsole, ConsoleSource, Sources
+from rocketlens.errors import BadInput, MessageNotFound, RocketLensError
+from rocketlens.model.message import MessageExt
+from rocketlens.net.pace import in_thread
+from rocketlens.terminal.cluster_access import jobs_directory
+
+_ENDING_S: Final = 5.0
+"""Seconds that a job has for the message that it sends when the console ends."""
+_ENDED_WITH: Final = 1_000
+"""Errors that are remembered of jobs that ended."""
+
+
+@dataclass(slots=True)
+class _Running:
+    """A job that runs in this console."""
+
+    journal: ResendJournal
+    rate: int
+    ending: str = ""
+    """Why it ends after the message that is being sent: ``paused by ...``, ``stopped by ...``."""
+    task: "asyncio.Task[None] | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """A job: what its file has, and whether it runs."""
+
+    name: str
+    contents: JobContents
+    word: str
+    """``running``, ``ending``, ``done``, ``stopped`` or ``open``: what is left can be resumed."""
+    error: str = ""
+    """Why it ended early in this console."""
+
+
+class Jobs:
+    """Starts, pauses, resumes and stops jobs; belongs to one event loop."""
+
+    def __init__(
+        self,
+        look_up: LookUps,
+        directory: Path | None = None,
+        *,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        """Use the files of a directory; None is the user's."""
+        self._look_up: Final = look_up
+        self._sources: Final[Sources] = look_up.sources
+        self.directory: Final = directory or jobs_directory()
+        self._sleep: Final = sleep
+        self._running: Final[dict[str, _Running]] = {}
+        self._errors: Final[dict[str, str]] = {}
+
+    def path(self, name: str) -> Path:
+        """Return the path of a job's file.
+
+        :raises MessageNotFound: if it can be none.
+        """
+        if not is_name(name):
+            raise MessageNotFound(f"there is no job {name[:80]!r}")
+        return self.directory / f"{name}{JOB_SUFFIX}"
+
+    async def start(
+        self, name: str, plan: ResendPlan, *, reason: str, user: str, rate: int
+    ) -> None:
+        """Make a job and run it; nothing if it was made before: its form was sent twice.
+
+        :raises ConsoleBusy: if too many jobs run.
+        :raises BadInput: if it has too many messages.
+        :raises OSError: if its file cannot be written.
+        """
+        path = self.path(name)
+        if name in self._running or path.exists():
+            return
+        self._check_room()
+        header = JobHeader(
+            job=name,
+            count=len(plan.messages),
+            selection=plan.selection,
+            target=str(plan.target),
+            cluster=plan.cluster.admin.source.name,
+            namespace=plan.cluster.admin.namespace,
+            reason=reason,
+            user=user,
+            time=_now(),
+            origin=plan.from_store,
+        )
+        # Here, and not in a thread: a form that is sent twice at once finds the file.
+        journal = ResendJournal.create(path, header, plan.messages)
+        self._begin(name, _Running(journal, rate), plan.cluster, plan.origin)
+
+    async def resume(self, name: str, cluster: ClusterOfConsole, *, rate: int) -> None:
+        """Run what is left of a job; nothing if it runs.
+
+        :raises BadInput: if its file is damaged, or no source is the store that it reads.
+        :raises StoreLocked: if another process runs it.
+        :raises ConsoleBusy: if too many jobs run.
+        :raises OSError: if its file cannot be read or mended.
+        """
+        path = self.path(name)
+        if name in self._running:
+            return
+        self._check_room()
+        if not path.is_file():
+            raise MessageNotFound(f"there is no job {name}")
+        journal = ResendJournal.resume(path)
+        try:
+            origin = self.origin_of(journal.header)
+        except BaseException:
+            journal.close()
+            raise
+        self._begin(name, _Running(journal, rate), cluster, origin)
+
+    def end(self, name: str, why: str) -> None:
+        """Let a job end after the message that is being sent; nothing if it does not run here.
+
+        ``why`` begins with ``paused`` or ``stopped``.
+        """
+        running = self._running.get(name)
+        if running is not None:
+            running.ending = why
+
+    async def stop(self, name: str, user: str) -> None:
+        """Record that what is left of a job shall not be sent.
+
+        :raises StoreLocked: if another process runs it.
+        :raises OSError: if its file cannot be written.
+        """
+        if name in self._running:
+            self.end(name, f"stopped by {user}")
+            return
+        with ResendJournal.resume(self.path(name)) as journal:
+            journal.stop(f"by {user}", _now())
+
+    async def settled(self, name: str, patience_s: float | None) -> None:
+        """Wait until a job does not run, or for so long; None is forever."""
+        running = self._running.get(name)
+        if running is not None and running.task is not None:
+            await asyncio.wait([running.task], timeout=patience_s)
+
+    def cluster_of(self, header: JobHeader) -> ConsoleSource:
+        """Return the source that is the cluster of a job.
+
+        :raises BadInput: if none is.
+        """
+        for each in self._sources:
+            opened = each.opened
+            if isinstance(opened, ClusterOfConsole):
+                admin = opened.admin
+                if (admin.source.name, admin.namespace) == (header.cluster, header.namespace):
+                    return each
+        raise BadInput(f"no source of this console is the cluster of this job, {header.cluster}")
+
+    def origin_of(self, header: JobHeader) -> ConsoleSource:
+        """Return the source that a job reads its messages from.
+
+        :raises BadInput: if none is.
+        """
+        if not header.origin:
+            return self.cluster_of(header)
+        for each in self._sources:
+            if each.kind == "store" and each.title == header.origin:
+                return each
+        raise BadInput(f"no source of this console is the store of this job, {header.origin}")
+
+    async def state(self, name: str) -> JobState:
+        """Return a job.
+
+        :raises MessageNotFound: if there is none of that name.
+        :raises BadInput: if its file is damaged.
+        :raises OSError: if it cannot be read.
+        """
+        path = self.path(name)
+        running = self._running.get(name)
+        if running is not None:
+            word = "ending" if running.ending else "running"
+            return JobState(name, running.journal.contents, word)
+        try:
+            contents = await in_thread(lambda: read_job(path), FILE_THREADS)
+        except FileNotFoundError:
+            raise MessageNotFound(f"there is no job {name}") from None
+        counts = contents.counts()
+        if counts[SENT] == len(contents.messages):
+            word = "done"
+        else:
+            word = "stopped" if contents.is_stopped else "open"
+        return JobState(name, contents, word, self._errors.get(name, ""))
+
+    def names(self) -> list[str]:
+        """Return the names of all jobs, the newest first."""
+        found = (each.stem for each in self.directory.glob(f"*{JOB_SUFFIX}"))
+        return sorted(filter(is_name, found), reverse=True)
+
+    async def close(self) -> None:
+        """End all jobs that run here; what is left of them can be resumed."""
+        running = list(self._running.values())
+        for job in running:
+            job.ending = job.ending or "paused: the console ends"
+        tasks = [job.task for job in running if job.task is not None]
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=_ENDING_S)
+            for each in late:
+                each.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+
+    def _check_room(self) -> None:
+        if len(self._running) >= limits.MAX_CONSOLE_JOBS:
+            raise ConsoleBusy(f"{len(self._running)} jobs run already: pause one, or wait for it")
+
+    def _begin(
+        self, name: str, running: _Running, cluster: ClusterOfConsole, origin: ConsoleSource
+    ) -> None:
+        self._running[name] = running
+        self._errors.pop(name, None)
+        # A mistake of the program is logged by asyncio, and the file has what was sent.
+        running.task = asyncio.create_task(self._run(name, running, cluster, origin))
+
+    async def _run(
+        self, name: str, running: _Running, cluster: ClusterOfConsole, origin: ConsoleSource
+    ) -> None:
+        journal = running.journal
+        try:
+            await self._send(running, cluster, origin)
+            if running.ending.startswith("stopped"):
+                journal.stop(running.ending.removeprefix("stopped "), _now())
+            elif running.ending:
+                journal.audit(running.ending, _now())
+        except (RocketLensError, OSError) as error:
+            while len(self._errors) >= _ENDED_WITH:
+                del self._errors[next(iter(self._errors))]
+            self._errors[name] = str(error)
+        finally:
+            journal.close()
+            del self._running[name]
+
+    async def _send(
+        self, running: _Running, cluster: ClusterOfConsole, origin: ConsoleSource
+    ) -> None:
+        access = cluster.access
+        if access is None:
+            raise AssertionError(cluster.name)
+
+        async def read(message: PlannedMessage) -> MessageExt:
+            return await message_of_plan(self._look_up, origin.name, message)
+
+        # Topics of a plan have their namespaces.
+        options = {**access.client_options, "namespace": "", **producer_options()}
+        async with Producer(access.name_servers, **options) as producer:
+            job = ResendJob(
+                running.journal,
+                cluster.admin,
+                producer,
+                rate=running.rate,
+                read=read if running.journal.header.origin else None,
+                sleep=self._sleep,
+            )
+            async with contextlib.aclosing(job.run()) as progress:
+                async for _ in progress:
+                    if running.ending:
+                        break
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

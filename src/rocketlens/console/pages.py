@@ -1,0 +1,346 @@
+"""The pages: server-rendered, whole without a script; with one, results stream into them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import quote, urlencode
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from rocketlens import __version__
+from rocketlens.console import addresses
+from rocketlens.console.api import MESSAGE, Name, Sourced, body_file, event, event_stream
+from rocketlens.console.asked import address_of, preferences_of, question_of
+from rocketlens.console.failures import Failure, failure_of
+from rocketlens.console.form_token import form_token
+from rocketlens.console.forms import form_of
+from rocketlens.console.look_up import LookUps, MessageAddress
+from rocketlens.console.message_view import BODY_FORMS, BodyForm
+from rocketlens.console.permission import may_send
+from rocketlens.console.preferences import THEMES, Preferences, choose, local_path
+from rocketlens.console.question import Question
+from rocketlens.console.reasons import reasons_for
+from rocketlens.console.search import FoundSoFar, Searches
+from rocketlens.console.texts import LANGUAGES, Texts
+from rocketlens.console.values import MessageDetail, SearchAnswer
+from rocketlens.console.viewer import LOCAL, NOBODY, current_viewer
+from rocketlens.console.zones import ZONES, offset_text, time_text
+from rocketlens.decode.json_layout import laid_out
+from rocketlens.model.escape import printable
+
+_TEMPLATES: Final = Path(__file__).parent / "templates"
+_FIRST_VIEW_S: Final = 0.25
+"""Seconds that the first view waits for an answer, where a script can stream it otherwise."""
+Tab = Literal["body", "properties", "ids", "story"]
+TABS: Final[tuple[Tab, ...]] = ("body", "properties", "ids", "story")
+FORMS: Final = ("any", "time", "key", "id")
+Preferred = Annotated[Preferences, Depends(preferences_of)]
+Asked = Annotated[Question, Depends(question_of)]
+Addressed = Annotated[MessageAddress, Depends(address_of)]
+
+
+def environment() -> Environment:
+    """Return the templates: every value is escaped, and one that is missing is an error."""
+    made = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["printable"] = printable
+    made.filters["path_part"] = lambda text: quote(text, safe="")
+    made.filters["number"] = lambda number: f"{number:,}"
+    made.globals.update(
+        version=__version__,
+        languages=LANGUAGES,
+        themes=THEMES,
+        zones=ZONES,
+        tabs=TABS,
+        body_forms=BODY_FORMS,
+        forms=FORMS,
+        laid_out=laid_out,
+        form_token=form_token,
+        urlencode=urlencode,
+    )
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """What templates know of the one who reads: words, and times in a zone."""
+
+    preferences: Preferences
+    t: Texts
+
+    def time(self, epoch_ms: int | None) -> str:
+        """Return a time in the reader's zone; a dash without one."""
+        return "—" if epoch_ms is None else time_text(epoch_ms, self.preferences.zone)
+
+    def offset(self, epoch_ms: int) -> str:
+        """Return the offset of the reader's zone."""
+        return offset_text(epoch_ms, self.preferences.zone)
+
+    def size(self, count: int | None) -> str:
+        """Return a number of bytes, shortened."""
+        if count is None:
+            return "—"
+        size, units = float(count), iter(("B", "KiB", "MiB", "GiB", "TiB"))
+        unit = next(units)
+        while size >= 1024 and unit != "TiB":
+            size, unit = size / 1024, next(units)
+        return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+class Pages:
+    """Renders pages."""
+
+    def __init__(self, searches: Searches, look_up: LookUps) -> None:
+        self.searches: Final = searches
+        self.look_up: Final = look_up
+        self._templates: Final = environment()
+
+    def render(self, name: str, preferences: Preferences, **values: Any) -> str:
+        """Return a template with values."""
+        reader = Reader(preferences, Texts(preferences.language))
+        template = self._templates.get_template(name)
+        viewer = current_viewer()
+        return template.render(
+            viewer=viewer,
+            has_login=viewer not in (LOCAL, NOBODY),
+            t=reader.t,
+            reader=reader,
+            preferences=preferences,
+            sources=list(self.searches.sources),
+            **values,
+        )
+
+    def page(
+        self,
+        name: str,
+        request: Request,
+        preferences: Preferences,
+        status: int = 200,
+        **values: Any,
+    ) -> HTMLResponse:
+        """Return a page."""
+        here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        common: dict[str, Any] = {"question": Question(), "form": "any", "here": here}
+        html = self.render(name, preferences, **{**common, **values})
+        return HTMLResponse(html, status)
+
+    def failure(
+        self, request: Request, preferences: Preferences, failure: Failure, **values: Any
+    ) -> HTMLResponse:
+        """Return the page of an error."""
+        return self.page(
+            "failure.html",
+            request,
+            preferences,
+            failure.status,
+            error=failure.answer.error,
+            **values,
+        )
+
+    async def search(
+        self, request: Request, preferences: Preferences, question: Question, form: str
+    ) -> HTMLResponse:
+        """Return the page of a search, with its answer, or to be streamed into."""
+        values = self.search_values(request, question)
+        if question.is_empty:
+            return self.page("search.html", request, preferences, **values, form=form, answer=None)
+        searching = asyncio.ensure_future(self.searches.search(question))
+        patience = _FIRST_VIEW_S if preferences.has_script else None
+        try:
+            answer = await asyncio.wait_for(searching, patience)
+        except TimeoutError:
+            values["is_open"] = True
+            return self.page("search.html", request, preferences, **values, form=form, answer=None)
+        except Exception as error:
+            failure = failure_of(error)
+            if failure is None:
+                raise
+            return self.failure(request, preferences, failure, **values, form=form)
+        reasons = await reasons_for(question, answer, self.look_up)
+        return self.page(
+            "search.html",
+            request,
+            preferences,
+            **values,
+            form=form,
+            answer=answer,
+            reasons=reasons,
+        )
+
+    def search_values(self, request: Request, question: Question) -> dict[str, Any]:
+        """Return what the page of a search shows beside its answer."""
+        try:
+            chosen = self.searches.sources.chosen(question.sources)
+        except ValueError:
+            chosen = list(self.searches.sources)
+        base = f"{request.url.scheme}://{request.url.netloc}"
+        return {
+            "question": question,
+            "is_open": False,
+            "stream": question.address("/search/rows"),
+            "link": base + question.address("/search"),
+            "command": addresses.find_command(question, chosen),
+            "curl": addresses.curl_command(base + question.address("/api/search")),
+        }
+
+    async def streamed(self, question: Question, preferences: Preferences) -> AsyncIterator[bytes]:
+        """Yield the rows of a search as events, as they come, and the answer in the end."""
+        try:
+            async for each in self.searches.stream(question):
+                if isinstance(each, FoundSoFar):
+                    if each.rows or each.coverage:
+                        html = self.render(
+                            "part_found.html", preferences, rows=each.rows, coverage=each.coverage
+                        )
+                        yield event("found", html)
+                    else:
+                        yield event("waiting", str(each.elapsed_ms))
+                else:
+                    yield event("answer", await self._answer_part(question, each, preferences))
+        except Exception as error:
+            failure = failure_of(error)
+            if failure is None:
+                raise
+            html = self.render("part_failure.html", preferences, error=failure.answer.error)
+            yield event("failure", html)
+
+    async def _answer_part(
+        self, question: Question, answer: SearchAnswer, preferences: Preferences
+    ) -> str:
+        reasons = await reasons_for(question, answer, self.look_up)
+        return self.render(
+            "part_answer.html", preferences, question=question, answer=answer, reasons=reasons
+        )
+
+    async def message(
+        self,
+        request: Request,
+        preferences: Preferences,
+        address: MessageAddress,
+        tab: Tab,
+        form: BodyForm,
+    ) -> HTMLResponse:
+        """Return the page of one message."""
+        sources = self.searches.sources
+        detail = await self.look_up.detail(address, form)
+        story, story_error = None, None
+        if tab == "story":
+            try:
+                story = await self.look_up.story(address)
+            except Exception as error:
+                failure = failure_of(error)
+                if failure is None:
+                    raise
+                story_error = failure.answer.error
+        base = f"{request.url.scheme}://{request.url.netloc}"
+        return self.page(
+            "message.html",
+            request,
+            preferences,
+            detail=detail,
+            tab=tab,
+            body_form=form,
+            story=story,
+            story_error=story_error,
+            is_live=sources.named(address.source).kind == "cluster",
+            may_act=may_send(request, sources, sources.named(address.source), address.topic),
+            link=base + detail.message.path,
+            commands=self._message_commands(base, detail),
+        )
+
+    def _message_commands(self, base: str, detail: MessageDetail) -> Mapping[str, str]:
+        row = detail.message
+        position = f"{row.topic}/{row.queue_id}/{row.queue_offset}"
+        source = self.searches.sources.named(row.source)
+        return {
+            "command": addresses.show_command(position, source),
+            "curl": addresses.curl_command(f"{base}/api/message{row.path.removeprefix('/m')}"),
+        }
+
+
+def search_routes(pages: Pages) -> APIRouter:
+    """Return the routes of searches."""
+    routes = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+
+    @routes.get("/")
+    @routes.get("/search")
+    async def search(
+        request: Request,
+        preferences: Preferred,
+        question: Asked,
+        form: Literal["any", "time", "key", "id"] = "any",
+    ) -> Response:
+        return await pages.search(request, preferences, question, form)
+
+    @routes.get("/search/rows")
+    async def rows(preferences: Preferred, question: Asked) -> Response:
+        return event_stream(pages.streamed(question, preferences))
+
+    @routes.get("/search/more")
+    async def more(request: Request, preferences: Preferred, question: Asked) -> Response:
+        answer = await pages.searches.search(question)
+        return pages.page("part_page.html", request, preferences, question=question, answer=answer)
+
+    return routes
+
+
+def page_routes(pages: Pages) -> APIRouter:
+    """Return the routes of all pages."""
+    routes = search_routes(pages)
+
+    @routes.get("/m" + MESSAGE)
+    async def message(
+        request: Request,
+        preferences: Preferred,
+        address: Addressed,
+        tab: Tab = "body",
+        form: BodyForm = "decoded",
+    ) -> Response:
+        return await pages.message(request, preferences, address, tab, form)
+
+    @routes.get("/m" + MESSAGE + "/body")
+    async def body(address: Addressed) -> Response:
+        return body_file(await pages.look_up.message(address))
+
+    @routes.get("/topics")
+    async def topics(
+        *,
+        request: Request,
+        preferences: Preferred,
+        source: Sourced = [],  # noqa: B006 - FastAPI copies it
+        everything: Annotated[bool, Query(alias="all")] = False,
+    ) -> Response:
+        found = await pages.look_up.topics(source)
+        return pages.page(
+            "topics.html", request, preferences, found=found, everything=everything, chosen=source
+        )
+
+    @routes.get("/groups")
+    async def groups(
+        request: Request,
+        preferences: Preferred,
+        source: Sourced = [],  # noqa: B006 - FastAPI copies it
+        group: Name = None,
+    ) -> Response:
+        found = await pages.look_up.groups(source, group)
+        return pages.page(
+            "groups.html", request, preferences, found=found, group=group, chosen=source
+        )
+
+    @routes.post("/preferences")
+    async def preferences_form(request: Request) -> Response:
+        fields = await form_of(request)
+        answer = RedirectResponse(local_path(fields.get("back", "/")), 303)
+        choose(answer, fields, is_https=request.url.scheme == "https")
+        return answer
+
+    return routes

@@ -1,0 +1,60 @@
+"""Why a complete answer may be empty: reasons in order of evidence, and wider searches."""
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from rocketlens.console.look_up import LookUps
+from rocketlens.console.question import Question
+from rocketlens.console.values import SearchAnswer
+from rocketlens.errors import RocketLensError
+
+_SHOWN: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyReason:
+    """One reason: the name of its text, the text's values, and the address of a wider search."""
+
+    name: str
+    values: dict[str, Any] = field(default_factory=dict)
+    wider: str | None = None
+
+
+async def reasons_for(
+    question: Question, answer: SearchAnswer, look_up: LookUps
+) -> list[EmptyReason]:
+    """Return likely reasons for an empty answer that is complete; none for any other answer."""
+    if answer.messages or not answer.complete or question.cursor is not None:
+        return []
+    reasons: list[EmptyReason] = []
+    oldest_ms = await _oldest_ms(question, look_up)
+    if oldest_ms is not None and (question.end or oldest_ms) < oldest_ms:
+        reasons.append(EmptyReason("before_oldest", {"oldest_ms": oldest_ms}))
+    if question.since or question.until:
+        wider = question.address("/search", since="", until="")
+        reasons.append(EmptyReason("outside_times", wider=wider))
+    if question.tag:
+        reasons.append(EmptyReason("other_tag", wider=question.address("/search", tag="")))
+    if question.text and question.topic:
+        reasons.append(EmptyReason("other_topic", wider=question.address("/search", topic="")))
+    if question.kind != "auto" and question.text:
+        reasons.append(EmptyReason("other_kind", wider=question.address("/search", kind="auto")))
+    if question.sources and len(look_up.sources) > 1:
+        reasons.append(EmptyReason("other_source", wider=question.address("/search", sources=())))
+    if question.text:
+        reasons.append(EmptyReason("no_key"))
+        reasons.append(EmptyReason("whole_key"))
+    reasons.append(EmptyReason("expired"))
+    return reasons[:_SHOWN]
+
+
+async def _oldest_ms(question: Question, look_up: LookUps) -> int | None:
+    """Return the time of the oldest message of the topics that were asked for, where known."""
+    if not question.topic or question.end is None:
+        return None
+    try:
+        found = await look_up.topics(question.sources, question.topic.split(","))
+    except RocketLensError:
+        return None
+    times = [each.oldest_ms for each in found.topics if each.oldest_ms is not None]
+    return min(times) if found.complete and times else None

@@ -1,0 +1,203 @@
+"""``rocketlens console``: the web console over stores and clusters."""
+
+import sys
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from typing import TYPE_CHECKING, Final
+
+from rocketlens import limits
+from rocketlens.errors import BadInput, PackageMissing
+from rocketlens.model.escape import printable
+from rocketlens.terminal.connection_options import CONTEXT_VARIABLE, add_connection_options
+from rocketlens.terminal.exit_code import ExitCode
+from rocketlens.terminal.server_process import end_process, print_ready
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    # Late: `--help` must not pay for what a server needs.
+    from rocketlens.decode.rules import BodyRules
+    from rocketlens.model.message import Host
+    from rocketlens.terminal.contexts import Context
+
+_DEFAULT_BIND: Final = ("127.0.0.1", 8088)
+EXAMPLES: Final = (
+    ("rocketlens console --store /data/rocketmq/store", "a store directory, in a browser"),
+    ("rocketlens console --namesrv 127.0.0.1:9876", "a running cluster"),
+    ("rocketlens console --context prod --context backup", "several sources, searched as one"),
+)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.epilog = (
+        "Prints one line when it is ready. SIGTERM or Ctrl-C stops it. Without "
+        "--users\nit listens on the loopback interface only, and its readers may see everything."
+    )
+    parser.add_argument(
+        "--store",
+        metavar="DIR",
+        action="append",
+        help="a directory that holds commitlog/; repeat it for several",
+    )
+    parser.add_argument(
+        "-n",
+        "--namesrv",
+        metavar="ADDR",
+        help="a running cluster: host:port of its name server, several separated by semicolons",
+    )
+    parser.add_argument(
+        "--bind",
+        metavar="[IP:]PORT",
+        type=_bind_address,
+        default=_DEFAULT_BIND,
+        help="where to listen (default: 127.0.0.1:8088); 0: any free port",
+    )
+    parser.add_argument(
+        "--host",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a name by which browsers reach the console, such as that of a proxy; repeat it for "
+        "several (default: localhost and addresses)",
+    )
+    parser.add_argument(
+        "--body-rules",
+        metavar="FILE",
+        help="TOML file that says how the bodies of topics are decoded, as `show` has it",
+    )
+    parser.add_argument(
+        "--users",
+        metavar="FILE",
+        help="TOML file with the users who may log in, and what each may see and do",
+    )
+    parser.add_argument(
+        "--audit-log",
+        metavar="FILE",
+        help="append a line of JSON for each login, refusal, view of a message and act",
+    )
+    parser.add_argument(
+        "--hash-password",
+        action="store_true",
+        help="read a password from the terminal, or the first line of stdin, print its hash for "
+        "the file of users, and end",
+    )
+    add_connection_options(parser, several_contexts=True)
+
+
+def _bind_address(text: str) -> tuple[str, int]:
+    """Return the address and the port of ``PORT``, ``IP:PORT`` or ``[IPv6]:PORT``."""
+    from rocketlens.model.config_keys import is_ip_address
+
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") if colon else _DEFAULT_BIND[0]
+    is_port = port.isascii() and port.isdigit() and len(port) <= 5
+    if not is_ip_address(host) or not is_port or int(port) > limits.MAX_PORT:
+        raise ArgumentTypeError(f"{printable(text)[:60]} is not IP:PORT, such as 127.0.0.1:8088")
+    return host, int(port)
+
+
+def run(arguments: Namespace) -> ExitCode:
+    """Serve until a signal comes."""
+    from ipaddress import ip_address
+    from pathlib import Path
+
+    try:
+        import fastapi  # noqa: F401
+        import jinja2  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        name = error.name or "a package"
+        text = f"the console needs {name}: pip install 'rocketlens[console]'"
+        raise PackageMissing(text, name=name) from error
+    from rocketlens.decode.rules import BodyRules
+    from rocketlens.model.message import Host
+    from rocketlens.net.event_loop import run as run_loop
+    from rocketlens.store.read.kernel_loader import KERNELS
+
+    if arguments.hash_password:
+        return _hash_password()
+    address, port = arguments.bind
+    if arguments.users is None and not ip_address(address).is_loopback:
+        raise BadInput(
+            f"--bind {address}: without users the console listens on the loopback interface only, "
+            "because all who reach it may see everything; give --users FILE"
+        )
+    contexts = _contexts(arguments)
+    rules = BodyRules()
+    if arguments.body_rules is not None:
+        rules = BodyRules.from_file(Path(arguments.body_rules))
+    with KERNELS.in_background():
+        run_loop(_serve(Host(address, port), contexts, rules, arguments))
+    return end_process()
+
+
+def _hash_password() -> ExitCode:
+    """Print the hash of a password; it is never an argument, which other users could see."""
+    from getpass import getpass
+
+    from rocketlens.console.passwords import PasswordHash
+
+    if sys.stdin.isatty():
+        password = getpass("Password: ")
+        if password != getpass("Again: "):
+            raise BadInput("these were two different passwords: nothing was made")
+    else:
+        password = sys.stdin.readline().rstrip("\r\n")
+    sys.stdout.write(f"{PasswordHash.of(password)}\n")
+    return ExitCode.OK
+
+
+async def _serve(
+    bound: "Host",
+    contexts: "Sequence[tuple[str | None, Context]]",
+    rules: "BodyRules",
+    arguments: Namespace,
+) -> None:
+    from contextlib import AsyncExitStack
+    from pathlib import Path
+
+    from rocketlens.console.app import Console
+    from rocketlens.console.audit import AuditLog, open_log
+    from rocketlens.console.server import listening, serve
+    from rocketlens.console.sources import open_sources
+    from rocketlens.console.users import read_users
+    from rocketlens.model.message import Host
+    from rocketlens.net.event_loop import end_on_signals
+
+    users = None if arguments.users is None else read_users(Path(arguments.users))
+    ending = end_on_signals()
+    with listening(bound) as listener:
+        async with AsyncExitStack() as opened:
+            audit = AuditLog()
+            if arguments.audit_log is not None:
+                audit = AuditLog(opened.enter_context(open_log(Path(arguments.audit_log))))
+            sources = await open_sources(contexts, opened)
+            shown = Host(*listener.getsockname()[:2])
+            titles = ", ".join(printable(each.title) for each in sources)
+            print_ready(f"http://{shown}/, {titles}")
+            console = Console(sources, rules=rules, names=arguments.host, audit=audit, users=users)
+            opened.push_async_callback(console.close)
+            await serve(console, listener, ending)
+
+
+def _contexts(arguments: Namespace) -> "list[tuple[str | None, Context]]":
+    """Return what the sources are, each with its name if it has one.
+
+    :raises BadInput: if nothing names one.
+    """
+    from rocketlens.terminal.cluster_access import chosen_context
+    from rocketlens.terminal.contexts import Context, named_context
+
+    named: list[tuple[str | None, Context]] = [
+        (name, named_context(name)) for name in arguments.context or ()
+    ]
+    named += [(None, Context(store=each)) for each in arguments.store or ()]
+    if arguments.namesrv is not None or not named:
+        single = Namespace(**{**vars(arguments), "store": None, "context": None})
+        named.append((None, chosen_context(single, takes_store=True)))
+    if not all(context.names_source for _, context in named):
+        raise BadInput(
+            "which store, or which cluster? Give --store DIR, --namesrv ADDR or --context NAME, or "
+            f"set {CONTEXT_VARIABLE}"
+        )
+    return named

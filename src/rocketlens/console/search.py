@@ -1,0 +1,290 @@
+"""Searches for the console: one question, some sources, a page of the answer.
+
+The answer is that of `rocketlens.query.find`; here it is cut into pages, and its messages become
+rows. While it is made, what is found so far can be watched: rows that come early may be dropped
+for newer ones, and the answer in the end has them all.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import Lock
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from rocketlens import limits
+from rocketlens.console.audit import AuditLog
+from rocketlens.console.masks import Masks
+from rocketlens.console.message_view import row_of
+from rocketlens.console.question import Cursor, Question
+from rocketlens.console.sources import ConsoleSource, Sources
+from rocketlens.console.values import CoverageValue, MessageRow, SearchAnswer
+from rocketlens.console.viewer import Viewer, current_viewer
+from rocketlens.decode.rules import BodyRules
+from rocketlens.errors import BadInput, RocketLensError
+from rocketlens.model.answer import Answer, Coverage
+from rocketlens.model.message import MessageExt
+from rocketlens.net.pace import WorkThreads, in_thread
+from rocketlens.query.answer_builder import order_in_time
+from rocketlens.query.find import find_in_all
+from rocketlens.query.request import FindRequest
+from rocketlens.query.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROW_THREADS: Final = WorkThreads(2, "console-rows")
+"""Decode bodies for rows and pages."""
+_PROGRESS_S: Final = 1.0
+"""Seconds after which a search that found nothing new reports that it goes on."""
+
+
+class ConsoleBusy(RocketLensError):
+    """More searches run than a console runs at once."""
+
+    retriable = True
+
+
+class FoundSoFar(NamedTuple):
+    """What a search found since the last time; ``rows`` may be dropped again."""
+
+    rows: tuple[MessageRow, ...]
+    coverage: tuple[CoverageValue, ...]
+    elapsed_ms: int
+
+
+class _Watch:
+    """Collects what a search finds, from any thread; keeps a bounded number."""
+
+    def __init__(
+        self, sources: Sequence[ConsoleSource], max_num: int, wake: Callable[[], None]
+    ) -> None:
+        self._by_source: Final = {id(each.source): each for each in sources}
+        self._max_num: Final = max_num
+        self._wake: Final = wake
+        self._lock: Final = Lock()
+        self._origins: dict[tuple[Any, ...], ConsoleSource] = {}
+        """The first source of each message, by its rank; also of some that were dropped."""
+        self.added_since: Final[deque[tuple[ConsoleSource, MessageExt]]] = deque(
+            maxlen=limits.MAX_CONSOLE_ROWS
+        )
+        self.covered_since: Final[deque[CoverageValue]] = deque()
+
+    def added(self, source: Source, message: MessageExt) -> None:
+        """Take a message; a large one comes with the answer only."""
+        known = self._by_source[id(source)]
+        with self._lock:
+            self._origins.setdefault(order_in_time(message), known)
+            if len(self._origins) > 2 * self._max_num + limits.MAX_CONSOLE_ROWS:
+                # An answer has none but the newest.
+                newest = sorted(self._origins, reverse=True)[: self._max_num]
+                self._origins = {rank: self._origins[rank] for rank in newest}
+        if len(message.body) <= limits.MAX_PREVIEW_BYTES:
+            self.added_since.append((known, message))
+            self._wake()
+
+    def covered(self, source: Source, coverage: Sequence[Coverage]) -> None:
+        """Take what a source has searched."""
+        name = self._by_source[id(source)].name
+        for each in coverage:
+            known = CoverageValue.of(replace(each, source=f"{name}: {each.source}"))
+            self.covered_since.append(known)
+        self._wake()
+
+    def origin(self, message: MessageExt) -> ConsoleSource:
+        """Return the source that a message came from."""
+        return self._origins[order_in_time(message)]
+
+
+class Searches:
+    """Searches the sources of a console, a bounded number at once."""
+
+    def __init__(
+        self,
+        sources: Sources,
+        rules: BodyRules,
+        clock: Callable[[], float] = monotonic,
+        audit: AuditLog | None = None,
+        masks: Masks | None = None,
+    ) -> None:
+        self.sources: Final = sources
+        self.rules: Final = rules
+        self.audit: Final = audit or AuditLog()
+        self._masks: Final = masks or Masks()
+        self._clock: Final = clock
+        self.running = 0
+        """Searches that run now."""
+        self.counts: Final = {"complete": 0, "incomplete": 0, "failed": 0, "left": 0}
+        """Searches that ended, by how."""
+        self.seconds = 0.0
+        """Seconds that all of them took together."""
+
+    async def search(self, question: Question) -> SearchAnswer:
+        """Return a page of an answer.
+
+        :raises BadInput: if a source or a text cannot be used.
+        :raises TopicNotFound: if nothing is found, and no source has the topic.
+        :raises ConsoleBusy: if too many searches run.
+        """
+        with self._counted() as since:
+            chosen = self.sources.chosen(question.sources)
+            self._check_filter(question.request(), chosen)
+            self._write_down(question)
+            watch = _Watch(chosen, question.max_kept, lambda: None)
+            answer = await _find(question, chosen, watch)
+            return await self._page(question, chosen, answer, watch, since)
+
+    async def stream(self, question: Question) -> AsyncIterator[FoundSoFar | SearchAnswer]:
+        """Yield what is found as it comes, and the answer in the end; errors as `search`."""
+        with self._counted() as since:
+            chosen = self.sources.chosen(question.sources)
+            self._check_filter(question.request(), chosen)
+            self._write_down(question)
+            loop, changed = asyncio.get_running_loop(), asyncio.Event()
+
+            def wake() -> None:
+                loop.call_soon_threadsafe(changed.set)
+
+            watch = _Watch(chosen, question.max_kept, wake)
+            searching = asyncio.create_task(_find(question, chosen, watch))
+            searching.add_done_callback(lambda _: changed.set())
+            left = question.max_num
+            try:
+                while not searching.done():
+                    try:
+                        await asyncio.wait_for(changed.wait(), _PROGRESS_S)
+                    except TimeoutError:
+                        yield FoundSoFar((), (), self._since(since))
+                        continue
+                    changed.clear()
+                    found = await self._found(question, watch, since, left)
+                    left -= len(found.rows)
+                    if found.rows or found.coverage:
+                        yield found
+                yield await self._page(question, chosen, await searching, watch, since)
+            finally:
+                searching.cancel()
+                await asyncio.gather(searching, return_exceptions=True)
+
+    def _write_down(self, question: Question) -> None:
+        # Rows have the beginnings of bodies.
+        self.audit.record("search", asked=dict(question.parameters()))
+
+    @contextmanager
+    def _counted(self) -> "Iterator[float]":
+        if self.running >= limits.MAX_CONSOLE_SEARCHES:
+            raise ConsoleBusy(f"{self.running} searches run already: try again in a moment")
+        self.running += 1
+        since = self._clock()
+        try:
+            yield since
+        except (asyncio.CancelledError, GeneratorExit):
+            self.counts["left"] += 1
+            raise
+        except BaseException:
+            self.counts["failed"] += 1
+            raise
+        finally:
+            self.running -= 1
+            self.seconds += self._clock() - since
+
+    def _since(self, since: float) -> int:
+        return round((self._clock() - since) * 1000)
+
+    async def _found(
+        self, question: Question, watch: _Watch, since: float, left: int
+    ) -> FoundSoFar:
+        added = [watch.added_since.popleft() for _ in range(len(watch.added_since))]
+        covered = [watch.covered_since.popleft() for _ in range(len(watch.covered_since))]
+        cursor = question.cursor
+        shown = [each for each in added if cursor is None or cursor.is_before(each[1])]
+        rows = await self.rows([(source, message) for source, message in shown[:left]])
+        return FoundSoFar(tuple(rows), tuple(covered), self._since(since))
+
+    async def rows(self, found: Sequence[tuple[ConsoleSource, MessageExt]]) -> list[MessageRow]:
+        """Return messages as rows, in the same order."""
+        brokers: dict[tuple[str, object], str] = {}
+        for source, message in found:
+            host = (source.name, message.store_host)
+            if host not in brokers:
+                brokers[host] = await source.broker_of(message)
+        if not found:
+            return []
+
+        viewer = current_viewer()
+
+        def row(source: ConsoleSource, each: MessageExt) -> MessageRow:
+            shown = self._masked(each, viewer, source, limits.MAX_PREVIEW_BYTES)
+            made = row_of(shown, source.name, brokers[source.name, each.store_host], self.rules)
+            return made if shown is each else made.model_copy(update={"is_masked": True})
+
+        return await in_thread(lambda: [row(*each) for each in found], ROW_THREADS)
+
+    async def masked(self, source: ConsoleSource, message: MessageExt) -> MessageExt:
+        """Return a message as whose request is answered may see it."""
+        viewer = current_viewer()
+        bound = limits.MAX_SHOWN_JSON_BYTES
+        return await in_thread(lambda: self._masked(message, viewer, source, bound), ROW_THREADS)
+
+    def _masked(
+        self, message: MessageExt, viewer: Viewer, source: ConsoleSource, max_body: int
+    ) -> MessageExt:
+        return self._masks.masked(message, viewer, source.name, self.rules, max_body)
+
+    def _check_filter(self, request: FindRequest, chosen: Sequence[ConsoleSource]) -> None:
+        """Check that a filter on contents cannot find out what is masked."""
+        viewer = current_viewer()
+        if request.content is not None and any(
+            self._masks.hide_from(viewer, each.name) for each in chosen
+        ):
+            raise BadInput("contents cannot be searched where some of them are masked for you")
+
+    async def _page(
+        self,
+        question: Question,
+        chosen: Sequence[ConsoleSource],
+        answer: Answer,
+        watch: _Watch,
+        since: float,
+    ) -> SearchAnswer:
+        page, is_more = _newest_of(question, answer)
+        if not page and is_more:
+            # One message takes more memory than a page may: it is a page of its own.
+            single = replace(question, max_num=1)
+            answer = await _find(single, chosen, watch, is_large=True)
+            page, is_more = _newest_of(single, answer)
+        rows = await self.rows([(watch.origin(each), each) for each in reversed(page)])
+        cursor = str(Cursor.after(page, question.cursor)) if page and is_more else None
+        self.counts["complete" if answer.complete else "incomplete"] += 1
+        return SearchAnswer(
+            query=answer.query,
+            complete=answer.complete,
+            truncated=is_more,
+            messages=rows,
+            next_cursor=cursor,
+            relies_on=list(answer.relies_on),
+            coverage=[CoverageValue.of(each) for each in answer.coverage],
+            elapsed_ms=self._since(since),
+        )
+
+
+def _newest_of(question: Question, answer: Answer) -> tuple[list[MessageExt], bool]:
+    """Return the messages of a page, the oldest first, and whether there are older ones."""
+    cursor = question.cursor
+    messages = [each for each in answer.messages if cursor is None or cursor.is_before(each)]
+    page = messages[-question.max_num :]
+    return page, answer.truncated or len(messages) > len(page)
+
+
+async def _find(
+    question: Question,
+    chosen: Sequence[ConsoleSource],
+    watch: _Watch,
+    *,
+    is_large: bool = False,
+) -> Answer:
+    bound = limits.MAX_ANSWER_BYTES if is_large else limits.MAX_CONSOLE_ANSWER_BYTES
+    asked = [each.source for each in chosen]
+    return await find_in_all(question.request(), asked, watch=watch, max_bytes=bound)

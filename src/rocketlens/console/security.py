@@ -1,0 +1,99 @@
+"""What every answer of the console is sent with, and which requests it refuses.
+
+=========================  =====================================================================
+header                     against
+=========================  =====================================================================
+Content-Security-Policy    scripts and styles that are not files of ours; frames; plug-ins
+X-Content-Type-Options     a body of a message that a browser takes for a page
+Host, checked              names of others that were made to point here (DNS rebinding)
+Origin, checked            requests that change something, sent by pages of others
+=========================  =====================================================================
+
+An address as Host cannot be made to point elsewhere, so all are allowed; names must be known.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from starlette.responses import JSONResponse
+
+from rocketlens.console.values import error_answer
+from rocketlens.model.config_keys import is_ip_address
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS: Final = {
+    "content-security-policy": _POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+class Guard:
+    """Checks each request before anything else does, and adds headers to each answer."""
+
+    def __init__(self, app: "ASGIApp", names: Iterable[str] = ()) -> None:
+        """Protect an application whose host has these names, beside addresses and localhost."""
+        self._app: Final = app
+        self._names: Final = frozenset(each.lower() for each in names) | {"localhost"}
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: "Message") -> None:
+            if message["type"] == "http.response.start":
+                own = {name.lower() for name, _ in message["headers"]}
+                added = {"cache-control": "no-store", **_HEADERS}
+                message["headers"] = [
+                    *message["headers"],
+                    *(
+                        (name.encode(), value.encode())
+                        for name, value in added.items()
+                        if name.encode() not in own
+                    ),
+                ]
+            await send(message)
+
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            status, code, text = refusal
+            answer = JSONResponse(error_answer(code, text).model_dump(), status)
+            await answer(scope, receive, send_with_headers)
+            return
+        await self._app(scope, receive, send_with_headers)
+
+    def _refusal(self, scope: "Scope") -> tuple[int, str, str] | None:
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        host = headers.get(b"host", "")
+        if not self.is_known(host):
+            text = f"this console is not {host[:100]!r}: start it with --host NAME"
+            return 421, "wrong_host", text
+        if scope["method"] in SAFE_METHODS:
+            return None
+        origin = headers.get(b"origin")
+        is_other = origin is not None and urlsplit(origin).netloc.lower() != host.lower()
+        if is_other or headers.get(b"sec-fetch-site", "same-origin") not in {"same-origin", "none"}:
+            return 403, "wrong_origin", "this request was sent by a page of another site"
+        return None
+
+    def is_known(self, host: str) -> bool:
+        """Return whether a Host header names this console."""
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
+        return name in self._names or is_ip_address(name)

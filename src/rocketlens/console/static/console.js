@@ -1,0 +1,46 @@
+// What pages gain by a script: results as they come, more of them, keys, copies. Nothing needs it.
+import { startJob } from "./jobs.js";
+import { startKeys } from "./keys.js";
+import { startResults } from "./results.js";
+
+document.documentElement.classList.add("scripted");
+// From now on the server may send a page before its answer, which then streams in.
+document.cookie = "rl_script=1; path=/; max-age=31536000; samesite=lax";
+
+const status = document.getElementById("status");
+
+export function announce(text) {
+  status.textContent = text;
+}
+
+async function copy(button) {
+  await navigator.clipboard.writeText(button.dataset.copy);
+  const before = button.textContent;
+  button.textContent = `✓ ${document.body.dataset.copied}`;
+  announce(document.body.dataset.copied);
+  setTimeout(() => { button.textContent = before; }, 1500);
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-copy]");
+  if (button) copy(button);
+  const opener = event.target.closest("[data-opens]");
+  if (opener) document.getElementById(opener.dataset.opens).showModal();
+});
+
+for (const form of document.querySelectorAll("form[data-submits]")) {
+  form.addEventListener("change", () => form.submit());
+}
+
+for (const input of document.querySelectorAll("[data-filters]")) {
+  const rows = document.getElementById(input.dataset.filters);
+  if (!rows) continue;
+  input.addEventListener("input", () => {
+    const words = input.value.toLowerCase();
+    for (const row of rows.rows) row.hidden = !row.textContent.toLowerCase().includes(words);
+  });
+}
+
+startKeys(announce);
+startResults(announce);
+startJob(announce);

@@ -1,0 +1,55 @@
+"""The words of the pages, in each language: a table for each, with the same names.
+
+A table is a file of TOML in ``texts``. Names have a dot between a group and a word, and a text may
+have values in braces: ``{count}``.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+LANGUAGES: Final = {"en": "English", "zh": "中文"}
+"""Each language's code, and its own name for itself."""
+_DIRECTORY: Final = Path(__file__).parent / "texts"
+
+
+@cache
+def table_of(language: str) -> Mapping[str, str]:
+    """Return the texts of a language by name."""
+    groups = tomllib.loads((_DIRECTORY / f"{language}.toml").read_text("utf-8"))
+    return {
+        f"{group}.{name}": text for group, texts in groups.items() for name, text in texts.items()
+    }
+
+
+class Texts:
+    """The texts of one language."""
+
+    def __init__(self, language: str) -> None:
+        self.language: Final = language
+        self._table: Final = table_of(language)
+
+    def __call__(self, name: str, **values: Any) -> str:
+        """Return a text with its values.
+
+        :raises KeyError: if there is no such text.
+        """
+        text = self._table[name]
+        return text.format(**values) if values else text
+
+    def of_word(self, group: str, word: str) -> str:
+        """Return the text of a word that sources use, such as a state; the word if it has none."""
+        return self._table.get(f"{group}.{word}", word)
+
+
+def language_of(chosen: str | None, accepted: str) -> str:
+    """Return the language that was chosen, else the first that a browser accepts, else English."""
+    if chosen in LANGUAGES:
+        return chosen
+    for part in accepted[:200].split(","):
+        code = part.partition(";")[0].strip().lower()[:2]
+        if code in LANGUAGES:
+            return code
+    return "en"

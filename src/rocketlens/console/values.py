@@ -1,0 +1,288 @@
+"""What the API returns, and the pages show: declared once, for both and for OpenAPI."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from rocketlens.model.answer import Coverage
+
+
+class ConsoleValue(BaseModel):
+    """The base of all values."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+class CoverageValue(ConsoleValue):
+    """What was searched of a source, and what of it failed."""
+
+    source: str
+    kind: str
+    state: str
+    is_failure: bool
+    error: str | None = None
+    indexed_to_ms: int | None = None
+    begin_offset: int | None = None
+    end_offset: int | None = None
+    log_end_offset: int | None = None
+    relies_on: str | None = None
+
+    @classmethod
+    def of(cls, coverage: Coverage) -> "CoverageValue":
+        """Return the value of one source's coverage."""
+        return cls(
+            source=coverage.source,
+            kind=coverage.kind,
+            state=coverage.state,
+            is_failure=coverage.is_failure,
+            error=coverage.error,
+            indexed_to_ms=coverage.indexed_to_ms,
+            begin_offset=coverage.begin_offset,
+            end_offset=coverage.end_offset,
+            log_end_offset=coverage.log_end_offset,
+            relies_on=coverage.relies_on,
+        )
+
+
+class MessageRow(ConsoleValue):
+    """A message as a list has it."""
+
+    source: str = Field(description="the name of a source that has it")
+    topic: str
+    topic_kind: Literal["normal", "retry", "dead_letter", "system"]
+    broker: str
+    queue_id: int
+    queue_offset: int
+    path: str = Field(description="the address of its page")
+    msg_id: str
+    unique_key: str | None
+    offset_msg_id: str
+    tags: str | None
+    keys: list[str]
+    store_timestamp_ms: int
+    born_timestamp_ms: int
+    reconsume_times: int
+    body_bytes: int
+    body_format: str = Field(description="as it looks; a preview is no proof")
+    preview: str = Field(description="the beginning of the body, safe to show")
+    is_masked: bool = Field(default=False, description="whether something of it is hidden: ***")
+
+
+class SearchAnswer(ConsoleValue):
+    """The answer to a search: complete, or not and why."""
+
+    query: str
+    complete: bool = Field(description="whether everything that can have a match was searched")
+    truncated: bool = Field(description="whether there are older messages: see next_cursor")
+    messages: list[MessageRow] = Field(description="the newest first")
+    next_cursor: str | None = Field(description="continues behind the last message")
+    relies_on: list[str] = Field(description="what was looked at only in part, and must hold")
+    coverage: list[CoverageValue]
+    elapsed_ms: int
+
+
+class IdPart(ConsoleValue):
+    """One part of an id."""
+
+    name: str
+    value: str
+    epoch_ms: int | None = None
+
+
+class DecodedId(ConsoleValue):
+    """An id and what stands in it; ``parts`` is empty if it is of no known form."""
+
+    name: Literal["unique_key", "offset_msg_id"]
+    text: str
+    parts: list[IdPart]
+
+
+class BodyValue(ConsoleValue):
+    """A body in the form that was asked for."""
+
+    form: Literal["decoded", "text", "json", "hex", "base64"]
+    content: str
+    is_cut: bool = Field(description="whether only its beginning is here")
+    is_json: bool = Field(description="whether the content is JSON")
+    format: str = Field(description="what the body is: json, text, protobuf, ...")
+    why: str = Field(description="what the format rests on")
+    is_guess: bool
+    layers: list[str] = Field(description="the compression that came off")
+    charset: str | None
+    error: str | None = Field(description="why it could not be read as it claims, or decompressed")
+
+
+class MessageDetail(ConsoleValue):
+    """All about one message."""
+
+    message: MessageRow
+    properties: dict[str, str]
+    system_properties: dict[str, str] = Field(description="those that RocketMQ itself sets")
+    ids: list[DecodedId]
+    physical_offset: int
+    store_size: int
+    store_host: str
+    born_host: str
+    sys_flag: int
+    flag: int
+    body_crc: int
+    prepared_transaction_offset: int
+    body: BodyValue
+
+
+class StoryEventValue(ConsoleValue):
+    """Something that happened to a message."""
+
+    time_ms: int | None
+    kind: str
+    text: str
+    source: str
+    group: str | None
+    topic: str | None
+    queue_id: int | None
+    queue_offset: int | None
+
+
+class GroupStoryValue(ConsoleValue):
+    """What a consumer group did with a message."""
+
+    group: str
+    state: str
+    rests_on: str
+    source: str
+    since_ms: int | None
+    retries: int
+    max_retries: int | None
+    repeats: list[str]
+
+
+class UnlearntValue(ConsoleValue):
+    """What could not be learnt."""
+
+    what: str
+    why: str
+    is_failure: bool
+
+
+class StoryValue(ConsoleValue):
+    """The story of one message."""
+
+    complete: bool
+    found: bool
+    events: list[StoryEventValue]
+    groups: list[GroupStoryValue]
+    repeats: list[str]
+    unlearnt: list[UnlearntValue]
+    coverage: list[CoverageValue]
+
+
+class QueueValue(ConsoleValue):
+    """One queue of a topic."""
+
+    broker: str | None
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    oldest_ms: int | None
+    newest_ms: int | None
+
+
+class TopicValue(ConsoleValue):
+    """A topic; None is what could not be learnt."""
+
+    source: str
+    name: str
+    kind: str
+    is_deleted: bool
+    messages: int | None
+    size_bytes: int | None
+    oldest_ms: int | None
+    newest_ms: int | None
+    queues: list[QueueValue] | None
+
+
+class TopicsValue(ConsoleValue):
+    """Topics, and whether these are all."""
+
+    complete: bool
+    topics: list[TopicValue]
+    coverage: list[CoverageValue]
+
+
+class GroupQueueValue(ConsoleValue):
+    """How far a group came in one queue."""
+
+    topic: str
+    broker: str | None
+    queue_id: int
+    max_offset: int
+    consumer_offset: int
+    lag: int
+    last_consumed_ms: int | None
+
+
+class MemberValue(ConsoleValue):
+    """A client of a group."""
+
+    client_id: str
+    address: str
+    language: str | None
+    version: str
+
+
+class GroupValue(ConsoleValue):
+    """A consumer group; None is what could not be learnt."""
+
+    source: str
+    name: str
+    members: list[MemberValue] | None
+    message_model: str | None
+    subscriptions: dict[str, str] | None
+    lag: int | None
+    to_retry: int | None
+    dead_letters: int | None
+    last_consumed_ms: int | None
+    queues: list[GroupQueueValue] | None
+
+
+class GroupsValue(ConsoleValue):
+    """Consumer groups, and whether these are all."""
+
+    complete: bool
+    groups: list[GroupValue]
+    coverage: list[CoverageValue]
+
+
+class SourceValue(ConsoleValue):
+    """A source of the console."""
+
+    name: str
+    kind: Literal["store", "cluster"]
+    title: str
+
+
+class SourcesValue(ConsoleValue):
+    """All sources of the console."""
+
+    sources: list[SourceValue]
+    version: str
+
+
+class ErrorValue(ConsoleValue):
+    """What went wrong."""
+
+    code: str = Field(description="a word for programs: bad_input, not_found, incomplete, ...")
+    message: str = Field(description="what, where, and what to do")
+    coverage: list[CoverageValue] = Field(default=[], description="of an incomplete answer")
+
+
+class ErrorAnswer(ConsoleValue):
+    """The body of every answer that is an error."""
+
+    error: ErrorValue
+
+
+def error_answer(code: str, message: str, coverage: Any = ()) -> ErrorAnswer:
+    """Return the body of an error."""
+    values = [CoverageValue.of(each) for each in coverage]
+    return ErrorAnswer(error=ErrorValue(code=code, message=message, coverage=values))

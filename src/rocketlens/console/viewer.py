@@ -1,0 +1,137 @@
+"""What the one who asks may see and do: roles, by source and topic pattern.
+
+========  =======================================================================
+role      what it may do with the topics of its grant
+========  =======================================================================
+viewer    search and look at messages; what is masked stays masked
+operator  also act: send, send again, have a client consume
+admin     also see what is masked
+========  =======================================================================
+
+Whose request is answered is known all the way down: `current_viewer`. Tasks that a request starts
+have its viewer, too. Outside of requests, and in a console without users, it is `LOCAL`.
+
+Patterns have ``*`` for any characters and ``?`` for one. Only what a grant names can be seen, so a
+grant of ``order-*`` does not have retries and dead letters: ``%RETRY%*`` and ``%DLQ%*`` do, and of
+these topics each message can be seen whose original topic can.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from enum import IntEnum
+from fnmatch import fnmatchcase
+from typing import Final
+
+from rocketlens.model.properties import ORIGIN_TOPICS
+from rocketlens.model.topic import TopicKind
+
+_ALL: Final = "*"
+
+
+class Role(IntEnum):
+    """What may be done, each with all that the ones before it may."""
+
+    VIEWER = 1
+    OPERATOR = 2
+    ADMIN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A role for the topics of some sources, both by pattern."""
+
+    role: Role
+    sources: tuple[str, ...] = (_ALL,)
+    topics: tuple[str, ...] = (_ALL,)
+
+    def has_source(self, source: str) -> bool:
+        """Return whether it is for a source."""
+        return any(fnmatchcase(source, each) for each in self.sources)
+
+    def has(self, source: str, topic: str) -> bool:
+        """Return whether it is for a topic of a source."""
+        return self.has_source(source) and any(fnmatchcase(topic, each) for each in self.topics)
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """The one who asks: a name for the audit log, and grants; without any, nothing is seen."""
+
+    name: str
+    grants: tuple[Grant, ...] = ()
+
+    def may_see_source(self, source: str) -> bool:
+        """Return whether anything of a source may be seen."""
+        return any(each.has_source(source) for each in self.grants)
+
+    def may_see(self, source: str, topic: str) -> bool:
+        """Return whether the messages of a topic may be seen."""
+        return self._has(Role.VIEWER, source, topic)
+
+    def may_act(self, source: str, topic: str) -> bool:
+        """Return whether messages of a topic may be sent, and sent again."""
+        return self._has(Role.OPERATOR, source, topic)
+
+    def may_unmask(self, source: str, topic: str) -> bool:
+        """Return whether what is masked may be seen."""
+        return self._has(Role.ADMIN, source, topic)
+
+    def may_unmask_all(self, source: str) -> bool:
+        """Return whether everything of a source may be seen unmasked."""
+        return any(
+            each.role is Role.ADMIN and each.has_source(source) and _ALL in each.topics
+            for each in self.grants
+        )
+
+    def may_see_message(self, source: str, topic: str, properties: Mapping[str, str]) -> bool:
+        """Return whether a message may be seen: its topic, and those it was a copy of."""
+        if not self.may_see(source, topic):
+            return False
+        # What a producer set on a message of an ordinary topic says nothing of it.
+        is_copy = TopicKind.of(topic) is not TopicKind.NORMAL
+        origins = (properties.get(each) for each in ORIGIN_TOPICS if is_copy)
+        return all(self.may_see(source, each) for each in filter(None, origins))
+
+    def sees_all(self, source: str) -> bool:
+        """Return whether every topic of a source may be seen."""
+        return _ALL in self.patterns(source)
+
+    def patterns(self, source: str) -> tuple[str, ...]:
+        """Return the patterns of the topics of a source that may be seen."""
+        found = (topic for each in self.grants if each.has_source(source) for topic in each.topics)
+        return tuple(dict.fromkeys(found))
+
+    def _has(self, role: Role, source: str, topic: str) -> bool:
+        return any(each.role >= role and each.has(source, topic) for each in self.grants)
+
+
+LOCAL: Final = Viewer("local", (Grant(Role.ADMIN),))
+"""Who asks a console without users, which listens on the loopback interface only."""
+NOBODY: Final = Viewer("")
+"""Who asks without having logged in."""
+_CURRENT: Final[ContextVar[Viewer]] = ContextVar("viewer", default=LOCAL)
+
+_ADDRESS: Final[ContextVar[str]] = ContextVar("address", default="")
+
+
+def current_viewer() -> Viewer:
+    """Return whose request is being answered."""
+    return _CURRENT.get()
+
+
+def current_address() -> str:
+    """Return where the request came from that is being answered; empty outside of one."""
+    return _ADDRESS.get()
+
+
+@contextmanager
+def seen_by(viewer: Viewer, address: str = "") -> Iterator[None]:
+    """Answer for a viewer, whose request came from an address."""
+    tokens = _CURRENT.set(viewer), _ADDRESS.set(address)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(tokens[0])
+        _ADDRESS.reset(tokens[1])

@@ -1,0 +1,252 @@
+"""The console in a real browser: every page, both languages, both themes, by keyboard alone."""
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from tests.support.console_users import PASSWORD
+from tests.support.patience import PATIENCE_S
+
+PAGES = (
+    "/",
+    "/search?topic=order-paid",
+    "/search?q=order-42",
+    "/search?q=NOPE&topic=order-paid",
+    "/search?topic=ordr-paid",
+    "/search?form=time",
+    "/topics?all=true",
+    "/groups",
+)
+TABS = ("body", "properties", "ids", "story")
+
+
+def message_path(page):
+    """Give the address of the first message of a list."""
+    return page.locator("tr[data-path]").first.get_attribute("data-path")
+
+
+def complaints_of(page):
+    """Give what axe finds wrong with a page: rules, and the elements that break them."""
+    found = Axe().run(page).response["violations"]
+    return {each["id"]: [node["html"][:200] for node in each["nodes"][:3]] for each in found}
+
+
+def until(page, condition, arg=None):
+    """Wait until a function of the page returns something: the pages allow no eval, which
+    Playwright's own waiting needs.
+    """
+    page.evaluate(
+        f"""arg => new Promise((done, fail) => {{
+            const condition = {condition};
+            const end = performance.now() + {PATIENCE_S * 1000};
+            const look = () => condition(arg) ? done()
+                : performance.now() > end ? fail(new Error(document.body.innerText.slice(-500)))
+                : setTimeout(look, 20);
+            look();
+        }})""",
+        arg,
+    )
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_no_page_breaks_a_rule_of_accessibility(open_page, language, theme):
+    options = {"language": language, "theme": theme}
+    found = {path: complaints_of(open_page(path, **options)) for path in PAGES}
+    path = message_path(open_page("/search?q=order-42"))
+    found |= {t: complaints_of(open_page(f"{path}?tab={t}", **options)) for t in TABS}
+    assert {path: wrong for path, wrong in found.items() if wrong} == {}
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_fits_a_telephone(open_page, path):
+    page = open_page(path, width=360, height=740)
+    wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert page.evaluate(wide) <= 0
+
+
+def test_a_message_is_found_and_read_by_keyboard_alone(open_page):
+    page = open_page("/")
+    page.keyboard.press("/")
+    page.keyboard.type("ORDER-77")
+    page.keyboard.press("Enter")
+    # Keys do something from when the page and its script are loaded.
+    page.wait_for_url("**/search?*")
+    page.locator("tr[data-path]").wait_for()
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/m/**")
+    assert '"ORDER-77"' in page.locator("pre.content").inner_text()
+    page.keyboard.press("?")
+    assert page.locator("#keys").is_visible()
+    page.keyboard.press("Escape")
+    page.locator("#keys").wait_for(state="hidden")
+    page.keyboard.press("c")
+    until(page, "() => document.getElementById('status').textContent !== ''")
+    assert page.evaluate("navigator.clipboard.readText()") == page.url
+
+
+SHOWN = """() => [...document.querySelectorAll("table.messages tbody")].every(part => {
+    const box = part.getBoundingClientRect();
+    return box.bottom < 0 || box.top > innerHeight || part.querySelector("tr[data-path]");
+})"""
+"""Whether all rows on the screen are there."""
+
+
+def test_the_list_continues_while_it_is_scrolled_and_has_every_message_once(open_page):
+    page = open_page("/search?topic=order-paid")
+    for parts in (2, 3):
+        page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+        until(page, "n => document.querySelectorAll('table.messages tbody').length >= n", parts)
+    page.get_by_text("No older messages match.").wait_for()
+    seen = set()
+    for top in range(0, page.evaluate("document.body.scrollHeight"), 500):
+        page.evaluate("top => window.scrollTo(0, top)", top)
+        until(page, SHOWN)
+        paths = "rows => rows.map(row => row.dataset.path)"
+        seen.update(page.locator("tr[data-path]").evaluate_all(paths))
+    assert len(seen) == 251
+
+
+HAS_ROW = """path => [...document.querySelectorAll("tr[data-path]")]
+    .some(row => row.dataset.path === path)"""
+
+
+def test_rows_far_from_the_screen_leave_the_page_and_come_back(open_page):
+    page = open_page("/search?topic=order-paid")
+    first = message_path(page)
+    page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+    until(page, "n => document.querySelectorAll('table.messages tbody').length >= n", 2)
+    page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+    until(page, f"path => !({HAS_ROW})(path)", first)
+    page.evaluate("window.scrollTo(0, 0)")
+    until(page, HAS_ROW, first)
+
+
+def test_results_stream_into_a_page_that_came_without_them(open_page, console):
+    page = open_page("/")
+    # What the server sends first where an answer takes longer than it waits.
+    page.evaluate(
+        """async () => {
+            const area = document.createElement("div");
+            area.dataset.stream = "/search/rows?q=ORDER-77";
+            area.innerHTML = '<section data-stopped="stopped"><span class="spinner"></span>'
+                + '<b id="progress"></b><i id="elapsed"></i><button id="stop"></button>'
+                + '<ul id="covered"></ul></section><table><tbody id="found"></tbody></table>';
+            document.querySelector("main").append(area);
+            const script = document.querySelector("script").src.replace(/console.js.*/, "");
+            (await import(script + "results.js")).startResults(() => {});
+        }"""
+    )
+    page.locator("table.messages tr[data-path]").wait_for()
+    assert "Complete" in page.locator(".verdict-line").inner_text()
+
+
+def test_without_a_script_everything_can_be_read(open_page):
+    page = open_page("/search?topic=order-paid", script=False)
+    assert page.locator("tr[data-path]").count() == 100
+    page.get_by_role("link", name="Show older messages").click()
+    page.wait_for_url("**cursor=**")
+    assert page.locator("tr[data-path]").count() == 100
+    page.locator("td.time a").first.click()
+    page.locator("pre.content").wait_for()
+    page.get_by_role("link", name="Story", exact=True).click()
+    assert "Stored" in page.locator(".timeline").inner_text()
+
+
+def test_a_body_that_is_a_script_is_shown_and_not_run(open_page):
+    page = open_page("/search?topic=order-paid")
+    path = message_path(page)
+    page = open_page(f"{path}?form=text")
+    assert "<script>document.title" in page.locator("pre.content").inner_text()
+    assert "taken" not in page.title()
+
+
+def test_language_theme_and_zone_stay_chosen(open_page):
+    page = open_page("/topics")
+    for label, choice in (("Language", "zh"), ("外观", "dark"), ("时区", "Asia/Shanghai")):
+        # Choosing submits a form, which leads back to the page.
+        with page.expect_navigation():
+            page.get_by_label(label).select_option(choice)
+    page.goto(page.url.replace("/topics", "/"))
+    assert page.get_by_label("时区").input_value() == "Asia/Shanghai"
+    assert page.locator("html[data-theme=dark]").count() == 1
+    assert page.get_by_role("heading", name="查找任意一条消息").is_visible()
+
+
+def test_a_command_line_is_copied(open_page):
+    page = open_page("/search?q=ORDER-77&source=store")
+    page.locator(".share summary").click()
+    page.locator("[data-copy]").nth(1).click()
+    page.get_by_text("✓ Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()").startswith("rocketlens find")
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_login_works_without_a_script_and_has_no_violation(open_page, guarded, language, theme):
+    page = open_page("/topics", at=guarded, language=language, theme=theme, script=False)
+    page.fill("#name", "li")
+    page.fill("#password", "wrong")
+    page.press("#password", "Enter")
+    page.locator("[role=alert]").wait_for()
+    page.fill("#password", PASSWORD)
+    page.press("#password", "Enter")
+    page.locator("form[action='/logout'] button").click()
+    page.locator("#password").wait_for()
+    checked = open_page("/login", at=guarded, language=language, theme=theme)
+    assert complaints_of(checked) == {}
+
+
+ACTS = {
+    "en": ("ORDER-78", "1 sent, 0 failed, 0 unknown, 0 left", "only group shipping"),
+    "zh": ("ORDER-81", "已发送 1，失败 0，结果未知 0，剩余 0", "只有消费组 shipping"),
+}
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_an_order_is_found_and_sent_to_one_group_by_keyboard_alone(open_page, language):
+    order, sent, who = ACTS[language]
+    page = open_page("/", language=language)
+    page.keyboard.press("/")
+    page.keyboard.type(order)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/search?*")
+    page.locator("tr[data-path]").wait_for()
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/m/**")
+    page.locator("a[data-key=r]").wait_for()
+    page.keyboard.press("r")
+    page.wait_for_url("**/resend?to=group")
+    page.keyboard.press("/")
+    page.keyboard.type("shipping")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**group=shipping**")
+    page.get_by_text(who).wait_for()
+    page.keyboard.press("/")
+    page.keyboard.type("ticket 7")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/jobs/*")
+    page.locator("#job strong", has_text=sent).wait_for()
+
+
+def test_no_page_that_acts_breaks_a_rule_of_accessibility(open_page):
+    path = message_path(open_page("/search?q=ORDER-79&topic=order-paid"))
+    source = path.split("/")[2]
+    paths = [
+        *("/jobs", "/send", f"/resend?q=ORDER-79&source={source}", f"{path}/resend"),
+        *(f"{path}/resend?to=group", f"{path}/resend?to=group&group=shipping"),
+        *(f"{path}/consume", f"{path}/consume?group=g&client=c", f"{path}/edit"),
+    ]
+    found = {}
+    for theme in ("light", "dark"):
+        found |= {(theme, each): complaints_of(open_page(each, theme=theme)) for each in paths}
+    # Not to its topic, whose messages other tests count.
+    page = open_page(f"{path}/resend?to=group&group=shipping", script=False)
+    page.locator("input[name=reason]").fill("a test")
+    page.locator("form[method=post] button.primary").click()
+    page.wait_for_url("**/jobs/*")
+    page = open_page("/jobs" + page.url.partition("/jobs")[2])
+    page.locator("#job strong", has_text="1 sent, 0 failed").wait_for()
+    found["job"] = complaints_of(page)
+    assert {path: wrong for path, wrong in found.items() if wrong} == {}

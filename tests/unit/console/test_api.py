@@ -1,0 +1,208 @@
+"""The API: answers with their coverage, errors of one shape, pages by a cursor, events."""
+
+import json
+
+import pytest
+
+from rocketlens import limits
+from rocketlens.console.failures import failure_of
+from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, WrongUse
+from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
+from tests.crash.made_stores import NOW_MS, Sent, make_store
+from tests.support.console_client import answer, answers, cluster_at, store_at
+
+
+@pytest.fixture
+def orders(tmp_path):
+    sent = [
+        Sent(keys=f"all ORDER-{n}", body=b'{"n":%d}' % n, store_timestamp_ms=NOW_MS + n // 3)
+        for n in range(50)
+    ]
+    return make_store(tmp_path / "orders", sent)
+
+
+def events_of(text):
+    """Yield the name and the value of each event."""
+    for block in text.strip().split("\n\n"):
+        lines = block.split("\n")
+        content = "\n".join(line.removeprefix("data: ") for line in lines[1:])
+        yield lines[0].removeprefix("event: "), json.loads(content)
+
+
+def test_a_key_is_found_and_the_answer_says_what_was_searched(orders):
+    found = answer("/api/search?q=ORDER-7", store_at(orders.path, "orders"))
+    assert found.status_code == 200
+    value = found.json()
+    assert (value["complete"], value["truncated"], value["next_cursor"]) == (True, False, None)
+    (row,) = value["messages"]
+    assert (row["keys"], row["source"]) == (["all", "ORDER-7"], "orders")
+    assert row["path"].startswith("/m/orders/Orders/")
+    assert value["coverage"]
+    assert not any(each["is_failure"] for each in value["coverage"])
+
+
+@pytest.mark.parametrize("asked", ["q=all", "topic=Orders", "q=all&kind=key&until=now"])
+def test_pages_by_cursor_have_every_message_once_the_newest_first(orders, asked):
+    seen, cursor = [], ""
+    for _ in range(9):
+        path = f"/api/search?{asked}&max=7&cursor={cursor}"
+        value = answer(path, store_at(orders.path)).json()
+        assert value["complete"]
+        seen += [json.loads(row["preview"])["n"] for row in value["messages"]]
+        cursor = value["next_cursor"] or ""
+        if not cursor:
+            break
+    assert seen == list(reversed(range(50)))
+
+
+def test_what_is_not_there_is_a_complete_answer_without_messages(orders):
+    value = answer("/api/search?q=NOPE", store_at(orders.path)).json()
+    assert (value["complete"], value["messages"]) == (True, [])
+
+
+def test_a_source_that_fails_makes_the_answer_incomplete_and_is_named(orders):
+    # Port 1 has no name server.
+    value = answer(
+        "/api/search?q=ORDER-7", store_at(orders.path), cluster_at("127.0.0.1:1", "gone")
+    ).json()
+    assert not value["complete"]
+    assert len(value["messages"]) == 1
+    (failed,) = [each for each in value["coverage"] if each["is_failure"]]
+    assert "127.0.0.1:1" in failed["source"]
+    assert failed["error"]
+
+
+def test_nothing_found_where_a_source_failed_is_no_proof(orders):
+    found = answer("/api/search?q=NOPE", store_at(orders.path), cluster_at("127.0.0.1:1"))
+    assert found.json()["complete"] is False
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "code"),
+    [
+        ("/api/search", 400, "bad_input"),
+        ("/api/search?q=x&kind=nonsense", 400, "bad_input"),
+        ("/api/search?q=x&max=0", 400, "bad_input"),
+        ("/api/search?q=x&max=9999999999999999999999", 400, "bad_input"),
+        ("/api/search?q=x&cursor=nonsense", 400, "bad_input"),
+        ("/api/search?q=x&since=nonsense", 400, "bad_input"),
+        ("/api/search?q=x&zone=Mars", 400, "bad_input"),
+        ("/api/search?q=x&source=nonsense", 400, "bad_input"),
+        ("/api/search?q=nonsense&kind=offset-id", 400, "bad_input"),
+        ("/api/search?topic=Ordrs", 404, "no_topic"),
+        ("/api/message/orders/Orders/-/0/999", 404, "not_found"),
+        ("/api/message/orders/Orders/other-broker/0/1", 404, "not_found"),
+        ("/api/message/orders/Orders/-/x/1", 400, "bad_input"),
+        ("/api/message/orders/Orders/-/0/-1", 400, "bad_input"),
+        ("/api/message/nonsense/Orders/-/0/1", 400, "bad_input"),
+        ("/api/message/orders/Orders/-/0/1?form=nonsense", 400, "bad_input"),
+        ("/api/message/orders/..%2F..%2Fetc/-/0/1", 404, "no_page"),
+        ("/api/story/orders/Orders/-/0/999", 404, "not_found"),
+        ("/api/topics?source=nonsense", 400, "bad_input"),
+        ("/api/nonsense", 404, "no_page"),
+    ],
+)
+def test_errors_have_one_shape_and_a_status(orders, path, status, code):
+    found = answer(path, store_at(orders.path))
+    assert (found.status_code, found.json()["error"]["code"]) == (status, code)
+    assert found.json()["error"]["message"]
+
+
+def test_a_message_is_shown_in_full(orders):
+    (detail, body, story) = answers(
+        [
+            "/api/message/orders/Orders/-/0/7",
+            "/api/message/orders/Orders/-/0/7/body",
+            "/api/story/orders/Orders/-/0/7",
+        ],
+        store_at(orders.path),
+    )
+    value = detail.json()
+    assert value["body"]["content"] == '{"n":7}'
+    assert value["body"]["format"] == "json"
+    assert [each["name"] for each in value["ids"]] == ["offset_msg_id"]
+    assert body.content == b'{"n":7}'
+    assert body.headers["content-type"] == "application/octet-stream"
+    assert body.headers["content-disposition"].startswith("attachment")
+    assert story.json()["found"]
+    assert "stored" in [each["kind"] for each in story.json()["events"]]
+
+
+def test_results_stream_and_end_with_the_answer(orders):
+    found = answer("/api/search/stream?q=all&max=5", store_at(orders.path))
+    assert found.headers["content-type"].startswith("text/event-stream")
+    events = list(events_of(found.text))
+    name, value = events[-1]
+    assert name == "answer"
+    assert [json.loads(row["preview"])["n"] for row in value["messages"]] == [49, 48, 47, 46, 45]
+    assert {name for name, _ in events[:-1]} <= {"found"}
+    streamed = [row for _, each in events[:-1] for row in each["rows"]]
+    assert len(streamed) <= 5
+
+
+def test_an_error_in_a_stream_is_an_event(orders):
+    found = answer("/api/search/stream?topic=Ordrs", store_at(orders.path))
+    *_, (name, value) = events_of(found.text)
+    assert (name, value["error"]["code"]) == ("error", "no_topic")
+
+
+def test_topics_groups_and_sources_are_listed(orders):
+    topics, groups, sources = answers(
+        ["/api/topics", "/api/groups", "/api/sources"], store_at(orders.path, "orders")
+    )
+    assert topics.json()["complete"]
+    assert [(each["name"], each["messages"]) for each in topics.json()["topics"]] == [
+        ("Orders", 50)
+    ]
+    assert groups.json()["groups"] == []
+    (source,) = sources.json()["sources"]
+    assert (source["name"], source["kind"]) == ("orders", "store")
+
+
+def test_a_cluster_that_is_gone_is_a_failure_and_not_an_empty_list():
+    topics, groups = answers(["/api/topics", "/api/groups"], cluster_at("127.0.0.1:1"))
+    for found in (topics, groups):
+        assert found.json()["complete"] is False
+        assert found.json()["coverage"][0]["is_failure"]
+
+
+def test_every_operation_is_in_openapi_with_its_answers(orders):
+    described = answer("/api/openapi.json", store_at(orders.path)).json()
+    paths = described["paths"]
+    assert {"/api/search", "/api/search/stream", "/api/topics", "/api/groups"} <= paths.keys()
+    assert all(path.startswith("/api/") for path in paths)
+    for operations in paths.values():
+        for operation in operations.values():
+            assert {"200", "400", "404", "502"} <= operation["responses"].keys()
+            assert operation["description"]
+    for name in ("SearchAnswer", "MessageDetail", "ErrorAnswer"):
+        assert name in described["components"]["schemas"]
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (BadInput("x"), 400, "bad_input"),
+        (MessageNotFound("x"), 404, "not_found"),
+        (WrongUse("x"), 502, "failed"),
+        (OSError(5, "x"), 502, "failed"),
+    ],
+)
+def test_errors_as_answers(error, status, code):
+    failure = failure_of(error)
+    assert (failure.status, failure.answer.error.code) == (status, code)
+
+
+def test_an_incomplete_answer_keeps_its_coverage():
+    coverage = Coverage("b", SourceKind.BROKER, SourceState.FAILED, None, "timeout")
+    failure = failure_of(AnswerIncomplete("x", Answer("", (), (coverage,))))
+    assert (failure.status, failure.answer.error.coverage[0].error) == (502, "timeout")
+
+
+def test_a_mistake_of_the_program_is_no_failure_of_a_source():
+    assert failure_of(KeyError("x")) is None
+
+
+def test_a_value_that_is_too_long_is_refused(orders):
+    long = "x" * (limits.MAX_CONSOLE_TEXT + 1)
+    assert answer(f"/api/search?q={long}", store_at(orders.path)).status_code == 400

@@ -1,0 +1,183 @@
+"""Jobs with several messages: exactly those that were shown, or none."""
+
+import asyncio
+
+import pytest
+
+from rocketlens.client.message import Message
+from rocketlens.client.resend_job import MARKER
+from rocketlens.console.act_values import JOB_ROWS
+from rocketlens.console.forms import new_name
+from rocketlens.testing import cluster
+from tests.crash.made_stores import Sent, make_store
+from tests.support.console_client import (
+    answer,
+    cluster_at,
+    console_client,
+    post_form,
+    store_at,
+)
+
+COUNT = 7
+
+
+@pytest.fixture(scope="module")
+def rocketmq():
+    """A broker."""
+    with cluster() as running:
+        yield running
+
+
+@pytest.fixture
+def topic(rocketmq, request):
+    """A topic of the test's own with some messages, the first of them twice."""
+    name = request.node.name.split("[")[0][:100]
+    with rocketmq.producer() as producer:
+        results = [producer.send(Message(name, f"{n}", keys="k")) for n in range(COUNT)]
+    with rocketmq.admin() as admin:
+        admin.resend(admin.view_message(results[0].offset_msg_id))
+    return name
+
+
+def live(rocketmq):
+    return cluster_at(rocketmq.name_server, "live")
+
+
+def copies(rocketmq, topic):
+    with rocketmq.admin() as admin:
+        found = admin.find(None, topic)
+    return sorted(each.body for each in found if MARKER in each.properties)
+
+
+def done(path, *contexts, between=None, **changes):
+    """Give the page of a plan, the answer to its form, and the page that follows."""
+
+    async def ask():
+        async with console_client(*contexts) as client:
+            shown = await client.get(path)
+            _, fields = post_form(shown.text)
+            if between is not None:
+                await asyncio.to_thread(between)
+            data = {**fields, "reason": "lost", "rate": "1000", **changes}
+            posted = await client.post(path, data=data)
+            target = posted.headers.get("location")
+            return shown, posted, target and (await client.get(target)).text
+
+    return asyncio.run(ask())
+
+
+ALL = [b"%d" % number for number in range(COUNT)]
+
+
+def test_what_a_search_found_is_sent_again_each_id_once(rocketmq, topic):
+    search = answer(f"/search?topic={topic}", live(rocketmq)).text
+    assert f"/resend?topic={topic}" in search
+    shown, posted, job = done(f"/resend?topic={topic}", live(rocketmq))
+    assert f"Messages: {COUNT}." in shown.text
+    assert posted.status_code == 303, posted.text
+    assert f"{COUNT} sent, 0 failed, 0 unknown, 0 left" in job
+    assert copies(rocketmq, topic) == ALL
+
+
+def test_a_search_of_many_pages_is_read_to_its_end_or_its_bound(rocketmq, topic, monkeypatch):
+    monkeypatch.setattr("rocketlens.console.resend_plan._PAGE_ROWS", 3)
+    shown, posted, _ = done(f"/resend?topic={topic}&most=100", live(rocketmq))
+    assert f"Messages: {COUNT}." in shown.text
+    assert posted.status_code == 303
+    assert copies(rocketmq, topic) == ALL
+    shown, _, job = done(f"/resend?topic={topic}&most=2", live(rocketmq))
+    assert "Only the newest 2 are taken" in shown.text
+    assert "2 sent" in job
+
+
+def test_what_came_since_is_shown_first(rocketmq, topic):
+    def send():
+        with rocketmq.producer() as producer:
+            producer.send(Message(topic, "late", keys="k"))
+
+    _, posted, _ = done(f"/resend?topic={topic}", live(rocketmq), between=send)
+    assert posted.status_code == 409
+    assert f"Messages: {COUNT + 1}." in posted.text
+    assert copies(rocketmq, topic) == []
+
+
+@pytest.mark.parametrize(
+    "changes", [{"rate": "0"}, {"rate": "x"}, {"rate": "1001"}, {"reason": ""}, {"name": ""}]
+)
+def test_a_wrong_form_does_nothing(rocketmq, topic, changes):
+    _, posted, _ = done(f"/resend?topic={topic}", live(rocketmq), **changes)
+    assert posted.status_code == 400
+    assert copies(rocketmq, topic) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/resend", 400),
+        ("/resend?q=NOPE", 400),
+        ("/resend?topic=nonsense", 404),
+        ("/resend?q=k&most=0", 400),
+        ("/redrive?source=live&group=nobody", 404),
+        ("/redrive?source=nonsense&group=g", 400),
+    ],
+)
+def test_a_plan_that_cannot_be_has_no_form(rocketmq, topic, path, status):
+    shown = answer(path, live(rocketmq))
+    assert (topic in path, shown.status_code) == (False, status)
+    assert 'name="digest"' not in shown.text
+
+
+def test_an_incomplete_search_sends_nothing(rocketmq, topic, tmp_path):
+    store = store_at(make_store(tmp_path / "s", [Sent(keys="k")]).path, "s")
+    several = answer("/resend?q=k", live(rocketmq), store)
+    assert several.status_code == 400
+    assert "choose one of them first" in several.text
+    gone = cluster_at("127.0.0.1:1", "gone")
+    incomplete = answer("/resend?q=k", gone)
+    assert incomplete.status_code == 502
+    assert "nothing was done" in incomplete.text
+    assert copies(rocketmq, topic) == []
+
+
+def test_dead_letters_go_to_their_group_once(rocketmq, topic):
+    group = f"g-{topic}"
+    with rocketmq.admin() as admin:
+        admin.create_topic(f"%RETRY%{group}", 1)
+    with rocketmq.producer() as producer:
+        for number in range(3):
+            dead = Message(f"%DLQ%{group}", f"{number}")
+            dead.put("RETRY_TOPIC", topic)
+            producer.send(dead)
+    path = f"/redrive?source=live&group={group}"
+    shown, posted, job = done(path, live(rocketmq))
+    assert "Messages: 3." in shown.text
+    assert posted.status_code == 303, posted.text
+    assert "3 sent" in job
+    assert copies(rocketmq, f"%RETRY%{group}") == [b"0", b"1", b"2"]
+    nothing = answer(path, live(rocketmq))
+    assert nothing.status_code == 400
+    assert 'name="digest"' not in nothing.text
+    _, _, job = done(f"{path}&again=true&original=true", live(rocketmq))
+    assert "3 sent" in job
+    assert copies(rocketmq, topic) == [b"0", b"1", b"2"]
+
+
+def test_the_api_does_the_same(rocketmq, topic):
+    async def ask():
+        async with console_client(live(rocketmq)) as client:
+            path = f"/api/resend/search?topic={topic}"
+            plan = (await client.post(path.replace("?", "/plan?"), json={"most": 2})).json()
+            asked = {"most": 2, "reason": "lost", "rate": 1000}
+            wrong = await client.post(path, json={**asked, "name": new_name(), "digest": "0" * 32})
+            right = await client.post(
+                path, json={**asked, "name": plan["name"], "digest": plan["digest"]}
+            )
+            other = await client.post("/api/redrive/plan", json={"group": "g", "cluster": "live"})
+            return plan, wrong, right, other
+
+    plan, wrong, right, other = asyncio.run(ask())
+    assert (plan["count"], plan["notes"]) == (2, {"newest": 2})
+    assert len(plan["messages"]) <= JOB_ROWS
+    assert (wrong.status_code, wrong.json()["error"]["code"]) == (409, "changed")
+    assert right.json()["counts"]["sent"] == 2
+    assert other.status_code == 404

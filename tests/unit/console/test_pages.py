@@ -1,0 +1,222 @@
+"""Pages are whole without a script, safe whatever a message holds, and honest about answers."""
+
+import asyncio
+from html.parser import HTMLParser
+from urllib.parse import quote
+
+import pytest
+
+from tests.crash.made_stores import NOW_MS, Sent, make_store
+from tests.support.console_client import (
+    answer,
+    answers,
+    cluster_at,
+    console_client,
+    form_token_in,
+    store_at,
+)
+from tests.support.xss_payloads import PAYLOADS
+
+CHINESE = {"cookies": {"rl_language": "zh"}}
+
+
+class Structure(HTMLParser):
+    """The elements of a page with their attributes' names, its links, and its text."""
+
+    def __init__(self, html):
+        super().__init__(convert_charrefs=True)
+        self.elements, self.links, self.text = [], [], ""
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, tuple(sorted(name for name, _ in attributes))))
+        self.links += [value for name, value in attributes if name in {"href", "src", "action"}]
+
+    def handle_data(self, text):
+        self.text += text
+
+
+@pytest.fixture
+def orders(tmp_path):
+    sent = [
+        Sent(keys=f"all ORDER-{n}", tags="PAY", body=b'{"n":%d}' % n, store_timestamp_ms=NOW_MS + n)
+        for n in range(9)
+    ]
+    return make_store(tmp_path / "orders", sent)
+
+
+def paths_to(number):
+    """Give the pages that show the message at an offset."""
+    message = f"/m/s/Orders/-/0/{number}"
+    tabs = [f"{message}?tab={each}" for each in ("properties", "ids", "story")]
+    lists = [f"{each}?q=id-{number}" for each in ("/search", "/search/rows", "/search/more")]
+    return [message, *tabs, f"{message}?form=text", *lists, f"/api/search?q=id-{number}"]
+
+
+def structure_of(page):
+    """Give the structure of a page, or of the answer in a stream."""
+    return Structure(page.text.rpartition("event: answer")[2])
+
+
+def sent_with(number, text):
+    """Give a message that has a text wherever it can have one."""
+    return Sent(
+        keys=f"id-{number} {''.join(text.split())}",
+        tags=text,
+        unique_key=text,
+        body=text.encode(),
+        named=(("own", text), (text, "value")),
+    )
+
+
+def test_over_200_hostile_texts_add_no_element_attribute_or_link(tmp_path):
+    texts = ["harmless", *PAYLOADS]
+    assert len(set(texts)) > 200
+    made = make_store(tmp_path / "s", [sent_with(*each) for each in enumerate(texts)])
+    paths = [path for number in range(len(texts)) for path in paths_to(number)]
+    found = answers(paths, store_at(made.path, "s"))
+    count = len(paths_to(0))
+    usual = [structure_of(each) for each in found[:count]]
+    for number, page in enumerate(found):
+        shown = (paths[number], texts[number // count])
+        assert page.status_code == 200, shown
+        assert page.headers["x-content-type-options"] == "nosniff"
+        if page.headers["content-type"] == "application/json":
+            continue
+        structure, expected = structure_of(page), usual[number % count]
+        # A text that is JSON is coloured, by spans of ours.
+        others = [each for each in structure.elements if each[0] != "span"]
+        assert others == [each for each in expected.elements if each[0] != "span"], shown
+        spans = {names for tag, names in structure.elements if tag == "span"}
+        assert spans <= {(), ("class",), ("aria-hidden", "class")}, shown
+        pages = ("/search", "/m/", "/topics", "/groups", "/jobs", "/preferences")
+        ours = ("/static/", "#main", *pages)
+        assert all(link == "/" or link.startswith(ours) for link in structure.links), shown
+
+
+def test_a_hostile_question_adds_nothing_to_the_page(orders):
+    paths = [f"/search?q={quote(each)}" for each in ("harmless", *PAYLOADS[::7])]
+    usual, *others = answers(paths, store_at(orders.path))
+    elements = Structure(usual.text).elements
+    for found in others:
+        assert "script>alert" not in found.text
+        if found.status_code == 200:
+            tags = {tag for tag, _ in Structure(found.text).elements}
+            assert tags <= {tag for tag, _ in elements}
+
+
+def test_the_first_view_has_the_answer_without_a_script(orders):
+    found = answer("/search?q=all&max=5", store_at(orders.path))
+    structure = Structure(found.text)
+    assert "Complete" in structure.text
+    assert "ORDER-8" in structure.text
+    assert "ORDER-3" not in structure.text
+    (more,) = [link for link in structure.links if "cursor=" in link]
+    second = answer(more, store_at(orders.path))
+    assert "ORDER-3" in second.text
+    assert "ORDER-8" not in second.text
+
+
+def test_an_incomplete_answer_never_looks_like_not_found(orders):
+    found = answer("/search?q=NOPE", store_at(orders.path), cluster_at("127.0.0.1:1", "gone"))
+    structure = Structure(found.text)
+    assert "Incomplete" in structure.text
+    assert "Not found" not in structure.text
+    assert "127.0.0.1:1" in structure.text
+
+
+def test_not_found_lists_reasons_and_wider_searches(orders):
+    found = answer("/search?q=NOPE&topic=Orders&since=1h", store_at(orders.path))
+    structure = Structure(found.text)
+    assert "Not found, and everything was searched" in structure.text
+    assert "/search?q=NOPE&topic=Orders" in structure.links
+    assert "/search?q=NOPE&since=1h" in structure.links
+
+
+def test_a_time_before_the_oldest_message_is_named_as_the_reason(orders):
+    found = answer("/search?topic=Orders&until=2001-01-01", store_at(orders.path))
+    assert "The oldest message that is kept is of" in found.text
+
+
+def test_a_wrong_topic_is_said_with_what_was_meant(orders):
+    found = answer("/search?topic=Ordrs", store_at(orders.path))
+    assert found.status_code == 404
+    assert "There is no such topic" in found.text
+    assert "Orders" in found.text
+
+
+def test_every_page_is_there_in_both_languages(orders):
+    paths = ["/", "/search?q=all", "/m/s/Orders/-/0/1", "/topics", "/groups", "/nonsense"]
+    english = answers(paths, store_at(orders.path, "s"))
+    chinese = answers(paths, store_at(orders.path, "s"), **CHINESE)
+    for one, other in zip(english, chinese, strict=True):
+        assert 'lang="en"' in one.text
+        assert 'lang="zh"' in other.text
+        tags = [tag for tag, _ in Structure(one.text).elements]
+        assert tags == [tag for tag, _ in Structure(other.text).elements]
+
+
+@pytest.mark.parametrize(
+    ("form", "names"),
+    [
+        ("any", {"q"}),
+        ("time", {"topic", "since", "until", "tag"}),
+        ("key", {"q", "topic", "kind"}),
+        ("id", {"q", "topic"}),
+    ],
+)
+def test_the_forms_are_forms_of_one_search(orders, form, names):
+    found = answer(f"/search?form={form}", store_at(orders.path))
+    for name in names:
+        assert f'name="{name}"' in found.text
+
+
+def test_times_are_shown_in_the_chosen_zone(orders):
+    utc = answer("/m/s/Orders/-/0/1", store_at(orders.path, "s"))
+    there = answer(
+        "/m/s/Orders/-/0/1", store_at(orders.path, "s"), cookies={"rl_zone": "Asia/Shanghai"}
+    )
+    assert "+00:00" in utc.text
+    assert "+08:00" in there.text
+    assert "+00:00" not in there.text
+
+
+def test_with_a_script_a_search_that_takes_long_streams_in(orders, monkeypatch):
+    monkeypatch.setattr("rocketlens.console.pages._FIRST_VIEW_S", 0.0)
+    cookies = {"rl_script": "1"}
+    found = answer("/search?q=all", store_at(orders.path), cookies=cookies)
+    assert 'data-stream="/search/rows?q=all"' in found.text
+    parts = answer("/search/rows?q=all", store_at(orders.path)).text
+    assert "event: answer" in parts
+    assert "ORDER-8" in parts
+
+
+def test_choosing_goes_back_to_the_page_with_a_cookie(orders):
+    async def choose():
+        async with console_client(store_at(orders.path)) as client:
+            token = form_token_in(await client.get("/topics"))
+            chosen = {"language": "zh", "back": "/topics", "csrf": token}
+            found = await client.post("/preferences", data=chosen)
+            away = {"back": "https://evil.example", "csrf": token}
+            return found, await client.post("/preferences", data=away)
+
+    found, away = asyncio.run(choose())
+    assert (found.status_code, found.headers["location"]) == (303, "/topics")
+    assert "rl_language=zh" in found.headers["set-cookie"]
+    assert away.headers["location"] == "/"
+
+
+def test_a_page_weighs_less_than_300_kb(tmp_path):
+    sent = [Sent(keys=f"all ORDER-{n}", tags="PAY", body=b"x" * 400) for n in range(100)]
+    made = make_store(tmp_path / "many", sent)
+    found = answer("/search?q=all", store_at(made.path))
+    static = answers(
+        [
+            f"/static/{name}"
+            for name in ("console.css", "console.js", "keys.js", "results.js", "icon.svg")
+        ],
+        store_at(made.path),
+    )
+    assert all(each.status_code == 200 for each in static)
+    assert sum(len(each.content) for each in (found, *static)) < 300_000

@@ -1,0 +1,138 @@
+"""Searches: bounded, watched while they run, ended when their reader is gone."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+import rocketlens
+from rocketlens import limits
+from rocketlens.console.question import Question
+from rocketlens.console.search import ConsoleBusy, FoundSoFar, Searches, _Watch
+from rocketlens.console.sources import Sources
+from rocketlens.console.values import SearchAnswer
+from rocketlens.decode.rules import BodyRules
+from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from tests.crash.made_stores import NOW_MS, Sent, make_store
+
+SEARCHED = Coverage("here", SourceKind.BROKER, SourceState.SEARCHED)
+
+
+class MadeSource:
+    """A source that adds messages when the test lets it."""
+
+    name = title = "made"
+    kind = SourceKind.BROKER
+    is_one_log = False
+
+    def __init__(self, messages):
+        self.source = self
+        self.messages = messages
+        self.go_on = asyncio.Event()
+        self.is_asked = asyncio.Event()
+        self.was_cancelled = False
+
+    async def find(self, _request, findings):
+        self.is_asked.set()
+        for message in self.messages[:2]:
+            findings.add(message)
+        try:
+            await self.go_on.wait()
+        except asyncio.CancelledError:
+            self.was_cancelled = True
+            raise
+        for message in self.messages[2:]:
+            findings.add(message)
+        findings.cover((SEARCHED,))
+
+    async def check_topics(self, names, findings):
+        pass
+
+    async def broker_of(self, _message):
+        return "broker-a"
+
+
+@pytest.fixture
+def messages(tmp_path):
+    sent = [Sent(keys="k", body=b"%d" % n, store_timestamp_ms=NOW_MS + n) for n in range(6)]
+    with rocketlens.open_store(make_store(tmp_path / "store", sent).path) as store:
+        return list(store.find("k"))
+
+
+def searches_of(source):
+    return Searches(Sources([source]), BodyRules())
+
+
+def test_messages_are_there_before_the_search_has_ended(messages):
+    async def run():
+        source = MadeSource(messages)
+        searches = searches_of(source)
+        events = searches.stream(Question(text="k", max_num=3))
+        first = await anext(events)
+        assert isinstance(first, FoundSoFar)
+        assert [row.preview for row in first.rows] == ["0", "1"]
+        assert not source.go_on.is_set()
+        source.go_on.set()
+        rest = [each async for each in events]
+        assert isinstance(rest[-1], SearchAnswer)
+        assert [row.preview for row in rest[-1].messages] == ["5", "4", "3"]
+        assert sum(len(each.rows) for each in [first, *rest[:-1]]) <= 3
+        assert searches.counts["complete"] == 1
+        assert searches.running == 0
+
+    asyncio.run(run())
+
+
+def test_a_search_ends_when_its_reader_is_gone(messages):
+    async def run():
+        source = MadeSource(messages)
+        searches = searches_of(source)
+        events = searches.stream(Question(text="k"))
+        await anext(events)
+        await events.aclose()
+        assert source.was_cancelled
+        assert (searches.running, searches.counts["left"]) == (0, 1)
+
+    asyncio.run(run())
+
+
+def test_no_more_searches_run_than_are_allowed(messages, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_CONSOLE_SEARCHES", 1)
+
+    async def run():
+        source = MadeSource(messages)
+        searches = searches_of(source)
+        first = asyncio.create_task(searches.search(Question(text="k")))
+        await source.is_asked.wait()
+        with pytest.raises(ConsoleBusy):
+            await searches.search(Question(text="k"))
+        source.go_on.set()
+        assert len((await first).messages) == 6
+        assert len((await searches.search(Question(text="k"))).messages) == 6
+
+    asyncio.run(run())
+
+
+def test_a_message_larger_than_a_page_may_be_is_a_page_of_its_own(messages, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_CONSOLE_ANSWER_BYTES", 1)
+
+    async def run():
+        source = MadeSource(messages)
+        source.go_on.set()
+        answer = await searches_of(source).search(Question(text="k"))
+        assert [row.preview for row in answer.messages] == ["5"]
+        assert answer.truncated
+        assert answer.next_cursor
+
+    asyncio.run(run())
+
+
+def test_where_a_message_came_from_is_remembered_for_the_newest_only(messages):
+    source = MadeSource([])
+    watch = _Watch([source], 1, lambda: None)
+    for number in range(3 * limits.MAX_CONSOLE_ROWS):
+        watch.added(source, replace(messages[0], store_timestamp_ms=number))
+    assert len(watch._origins) <= limits.MAX_CONSOLE_ROWS + 2
+    assert len(watch.added_since) == limits.MAX_CONSOLE_ROWS
+    newest = replace(messages[0], store_timestamp_ms=3 * limits.MAX_CONSOLE_ROWS - 1)
+    assert watch.origin(newest) is source
