@@ -11,6 +11,11 @@
         with rocketmq.admin() as admin:
             assert len(admin.query_message("Orders", "ORDER-1")) == 1
 
+A test with ``@pytest.mark.rocketmq(autoCreateTopicEnable=False)`` has a broker with these keys of
+``broker.conf``. A broker for many tests::
+
+    shared = rocketlens.testing.cluster_fixture("session", autoCreateTopicEnable=False)
+
 Without pytest: ``with rocketlens.testing.cluster() as rocketmq:``, or ``async with``.
 
 There is no pytest entry point on purpose: each start of pytest would import it, and pytest would
@@ -22,8 +27,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rocketlens.testing.embedded import Cluster, cluster
+    from rocketlens.testing.plugin import cluster_fixture
 
-__all__ = ["Cluster", "cluster"]
+__all__ = ["Cluster", "cluster", "cluster_fixture"]
 
 
 if not TYPE_CHECKING:  # a type checker shall say so of a name that there is not
@@ -35,6 +41,7 @@ if not TYPE_CHECKING:  # a type checker shall say so of a name that there is not
         """
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value: object = getattr(import_module("rocketlens.testing.embedded"), name)
+        home = "plugin" if name == "cluster_fixture" else "embedded"
+        value: object = getattr(import_module(f"rocketlens.testing.{home}"), name)
         globals()[name] = value
         return value
