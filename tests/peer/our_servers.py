@@ -10,7 +10,7 @@ from rocketlens.namesrv.config import NameServerConfig
 from rocketlens.namesrv.service import NameServer
 from rocketlens.net.event_loop import run
 from rocketlens.net.sync import LoopThread
-from tests.peer.rocketmq_peer import PeerFailed, end, free_ports, properties, tail_of
+from tests.peer.rocketmq_peer import PeerFailed, end, free_ports, properties, reap, tail_of
 
 REPOSITORY = Path(__file__).parents[2]
 BROKER_NAME = "broker-a"
@@ -53,7 +53,7 @@ class OurBroker:
                 command, stdout=subprocess.PIPE, stderr=log, cwd=REPOSITORY, text=True
             )
         if not self.process.stdout.readline():
-            self.process.wait()
+            reap(self.process)
             raise PeerFailed(f"our broker did not start:\n{tail_of(self.log)}")
 
     def stop(self):

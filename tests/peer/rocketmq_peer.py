@@ -5,9 +5,12 @@ for each version into ``$XDG_CACHE_HOME/rocketlens-peer/<version>`` (``~/.cache`
 unset). Tests reach it through the fixture ``peer``, the benchmark builds a `RocketMQPeer` itself.
 """
 
+import hashlib
+import itertools
 import json
 import os
 import re
+import secrets
 import shutil
 import socket
 import struct
@@ -19,16 +22,21 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.peer.running_tool import RunningTool
+
 NAMESRV_MAIN = "org.apache.rocketmq.namesrv.NamesrvStartup"
 BROKER_MAIN = "org.apache.rocketmq.broker.BrokerStartup"
+MANY_COMMANDS = Path(__file__).parent / "java" / "ManyCommands.java"
 MQADMIN_MAIN = "org.apache.rocketmq.tools.command.MQAdminStartup"
 BROKER_NAME = "broker-a"
 VERSIONS = ("4.9.7", "5.5.0")
 
 FETCH_SECONDS = 240
-START_SECONDS = 180
-STOP_SECONDS = 30
+START_SECONDS = 500
+STOP_SECONDS = 180
 POLL_SECONDS = 0.05
+PORTS = range(10_000, 32_000)
+"""Linux chooses ports of connections from 32768 on, others from 49152 on."""
 
 GET_BROKER_CLUSTER_INFO = 106
 
@@ -120,17 +128,16 @@ def accepts_connections(port: int) -> bool:
 
 
 def free_ports(*offsets: int) -> int:
-    """Give a free port such that it plus each of ``offsets`` is free, too."""
+    """Return a free port such that it plus each of ``offsets`` is free, too.
+
+    It is none of those that the system chooses for connections: one of them would take it before
+    the server that it is for, and keeps it for a minute after it was closed.
+    """
     for _ in range(100):
-        with ExitStack() as held:
-            first = held.enter_context(socket.socket())
-            first.bind(("", 0))
-            port = first.getsockname()[1]
-            try:
-                for offset in offsets:
-                    held.enter_context(socket.socket()).bind(("", port + offset))
-            except (OSError, OverflowError):
-                continue
+        port = secrets.choice(PORTS)
+        with ExitStack() as held, suppress(OSError):
+            for offset in (0, *offsets):
+                held.enter_context(socket.socket()).bind(("", port + offset))
             return port
     raise PeerFailed("found no free ports")
 
@@ -185,15 +192,17 @@ class RunningBroker:
         return f"127.0.0.1:{self.broker_port}"
 
     def stop(self) -> None:
-        """End both cleanly: files are flushed, ``abort`` is gone. No effect the second time."""
+        """End the broker cleanly: files are flushed, ``abort`` is gone. No effect the second time.
+
+        The name server is killed: it has nothing to flush, and a clean end of it takes 3 s.
+        """
         end(self.broker)
-        end(self.namesrv)
+        reap(self.namesrv)
 
     def kill(self) -> None:
-        """Kill the broker with SIGKILL, as a crash does, and end the name server cleanly."""
-        self.broker.kill()
-        self.broker.wait()
-        end(self.namesrv)
+        """Kill both with SIGKILL, as a crash does."""
+        reap(self.broker)
+        reap(self.namesrv)
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
@@ -210,12 +219,29 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 class RocketMQPeer:
-    """Starts the real RocketMQ. PeerUnavailable at once when there is no JDK or Maven."""
+    """Starts the real RocketMQ. PeerUnavailable at once when there is no JDK or Maven.
 
-    def __init__(self, heap: str = "-Xmx1g") -> None:
+    ``broker_settings`` are those of every broker whose own file does not have them. With
+    ``share_classes``, JVMs load classes from an archive, in half the processor time. With
+    ``keep_tools``, the commands of mqadmin run in one JVM of each version, until `close`.
+    """
+
+    def __init__(
+        self,
+        heap: str = "-Xmx1g",
+        jvm_options: tuple[str, ...] = (),
+        broker_settings: dict[str, object] | None = None,
+        *,
+        share_classes: bool = False,
+        keep_tools: bool = False,
+    ) -> None:
         self.jdk = find_jdk()
         self.maven = find_maven()
-        self.heap = heap
+        self.jvm_options = (heap, *jvm_options)
+        self.broker_settings = broker_settings or {}
+        self.share_classes = share_classes
+        self.keep_tools = keep_tools
+        self._tools: dict[str, tuple[RunningTool, tempfile.TemporaryDirectory[str]]] = {}
         cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         self.cache = Path(cache, "rocketlens-peer")
 
@@ -255,20 +281,64 @@ class RocketMQPeer:
         conf.mkdir(parents=True, exist_ok=True)
         for name in ("namesrv", "broker", "tools"):
             (conf / f"logback_{name}.xml").write_text(QUIET_LOGBACK)
-        class_path = f"{self.jars(version)}/*"
+        class_path = self.class_path(version)
+        shared: tuple[str, ...] = ()
+        if self.share_classes:
+            # Without an archive that fits, a JVM is slower; it need not say so in what it prints.
+            shared = (f"-XX:SharedArchiveFile={self.class_archive(version)}", "-Xlog:cds*=off")
         return [
             str(self.jdk.java),
             "-Xms256m",
-            self.heap,
+            *self.jvm_options,
+            *shared,
             f"-Duser.home={home}",
             "-Duser.timezone=UTC",
             f"-Drocketmq.home.dir={home}",
             f"-Drocketmq.client.logRoot={home}/log",
             *JVM_OPENS,
             "-cp",
-            f"{classes}:{class_path}" if classes else class_path,
+            # What an archive was made from comes first.
+            f"{class_path}:{classes}" if classes else class_path,
             *program,
         ]
+
+    def class_path(self, version: str) -> str:
+        """Return the jars of ``version`` as a class path, always in the same order."""
+        return ":".join(str(jar) for jar in sorted(self.jars(version).glob("*.jar")))
+
+    def class_archive(self, version: str) -> Path:
+        """Return the archive of the classes that RocketMQ's programs load; make a missing one.
+
+        Name server, broker and tool run once for it. It fits one JDK, and one set of options.
+        """
+        made_for = (self.jdk.java.parents[1] / "release").read_text()
+        made_for += repr([option for option in self.jvm_options if option.startswith("-X")])
+        digest = hashlib.sha256(made_for.encode()).hexdigest()[:16]
+        archive = self.cache / "shared-classes" / f"{version}-{digest}.jsa"
+        if archive.exists():
+            return archive
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=archive.parent) as scratch:
+            made = Path(scratch, "made.jsa")
+            heap, *options = self.jvm_options
+            recorded = f"-XX:DumpLoadedClassList={scratch}/%p.classes"
+            recorder = RocketMQPeer(heap, (*options, recorded), self.broker_settings)
+            with recorder.start(version, Path(scratch, "broker")) as broker:
+                names = ("-n", broker.namesrv_address)
+                recorder.mqadmin(version, "updateTopic", "-c", "DefaultCluster", "-t", "T", *names)
+                recorder.mqadmin(version, "sendMessage", "-t", "T", "-p", "body", *names)
+                recorder.mqadmin(version, "consumeMessage", "-t", "T", "-c", "1", *names)
+            lists = [path.read_text().splitlines() for path in Path(scratch).glob("*.classes")]
+            classes = Path(scratch, "all.classes")
+            classes.write_text("\n".join(dict.fromkeys(itertools.chain(*lists))) + "\n")
+            command = [str(self.jdk.java), *self.jvm_options, "-Xshare:dump"]
+            command += [f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={made}"]
+            command += ["-cp", self.class_path(version)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                raise PeerFailed(f"{command[0]} makes no archive of classes:\n{done.stderr}")
+            made.rename(archive)
+        return archive
 
     def launch(
         self, version: str, directory: Path, main: str, conf: dict[str, object]
@@ -276,7 +346,8 @@ class RocketMQPeer:
         """Start one server with ``conf`` as its file; its output goes to a log beside it."""
         name = main.split(".")[3]
         conf_file = directory / f"{name}.conf"
-        conf_file.write_text(properties(conf))
+        common = self.broker_settings if main == BROKER_MAIN else {}
+        conf_file.write_text(properties(common | conf))
         command = self.command(version, directory / "home", main, "-c", str(conf_file))
         with (directory / f"{name}.log").open("wb") as log:
             return subprocess.Popen(
@@ -329,25 +400,68 @@ class RocketMQPeer:
             yield started
             started.stop()
 
-    def mqadmin(self, version: str, *arguments: str, timeout: float = 120) -> str:
+    def mqadmin(self, version: str, *arguments: str, timeout: float = 400) -> str:
         """Run the real tool and give all it printed: it exits with 0 even when it fails."""
+        if self.keep_tools:
+            return _without_chatter(self._tool(version).run(arguments, timeout))
         with tempfile.TemporaryDirectory(prefix="mqadmin-") as home:
             return printed(self.command(version, Path(home), MQADMIN_MAIN, *arguments), timeout)
 
-    def java(self, version: str, source: Path, *arguments: str, timeout: float = 300) -> str:
+    def tool(self, version: str, home: Path, *, with_errors: bool = True) -> RunningTool:
+        """Start the real tool for many commands, with ``home`` as the directory of its files."""
+        classes = self.compiled(version, MANY_COMMANDS)
+        command = self.command(version, home, MANY_COMMANDS.stem, classes=classes)
+        return RunningTool(command, with_errors=with_errors)
+
+    def _tool(self, version: str) -> RunningTool:
+        """Return the tool that is kept; it is started at first, and again after one ended."""
+        tool, home = self._tools.get(version, (None, None))
+        if tool is None or tool.has_ended:
+            if tool is not None:
+                tool.close()
+            home = home or tempfile.TemporaryDirectory(prefix="mqadmin-")
+            tool = self.tool(version, Path(home.name))
+            self._tools[version] = tool, home
+        return tool
+
+    def close(self) -> None:
+        """End the tools that were kept."""
+        for tool, home in self._tools.values():
+            tool.close()
+            home.cleanup()
+        self._tools.clear()
+
+    def java(self, version: str, source: Path, *arguments: str, timeout: float = 400) -> str:
         """Compile one Java file, run the class of its name, and give what it printed.
 
         PeerFailed when it does not compile, or ends with a code other than 0.
         """
-        with tempfile.TemporaryDirectory(prefix="java-") as scratch:
-            classes = Path(scratch, "classes")
-            compiler = [str(self.jdk.javac), "-nowarn", "-encoding", "UTF-8", "-d", str(classes)]
-            compiler += ["-cp", f"{self.jars(version)}/*", str(source)]
-            compiled = subprocess.run(compiler, capture_output=True, text=True, check=False)
-            if compiled.returncode != 0:
-                raise PeerFailed(f"{source} does not compile:\n{compiled.stderr}")
-            command = self.command(version, Path(scratch), source.stem, *arguments, classes=classes)
+        classes = self.compiled(version, source)
+        with tempfile.TemporaryDirectory(prefix="java-") as home:
+            command = self.command(version, Path(home), source.stem, *arguments, classes=classes)
             return printed(command, timeout)
+
+    def compiled(self, version: str, source: Path) -> Path:
+        """Return the directory with the classes of a Java file; compile it if it has changed.
+
+        :raises PeerFailed: when it does not compile.
+        """
+        digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
+        classes = self.cache / "classes" / version / f"{source.stem}-{digest}"
+        if classes.exists():
+            return classes
+        classes.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=classes.parent) as scratch:
+            made = Path(scratch, "classes")
+            compiler = [str(self.jdk.javac), "-nowarn", "-encoding", "UTF-8", "-d", str(made)]
+            compiler += ["-cp", f"{self.jars(version)}/*", str(source)]
+            done = subprocess.run(compiler, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                raise PeerFailed(f"{source} does not compile:\n{done.stderr}")
+            # Whole or not at all; another process may have been first.
+            with suppress(OSError):
+                made.rename(classes)
+        return classes
 
 
 def printed(command: list[str], timeout: float) -> str:
@@ -360,12 +474,15 @@ def printed(command: list[str], timeout: float) -> str:
         timeout=timeout,
         check=False,
     )
-    lines = [line for line in done.stdout.splitlines() if not LOGGING_CHATTER.search(line)]
+    text = _without_chatter(done.stdout.splitlines())
     if done.returncode != 0:
-        raise PeerFailed(
-            f"{command[-1]} ended with code {done.returncode}:\n" + "\n".join(lines[-20:])
-        )
-    return "\n".join(lines) + "\n"
+        last = "\n".join(text.splitlines()[-20:])
+        raise PeerFailed(f"{command[-1]} ended with code {done.returncode}:\n{last}")
+    return text
+
+
+def _without_chatter(lines: list[str]) -> str:
+    return "\n".join(line for line in lines if not LOGGING_CHATTER.search(line)) + "\n"
 
 
 def properties(values: dict[str, object]) -> str:
@@ -382,6 +499,8 @@ def reap(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         process.kill()
         process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import pytest
 from rocketlens import Message
 from rocketlens.client.sync import SyncProducer
 from tests.pipeline.synthetic import files_below
+from tests.support.patience import PATIENCE_S
 
 QUEUES = 4
 
@@ -31,7 +32,7 @@ def test_verify_finds_nothing_and_build_makes_the_brokers_own_queues(
             assert "success" in peer.mqadmin(version, name, *arguments, *address)
 
         def send(topic, count, text):
-            with SyncProducer(broker.namesrv_address) as producer:
+            with SyncProducer(broker.namesrv_address, send_timeout_s=PATIENCE_S) as producer:
                 for number in range(count):
                     producer.send(Message(topic, f"{text}{number}"))
 

@@ -19,9 +19,7 @@ def ask_java(peer, directory):
     return [
         line
         for with_crc in ("false", "true")
-        for line in peer.java(
-            VERSION, PROGRAM, str(directory / with_crc), with_crc, timeout=100
-        ).splitlines()
+        for line in peer.java(VERSION, PROGRAM, str(directory / with_crc), with_crc).splitlines()
         if line
     ]
 

@@ -9,7 +9,6 @@ import pytest
 import rocketlens
 from rocketlens.client import Message, MQAdmin, Producer
 
-TOPIC = "OpenHandle"
 VERSIONS = ("4.9.7", "5.5.0")
 PRODUCERS = 3
 IN_FLIGHT = 8
@@ -19,7 +18,8 @@ WAIT_SECONDS = 600
 class Senders:
     """Producers in a thread of their own; ``acknowledged`` has the results as they come."""
 
-    def __init__(self, namesrv, count):
+    def __init__(self, namesrv, topic, count):
+        self.topic = topic
         self.acknowledged = deque()
         self.has_more = threading.Event()
         self.failure = None
@@ -36,7 +36,7 @@ class Senders:
 
     async def _send(self, namesrv, numbers):
         async with MQAdmin(namesrv) as admin:
-            await admin.create_topic(TOPIC, queue_nums=4)
+            await admin.create_topic(self.topic, queue_nums=4)
         async with asyncio.TaskGroup() as tasks:
             for name in range(PRODUCERS):
                 tasks.create_task(self._produce(namesrv, f"producer-{name}", numbers))
@@ -51,7 +51,9 @@ class Senders:
 
     async def _send_some(self, producer, numbers):
         for number in numbers:
-            message = Message(TOPIC, b"%d " % number * (number % 60 + 1), keys=f"open-{number}")
+            message = Message(
+                self.topic, b"%d " % number * (number % 60 + 1), keys=f"open-{number}"
+            )
             result = await producer.send(message)
             self.acknowledged.append((number, result))
             self.has_more.set()
@@ -69,14 +71,14 @@ class Senders:
             self.has_more.clear()
 
 
-def missed_by(store, number, result):
+def missed_by(store, topic, number, result):
     """Return what is wrong with the answers to questions after one acknowledged message."""
     key = f"open-{number}"
-    answer = store.query_message(TOPIC, key)
+    answer = store.query_message(topic, key)
     if {m.keys for m in answer} != {(key,)}:
         return f"{key} by key: {len(answer)} messages, complete {answer.complete}"
     queue = result.message_queue
-    place = f"{TOPIC}/{queue.queue_id}/{result.queue_offset}"
+    place = f"{topic}/{queue.queue_id}/{result.queue_offset}"
     for text in (result.offset_msg_id, place) if number % 7 == 0 else ():
         found = store.find(text)
         if [m.keys for m in found] != [(key,)]:
@@ -89,21 +91,21 @@ def missed_by(store, number, result):
     "count", [1_500, pytest.param(150_000, marks=pytest.mark.slow)], ids=["short", "long"]
 )
 def test_every_message_that_a_real_broker_acknowledged_is_found_at_once(
-    peer, tmp_path, version, count
+    real_broker, version, count
 ):
-    sizes = {"mappedFileSizeCommitLog": 1 << 18, "mappedFileSizeConsumeQueue": 6_000}
-    with peer.start(version, tmp_path, **sizes) as broker:
-        senders = Senders(broker.namesrv_address, count)
-        first = next(results := senders.results())
-        missed = []
-        with rocketlens.open_store(broker.store) as store:
-            asked = 0
-            for number, result in (first, *results):
-                asked += 1
-                if wrong := missed_by(store, number, result):
-                    missed.append(wrong)
-            assert senders.failure is None
-            assert (asked, missed[:5], len(missed)) == (count, [], 0)
-            assert len(list(store.scan(TOPIC))) == count
-            found = store.find(topic=TOPIC, max_num=5)
-            assert (len(found), found.complete) == (5, True)
+    topic = f"OpenHandle{count}"
+    broker = real_broker(version)
+    senders = Senders(broker.namesrv_address, topic, count)
+    first = next(results := senders.results())
+    missed = []
+    with rocketlens.open_store(broker.store) as store:
+        asked = 0
+        for number, result in (first, *results):
+            asked += 1
+            if wrong := missed_by(store, topic, number, result):
+                missed.append(wrong)
+        assert senders.failure is None
+        assert (asked, missed[:5], len(missed)) == (count, [], 0)
+        assert len(list(store.scan(topic))) == count
+        found = store.find(topic=topic, max_num=5)
+        assert (len(found), found.complete) == (5, True)

@@ -93,10 +93,10 @@ def test_a_real_name_server_takes_topics_in_parts_and_changes_alone(
                 assert world.core.name_taken_times == 1
                 assert await asking.queues("T1") == 3
                 assert not world.core.name_taken
-                assert not world.core.not_told
+                assert not world.core.registration_failures
         # It begins anew, and knows nothing.
         async with running(tmp_path, **settings) as world:
-            assert world.core.not_told
+            assert world.core.registration_failures
             with their_name_server(peer, version, tmp_path / "second", port):
                 await world.service._registrar.register()
                 assert set(world.core.topics.topics) <= await asking.topics()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.peer.rocketmq_peer import accepts_connections, free_ports
+from tests.peer.rocketmq_peer import VERSIONS, accepts_connections, free_ports
 
 PRODUCER = """
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
@@ -12,36 +12,34 @@ public class Send {
   public static void main(String[] arguments) throws Exception {
     DefaultMQProducer producer = new DefaultMQProducer("peer_test");
     producer.setNamesrvAddr(arguments[0]);
+    producer.setSendMsgTimeout(30_000);
     producer.start();
     Message message = new Message("PeerTopic", "TagA", "order-1", "hello".getBytes());
-    System.out.println("sent " + producer.send(message).getMsgId());
-    producer.shutdown();
-    System.exit(0);
+    // On a busy machine the first question to a name server can take longer than Java waits.
+    for (int attempt = 1; ; attempt++) {
+      try {
+        System.out.println("sent " + producer.send(message).getMsgId());
+        System.exit(0);
+      } catch (Exception failed) {
+        failed.printStackTrace();
+        if (attempt == 5) {
+          System.exit(1);
+        }
+      }
+    }
   }
 }
 """
 
 
-@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
-def test_a_message_sent_by_java_is_found_by_mqadmin_and_a_clean_stop_removes_abort(
-    peer, version, tmp_path
-):
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_message_sent_by_java_is_found_by_mqadmin(peer, real_broker, version, tmp_path):
     source = tmp_path / "Send.java"
     source.write_text(PRODUCER)
-    with peer.start(version, tmp_path / "broker") as broker:
-        assert (broker.store / "abort").exists()
-        sent = peer.java(version, source, broker.namesrv_address)
-        query = ["queryMsgByKey", "-n", broker.namesrv_address, "-t", "PeerTopic", "-k", "order-1"]
-        found = peer.mqadmin(version, *query)
-    assert sent.split()[-1] in found
-    assert not (broker.store / "abort").exists()
-    assert not accepts_connections(broker.broker_port)
-
-
-def test_a_killed_broker_leaves_its_abort_file(peer, tmp_path):
-    with peer.start("5.5.0", tmp_path, mappedFileSizeCommitLog=262144) as broker:
-        broker.kill()
-    assert (broker.store / "abort").exists()
+    broker = real_broker(version)
+    sent = peer.java(version, source, broker.namesrv_address)
+    query = ["queryMsgByKey", "-n", broker.namesrv_address, "-t", "PeerTopic", "-k", "order-1"]
+    assert sent.split()[-1] in peer.mqadmin(version, *query)
 
 
 def test_free_ports_are_free():

@@ -42,7 +42,7 @@ public class BrokerClient {
         topic = arguments[2];
         DefaultMQProducer producer = new DefaultMQProducer("broker_client");
         producer.setNamesrvAddr(arguments[1]);
-        producer.setSendMsgTimeout(10000);
+        producer.setSendMsgTimeout(60000);
         producer.start();
         Path file = Path.of(arguments[3]);
         if (arguments[0].equals("send")) {
@@ -129,6 +129,7 @@ public class BrokerClient {
     static void sendInTransaction(String namesrv) throws Exception {
         TransactionMQProducer producer = new TransactionMQProducer("broker_client_transaction");
         producer.setNamesrvAddr(namesrv);
+        producer.setSendMsgTimeout(60000);
         producer.setTransactionListener(new TransactionListener() {
             @Override
             public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
@@ -161,6 +162,8 @@ public class BrokerClient {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("broker_client_consumers");
         consumer.setNamesrvAddr(namesrv);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        // Without it, shutdown commits before the listener's last messages count as consumed.
+        consumer.setAwaitTerminationMillisWhenShutdown(TimeUnit.SECONDS.toMillis(60));
         consumer.subscribe(topic, "Tag0 || Tag1 || Tag2");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             for (MessageExt message : messages) {
@@ -174,7 +177,7 @@ public class BrokerClient {
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         consumer.start();
-        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(300);
         while (!received.containsAll(wanted) && System.nanoTime() < deadline) {
             TimeUnit.MILLISECONDS.sleep(20);
         }

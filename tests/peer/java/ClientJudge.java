@@ -3,7 +3,9 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 import java.util.TreeMap;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
@@ -55,11 +57,14 @@ public class ClientJudge {
     for (MessageQueue queue : queues) {
       consumer.seekToBegin(queue);
     }
-    long deadline = System.currentTimeMillis() + 30_000;
-    for (int count = 0; count < wanted && System.currentTimeMillis() < deadline; ) {
+    long deadline = System.currentTimeMillis() + 300_000;
+    // What was pulled before the seek comes again after it.
+    Set<String> seen = new HashSet<>();
+    while (seen.size() < wanted && System.currentTimeMillis() < deadline) {
       for (MessageExt message : consumer.poll(500)) {
-        show("consumed", "-", message);
-        count++;
+        if (seen.add(message.getQueueId() + ":" + message.getQueueOffset())) {
+          show("consumed", "-", message);
+        }
       }
     }
     consumer.shutdown();
@@ -88,6 +93,7 @@ public class ClientJudge {
     consume(arguments);
     DefaultMQProducer producer = new DefaultMQProducer("judge_producer");
     producer.setNamesrvAddr(arguments[0]);
+    producer.setSendMsgTimeout(60000);
     producer.start();
     for (String line : Files.readAllLines(Path.of(arguments[3]))) {
       String[] asked = line.split("\t");

@@ -9,6 +9,7 @@ public class NameServerClient {
     public static void main(String[] arguments) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer("name_server_client");
         producer.setNamesrvAddr(arguments[0]);
+        producer.setSendMsgTimeout(60000);
         producer.start();
         for (int index = 1; index < arguments.length; index++) {
             String topic = arguments[index];

@@ -30,6 +30,7 @@ public final class WireJudge {
         "org.apache.rocketmq.remoting.protocol.header.", "org.apache.rocketmq.remoting.protocol.header.namesrv.",
         "org.apache.rocketmq.remoting.protocol.body.", "org.apache.rocketmq.remoting.protocol.heartbeat.",
         "org.apache.rocketmq.remoting.protocol.route.", "org.apache.rocketmq.remoting.protocol.admin.",
+        "org.apache.rocketmq.common.subscription.", "org.apache.rocketmq.remoting.protocol.subscription.",
         "org.apache.rocketmq.remoting.protocol.",
     };
 
