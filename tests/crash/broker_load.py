@@ -116,7 +116,9 @@ class Load:
                     return
 
     def tasks(self, clients, senders=8, askers=2):
-        """Begin to send and ask, until the broker is gone."""
+        """Begin to send and ask, until the broker is gone, which must have acknowledged something:
+        there is nothing to ask for before.
+        """
         producer, admin = clients
         return [
             *(asyncio.create_task(self.send_until_gone(producer)) for _ in range(senders)),

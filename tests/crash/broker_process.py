@@ -27,13 +27,26 @@ SMALL_FILES = {
 CLEANING = {"fileReservedTime": 0, "deleteWhen": ";".join(map(str, range(24)))}
 """Whatever is not the last file is old enough to go, at any hour."""
 
+WITH_KERNELS = (
+    *PROGRAM[:-2],
+    "-c",
+    (
+        "import sys; from rocketlens.store.read.tail import load_kernels; load_kernels(); "
+        "from rocketlens.main import main; sys.exit(main())"
+    ),
+)
+"""The same, with what it loads a second after its start loaded before."""
+
 LONGEST_END_S = 60
 
 
 class BrokerProcess:
-    """``rocketlens broker`` on one store, and a name server in this process that outlives it."""
+    """``rocketlens broker`` on one store, and a name server in this process that outlives it.
 
-    def __init__(self, directory: Path, **conf):
+    ``open_files``: how many descriptors it may have, None for as many as this process.
+    """
+
+    def __init__(self, directory: Path, open_files=None, program=PROGRAM, **conf):
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.store = directory / "store"
@@ -41,6 +54,8 @@ class BrokerProcess:
         self.port = free_ports(-2, 1)
         self.conf = SMALL_FILES | {"listenPort": self.port, "storePathRootDir": self.store} | conf
         self.process = None
+        limit = () if open_files is None else ("prlimit", f"--nofile={open_files}")
+        self._program = (*limit, *program)
         self._thread = LoopThread()
         self._name_server, self.name_server = self._thread.run(_name_server())
 
@@ -52,13 +67,13 @@ class BrokerProcess:
         file.write_text("".join(f"{name}={value}\n" for name, value in self.conf.items()))
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*PROGRAM, "broker", "-c", str(file), "-n", self.name_server],
+                [*self._program, "broker", "-c", str(file), "-n", self.name_server],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
             )
         line = self.process.stdout.readline()
-        assert line == f"ready: broker 127.0.0.1:{self.port}\n", self.said()
+        assert line.startswith(f"ready: broker 127.0.0.1:{self.port}, store "), self.said()
         return time.perf_counter() - begun_s
 
     def kill(self):

@@ -15,12 +15,11 @@ from rocketlens.formats.commitlog_record import MAGIC_V1, Record
 from rocketlens.model import properties as props
 from rocketlens.model.java import index_hash, string_hash
 from rocketlens.model.message import Host
+from tests.support.index_writer import IndexWriter
 
 BROKER = Host("10.0.0.9", 10911)
 PRODUCER = Host("10.0.0.1", 40000)
 NOW_MS = 1_700_000_000_000
-HEADER = struct.Struct(">qqqqii")
-ENTRY = struct.Struct(">iqii")
 QUEUE_ENTRY = struct.Struct(">qiq")
 
 
@@ -176,15 +175,12 @@ def write_queues(made: Made, records: list[Record]) -> None:
         file.write_bytes(content)
 
 
-class IndexWriter:
-    """Index files as a broker makes them."""
+class RecordIndexWriter(IndexWriter):
+    """Index files as a broker makes them of records."""
 
     def __init__(self, directory: Path, slot_count: int, entry_count: int) -> None:
+        super().__init__(slot_count, entry_count)
         self.directory = directory
-        self.slot_count, self.entry_count = slot_count, entry_count
-        self.files: list[bytearray] = []
-        self.header: list[int] = []
-        self.end_offset = 0
 
     def put_record(self, record: Record, *, with_tags: bool = False) -> None:
         if record.physical_offset < self.end_offset:
@@ -192,41 +188,8 @@ class IndexWriter:
         for key_hash in hashes_of(record, with_tags=with_tags):
             self.put(key_hash, record.physical_offset, record.store_timestamp_ms)
 
-    def put(self, key_hash: int, physical_offset: int, timestamp_ms: int) -> None:
-        if not self.files or self.header[5] >= self.entry_count:
-            begin, end = (0, 0) if not self.files else (self.header[1], self.header[3])
-            self._store_header()
-            size = 40 + 4 * self.slot_count + 20 * self.entry_count
-            self.files.append(bytearray(size))
-            self.header = [begin, begin, end, end, 0, 1]
-        file, number = self.files[-1], self.header[5]
-        slot = 40 + 4 * (key_hash % self.slot_count)
-        (previous,) = struct.unpack_from(">i", file, slot)
-        if not 0 < previous <= number:
-            previous = 0
-            self.header[4] += 1
-        begin = self.header[0]
-        seconds = max(timestamp_ms - begin, 0) // 1000 if begin > 0 else 0
-        entry = ENTRY.pack(key_hash, physical_offset, seconds, previous)
-        place = 40 + 4 * self.slot_count + 20 * number
-        file[place : place + 20] = entry
-        struct.pack_into(">i", file, slot, number)
-        if number <= 1:
-            self.header[0], self.header[2] = timestamp_ms, physical_offset
-        self.header[1], self.header[3], self.header[5] = timestamp_ms, physical_offset, number + 1
-        self.end_offset = physical_offset
-
-    def _store_header(self) -> None:
-        if self.files:
-            self.files[-1][:40] = HEADER.pack(*self.header)
-
-    def write(self) -> list[Path]:
-        self._store_header()
-        self.directory.mkdir(parents=True, exist_ok=True)
-        paths = [self.directory / f"{20231114221320000 + n}" for n in range(len(self.files))]
-        for path, content in zip(paths, self.files, strict=True):
-            path.write_bytes(content)
-        return paths
+    def store(self) -> list[Path]:
+        return self.write(self.directory)
 
 
 def hashes_of(record: Record, *, with_tags: bool = False) -> Iterator[int]:
@@ -249,10 +212,10 @@ def write_index(
     with_tags: bool = False,
 ) -> list[Path]:
     """Write the index files of these records."""
-    writer = IndexWriter(path / "index", slot_count, entry_count)
+    writer = RecordIndexWriter(path / "index", slot_count, entry_count)
     for record in records:
         writer.put_record(record, with_tags=with_tags)
-    return writer.write()
+    return writer.store()
 
 
 def some_messages(count: int, *, body_bytes: int = 40, topics: int = 3) -> list[Sent]:

@@ -12,6 +12,7 @@ from rocketlens.model.message import Host
 from rocketlens.model.message_id import OffsetMessageId
 from tests.crash import made_stores
 from tests.crash.made_stores import BROKER, Sent, flip, forged, make_store, overwrite, record_of
+from tests.support.effort import sized
 
 every_cache = pytest.mark.parametrize("caches", ["index-queues", "index", "queues", "none"])
 INNER = Sent(topic="Orders", keys="forged", unique_key="F" * 32, body=b"forged!", queue_id=0)
@@ -100,7 +101,11 @@ def test_a_forged_record_beside_a_damaged_one_is_never_a_message(tmp_path, cache
     number = [r.physical_offset for r in made.records].index(around)
     hit = made.records[number - (which == "before")]
     head = [*range(16), *range(28, 44), *range(84, 88)]
-    for byte in [*head, hit.total_size - len(hit.properties) - 1, hit.total_size - 1]:
+    for byte in [
+        *head[:: sized(3, 1)],
+        hit.total_size - len(hit.properties) - 1,
+        hit.total_size - 1,
+    ]:
         for bits in (0x01, 0x80, 0xFF):
             flip(made.segment_path(0), hit.physical_offset + byte, bits)
             with rocketlens.open_store(made.path) as store:
@@ -151,7 +156,8 @@ def test_asked_offsets_give_whole_records_that_begin_there_or_nothing(tmp_path, 
     lose_caches(made, caches)
     starts = {r.physical_offset: r for r in made.records}
     end = max(starts) + 2000
-    asked = [*range(0, end, 1 if caches == "index" else 3), *forgeries, *starts]
+    step = sized(5, 1) if caches == "index" else sized(11, 3)
+    asked = [*range(0, end, step), *forgeries, *starts]
     asked += [end + 10**6, 2**31, 2**40, 2**63 - 1]
     with rocketlens.open_store(made.path) as store:
         for offset in asked:

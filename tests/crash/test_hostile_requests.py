@@ -158,8 +158,15 @@ DIRECTORIES = {
     ("consumequeue",),
     ("consumequeue", TOPIC),
     ("consumequeue", "SCHEDULE_TOPIC_XXXX"),
+    # What the index builder may have begun only now.
+    ("rocketlens", "scratch"),
+    ("rocketlens", "index.json"),
+    ("rocketlens", "index.lock"),
 }
-TABLE = re.compile(r"config/[a-zA-Z]+\.json(\.bak|\.changes)?")
+TABLE = re.compile(
+    r"config/([a-zA-Z]+\.json(\.bak|\.changes)?|\.[a-zA-Z]+\.json(\.bak)?\.\d+\.new)"
+)
+"""A table, or one that is being written."""
 
 
 def files_outside(broker):
@@ -283,7 +290,8 @@ def test_a_thousand_slow_connections_cost_little_and_slow_nobody(broker):
     assert broker.kib("RssAnon") - before_kib < 100 * 1024
     for each in (*slow, quick):
         each.close()
-    while broker.descriptor_count() > before_count:
+    # Meanwhile it may have opened files of its store.
+    while broker.descriptor_count() > before_count + 100:
         Peer(broker).close()
 
 

@@ -11,7 +11,7 @@ from rocketlens.formats.commitlog_record import encode_blank
 from tests.crash import made_stores
 from tests.crash.made_stores import (
     QUEUE_ENTRY,
-    IndexWriter,
+    RecordIndexWriter,
     Sent,
     make_store,
     overwrite,
@@ -28,7 +28,9 @@ class Broker:
     def __init__(self, path, *, with_index=True, slot_count=64, entry_count=100):
         self.made = make_store(path, some_messages(10), segment_bytes=SEGMENT_BYTES, index=None)
         self.path = path
-        self.index = IndexWriter(path / "index", slot_count, entry_count) if with_index else None
+        self.index = (
+            RecordIndexWriter(path / "index", slot_count, entry_count) if with_index else None
+        )
         self.written: list[bytes] = []
         last = self.made.records[-1]
         self.end = last.physical_offset + last.total_size
@@ -43,9 +45,8 @@ class Broker:
         """Write what changed, in place: mappings of these files see it."""
         if self.index is None:
             return
-        self.index._store_header()
         self.index.directory.mkdir(exist_ok=True)
-        for n, content in enumerate(self.index.files):
+        for n, content in enumerate(self.index.contents()):
             path = self.index.directory / f"{20231114221320000 + n}"
             if path.exists():
                 overwrite(path, 0, bytes(content))

@@ -3,6 +3,7 @@
 import random
 import subprocess
 import sys
+from itertools import count, takewhile
 from pathlib import Path
 
 import pytest
@@ -57,15 +58,21 @@ def check_no_duplicates(records, seed):
         assert offsets == list(range(len(offsets))), seed
 
 
+def has_rolled(path, cycles):
+    """Return whether there are more segments and index files than cycles."""
+    return all(len(list((path / name).iterdir())) > cycles for name in ("commitlog", "index"))
+
+
 @pytest.mark.parametrize(
     "cycles",
-    [25, pytest.param(200, marks=pytest.mark.slow)],
+    [8, pytest.param(200, marks=pytest.mark.slow)],
 )
 def test_killed_at_random_nothing_acknowledged_is_lost_and_nothing_is_there_twice(tmp_path, cycles):
     randomness = random.Random(SEED)
     acknowledged = []
     first = 0
-    for cycle in range(cycles):
+    # A machine that is busy with other work writes less in each: then there are more of them.
+    for cycle in takewhile(lambda n: n < cycles or not has_rolled(tmp_path, cycles), count()):
         seed = SEED + cycle
         done = run_and_kill(tmp_path, first, seed, randomness.randrange(5, 400))
         acknowledged += done
@@ -81,8 +88,6 @@ def test_killed_at_random_nothing_acknowledged_is_lost_and_nothing_is_there_twic
     assert not (tmp_path / "abort").exists()
     check(tmp_path, acknowledged[:: max(len(acknowledged) // 2000, 1)], SEED)
     check_index_has_each_entry_once(tmp_path)
-    assert len(list((tmp_path / "commitlog").iterdir())) > cycles
-    assert len(list((tmp_path / "index").iterdir())) > cycles
 
 
 def check_index_has_each_entry_once(path):

@@ -158,6 +158,10 @@ class Judge:
         if not absent or self.is_moved(expected):
             return []
         low = self.min_offset()
+        # The directory may have been moved away since, and then has no log.
+        self.view.read()
+        if self.is_moved(expected):
+            return []
         return [
             acked
             for acked in absent

@@ -275,6 +275,18 @@ def test_while_a_store_is_moved_anything_may_be_missing_and_nothing_may_be_wrong
     assert wrong.verdicts == {"wrong": 1}
 
 
+def test_a_store_that_is_moved_away_while_an_answer_is_judged_may_miss_anything(world):
+    def begin_of_nothing():
+        world.ledger.moving()
+        return 0
+
+    question = question_about(SEED, world.view.here()[42], "key", "own")
+    at_rest = Judge(world.view, lambda: 0)
+    assert [acked.number for acked in at_rest.missing(at_rest.expect(question))] == [42]
+    judge = Judge(world.view, begin_of_nothing)
+    assert judge.missing(judge.expect(question)) == []
+
+
 def test_a_message_of_the_store_that_was_here_before_is_wrong(world):
     old = world.view.here()[42]
     world.ledger.moving()

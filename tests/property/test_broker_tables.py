@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -72,7 +73,7 @@ CYCLES = st.lists(st.tuples(st.booleans(), st.lists(steps, max_size=6)), max_siz
 
 
 @pytest.mark.parametrize("is_large", [False, True])
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=4, suppress_health_check=list(HealthCheck))
 @given(cycles=CYCLES)
 def test_a_broker_has_after_each_start_what_it_acknowledged(is_large, cycles, monkeypatch, caplog):
     check_cycles(is_large, cycles, monkeypatch, caplog)
@@ -80,7 +81,7 @@ def test_a_broker_has_after_each_start_what_it_acknowledged(is_large, cycles, mo
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_large", [False, True])
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(cycles=CYCLES)
 def test_a_broker_has_after_any_starts_what_it_acknowledged(is_large, cycles, monkeypatch, caplog):
     check_cycles(is_large, cycles, monkeypatch, caplog)
@@ -108,7 +109,10 @@ def check_cycles(is_large, cycles, monkeypatch, caplog):
                         await world.service.close_abruptly()
 
         asyncio.run(main())
-        assert all("did not fit the queues" in message for message in caplog.messages)
+        for each in caplog.records:
+            # The store's own says that it was not closed cleanly.
+            if each.levelno >= logging.WARNING and each.name.startswith("rocketlens.broker"):
+                assert "did not fit the queues" in each.getMessage()
 
 
 def fitted(core):

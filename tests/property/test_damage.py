@@ -3,7 +3,6 @@
 import random
 import shutil
 import tempfile
-import time
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -13,8 +12,9 @@ import rocketlens
 from rocketlens.errors import MessageNotFound, RocketLensError
 from tests.conftest import fingerprint
 from tests.crash import made_stores
-from tests.crash.asking import LONGEST_QUERY_S
 from tests.crash.made_stores import flip, make_store, overwrite, some_messages
+from tests.support.effort import sized
+from tests.support.index_work import few_entries_read
 
 
 def flip_one(path, chance):
@@ -67,7 +67,7 @@ DAMAGES = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=sized(40, 150))
 @given(st.integers(0, 2**32), st.lists(st.sampled_from(DAMAGES), min_size=1, max_size=4))
 def test_any_damage_gives_true_messages_and_says_what_it_could_not_read(seed, damages):
     """Each message given out is one that was stored, byte for byte in its body."""
@@ -119,12 +119,12 @@ def ask_everything(made, intact):
             readable.add(message.physical_offset)
         assert intact <= readable
         for record in made.records[::7]:
-            assert_asked_truly(store, record, readable)
+            with few_entries_read(made.path):
+                assert_asked_truly(store, record, readable)
 
 
 def assert_asked_truly(store, record, readable):
     is_readable = record.physical_offset in readable
-    begin = time.perf_counter()
     for view in (
         lambda: store.view_message(record.offset_msg_id),
         lambda: store.query_by_queue_offset(record.topic, record.queue_id, record.queue_offset),
@@ -146,4 +146,3 @@ def assert_asked_truly(store, record, readable):
         if is_readable and record.physical_offset not in offsets:
             message = store.view_message(record.offset_msg_id)
             assert text not in (*message.keys, message.unique_key) or message.topic != record.topic
-    assert time.perf_counter() - begin < LONGEST_QUERY_S

@@ -25,6 +25,7 @@ from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import OffsetMessageId, UniqueKey, address_text
+from tests.support.effort import sized
 
 i32 = st.integers(-(2**31), 2**31 - 1)
 i64 = st.integers(-(2**63), 2**63 - 1)
@@ -98,7 +99,7 @@ def test_a_record_reads_the_same_wherever_the_bytes_were_cut(record, cut, before
         raise AssertionError("a prefix was taken for the record")
 
 
-@settings(max_examples=300)
+@settings(max_examples=sized(80, 300))
 @given(some_records, st.integers(0, 10_000), st.integers(1, 255), versions)
 def test_a_damaged_record_is_a_record_error_or_a_record_of_the_same_size(
     record, position, difference, magic
@@ -159,7 +160,7 @@ def test_a_body_comes_back_through_every_compression(body, sys_flag):
     assert body_compression.decompress(packed, sys_flag, len(body)) == body
 
 
-@settings(max_examples=300)
+@settings(max_examples=sized(80, 300))
 @given(st.binary(max_size=200), st.sampled_from([0x001, 0x101, 0x201, 0x301]), st.booleans())
 def test_bytes_that_are_no_packed_body_are_a_body_error(content, sys_flag, has_head):
     head = {0x101: b"\x04\x22\x4d\x18", 0x201: b"\x28\xb5\x2f\xfd"}.get(sys_flag, b"\x78\x9c")
@@ -194,7 +195,7 @@ def test_an_index_entry_comes_back(entry):
 @given(st.binary(max_size=400))
 def test_bytes_that_are_no_index_file_are_an_index_file_error(content):
     with suppress(index_file.IndexFileError):
-        assert index_file.find_geometry(content).file_bytes == len(content)
+        assert index_file.infer_geometry(content).file_bytes == len(content)
 
 
 json_keys = st.one_of(texts, st.integers(-(2**63), 2**63))
@@ -224,7 +225,7 @@ def test_a_config_value_comes_back_as_plain_json_with_text_for_keys(value):
     assert json_dialect.loads_file(json.dumps(value)) == with_text_keys(value)
 
 
-@settings(max_examples=300)
+@settings(max_examples=sized(80, 300))
 @given(st.text(alphabet='{}[]:,"\\ 01-\nax\u0663', max_size=40))
 def test_text_that_is_no_config_is_a_config_error(text):
     with suppress(ConfigError):

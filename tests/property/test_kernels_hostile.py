@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketlens.formats import kernels, kernels_device
+from tests.support.effort import sized
 from tests.unit.formats import kernel_logs as logs
 
 REPOSITORY = Path(__file__).parents[2]
@@ -76,26 +77,26 @@ def assert_agreement(content, base_offset=0, start=0, stop=None):
     return buffer, rows, found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=sized(75, 300))
 @given(st.lists(parts_of_a_record, max_size=6), base_offsets)
 def test_rows_and_entries_of_any_records_are_those_of_the_decoder(parts, base_offset):
     assert_agreement(logs.raw_log(base_offset, parts), base_offset)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=sized(75, 300))
 @given(st.lists(parts_of_a_record, min_size=1, max_size=4))
 def test_keys_and_properties_of_any_records_are_cut_as_python_cuts_them(parts):
     buffer, rows, found = assert_agreement(logs.raw_log(0, parts))
     logs.assert_cut_as_python_cuts(buffer, 0, rows, found)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=sized(75, 300))
 @given(st.binary(max_size=400), base_offsets, st.integers(0, 400))
 def test_bytes_that_are_no_log_are_read_as_the_decoder_reads_them(content, base_offset, start):
     assert_agreement(content, base_offset, min(start, len(content)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=sized(50, 200))
 @given(st.lists(parts_of_a_record, min_size=1, max_size=5), st.data())
 def test_damaged_logs_are_read_as_the_decoder_reads_them(parts, data):
     content = bytearray(logs.raw_log(0, parts))
@@ -132,7 +133,7 @@ def test_every_flipped_byte_of_a_log_is_read_as_the_decoder_reads_it():
             content[at] ^= flip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=sized(50, 200))
 @given(st.lists(parts_of_a_record, min_size=1, max_size=5), st.binary(max_size=150), st.data())
 def test_the_next_record_is_the_first_position_that_the_decoder_takes(parts, garbage, data):
     content = garbage + logs.raw_log(1000 + len(garbage), parts)
@@ -149,7 +150,7 @@ def test_the_next_record_is_the_first_position_that_the_decoder_takes(parts, gar
     assert (position, reason) == logs.python_scan(content, 1000, start, stop)[1:]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=sized(25, 100))
 @given(
     st.lists(
         st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**62), st.integers()), max_size=60
@@ -176,7 +177,7 @@ def test_index_files_of_any_entries_are_what_putting_them_one_by_one_gives(
     assert checked.used_slot_count == expected[2]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=sized(50, 200))
 @given(st.binary(min_size=40, max_size=400), st.integers(1, 10))
 def test_any_bytes_can_be_checked_as_an_index_file(content, slot_count):
     buffer = logs.array(content)
@@ -238,7 +239,7 @@ def use_every_kernel_on_rows(buffer, rows):
 
 
 def test_damaged_logs_and_lying_rows_are_survived():
-    use_every_kernel_on_damaged_logs(seed=3, rounds=2000)
+    use_every_kernel_on_damaged_logs(seed=3, rounds=sized(500, 2000))
 
 
 def assert_that_an_access_outside_is_noticed():
@@ -254,11 +255,14 @@ def assert_that_an_access_outside_is_noticed():
 def test_nothing_is_read_or_written_outside_with_every_access_checked():
     """Compiled with checks, an access outside raises IndexError; without, it'd go unnoticed."""
     program = (
+        "from hypothesis import settings\n"
+        "import tests.support.effort\n"
+        f"settings.load_profile({settings.get_current_profile_name()!r})\n"
         "import tests.property.test_kernels_hostile as hostile\n"
         "from rocketlens.formats import kernels_device\n"
         "assert kernels_device.CHECKED\n"
         "hostile.assert_that_an_access_outside_is_noticed()\n"
-        "hostile.use_every_kernel_on_damaged_logs(seed=4, rounds=3000)\n"
+        "hostile.use_every_kernel_on_damaged_logs(seed=4, rounds=hostile.sized(600, 3000))\n"
         "hostile.test_every_prefix_of_a_log_is_read_as_the_decoder_reads_it()\n"
         "hostile.test_every_flipped_byte_of_a_log_is_read_as_the_decoder_reads_it()\n"
         "hostile.test_index_files_of_any_entries_are_what_putting_them_one_by_one_gives()\n"
@@ -268,6 +272,8 @@ def test_nothing_is_read_or_written_outside_with_every_access_checked():
     with tempfile.TemporaryDirectory() as cache:
         # The cache doesn't tell checked code from unchecked.
         environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": cache}
+        # To optimize takes longer than what the short form then runs.
+        environment["NUMBA_OPT"] = sized("0", "3")
         done = subprocess.run(
             [sys.executable, "-c", program],
             cwd=REPOSITORY,

@@ -17,6 +17,7 @@ from rocketlens.model.java import index_hash
 from rocketlens.model.message_id import UniqueKey
 from tests.crash import made_stores
 from tests.crash.made_stores import NOW_MS, Sent, make_store, texts_of
+from tests.support.effort import sized
 
 # Of the same hash, alone and behind any topic; and of others.
 TWINS = ("Aa", "BB", "AaAa", "BBBB", "AaBB", "BBAa")
@@ -36,7 +37,8 @@ messages = st.builds(
 geometries = st.sampled_from([None, (500, 1000), (4, 9), (16, 40), (1, 300)])
 
 quick = settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.data_too_large]
+    max_examples=sized(30, 120),
+    suppress_health_check=[HealthCheck.data_too_large, HealthCheck.too_slow],
 )
 
 

@@ -206,7 +206,6 @@ def state_machine(examples, steps):
     case.settings = settings(
         max_examples=examples,
         stateful_step_count=steps,
-        deadline=None,
         suppress_health_check=list(HealthCheck),
     )
     return case
