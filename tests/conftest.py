@@ -7,6 +7,7 @@ of ``golden``, ``spark`` and ``peer`` sets the marker of the same name, so that
 
 import hashlib
 import json
+import os
 import signal
 import subprocess
 import tarfile
@@ -18,14 +19,37 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import zstandard
+from hypothesis import settings
 
-from tests.peer.rocketmq_peer import VERSIONS, Jdk, PeerUnavailable, RocketMQPeer, find_jdk
+from tests.peer.rocketmq_peer import (
+    QUIET_LOGBACK,
+    VERSIONS,
+    Jdk,
+    PeerUnavailable,
+    RocketMQPeer,
+    find_jdk,
+)
+from tests.support.effort import SHORT
+from tests.support.sharing import scope_of, start_order
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 GOLDEN_ARCHIVES = Path(__file__).parent / "golden" / "stores"
+IDLE_SETTINGS: dict[str, object] = {
+    # The thread for these metrics spins until its first interval is over; the default is 10 s.
+    "transactionMetricFlushInterval": 500,
+    # The timer wheel is written whole each time, a fifth of a core with the default of 1 s.
+    "timerFlushIntervalMs": 20_000,
+}
+"""With what RocketMQ 5 leaves the processor to others while nothing is asked of it."""
 MARKED_BY_FIXTURE = ("golden", "spark", "peer")
+
+# Servers that tests start log what is wrong, and nothing of what is as it should be.
+os.environ["ROCKETLENS_LOG"] = "warning"
+
+# The option --hypothesis-profile comes later, and counts more.
+settings.load_profile(SHORT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +77,26 @@ class GoldenStore:
         return self.path / "mqadmin"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test by the costly fixtures it uses."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark tests by the costly fixtures they use; order them where processes share them."""
     for item in items:
         for name in MARKED_BY_FIXTURE:
             if name in getattr(item, "fixturenames", ()):
                 item.add_marker(name)
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: start_order(scope_of(item.nodeid)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Have ``--dist loadfile`` keep together what shares more than a file, as `make test` does."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from tests.support.scheduler import SharingByCost
+
+    # The order is that of start_order, not by the number of tests.
+    config.option.loadscopereorder = False
+    return SharingByCost(config, log)
 
 
 def fingerprint(root: Path) -> dict[str, tuple[int, int, str]]:
@@ -148,15 +186,34 @@ def jdk() -> Jdk:
 
 
 @pytest.fixture(scope="session")
-def peer(jdk: Jdk) -> RocketMQPeer:
-    """Give the real RocketMQ; its jars are fetched once, by Maven."""
+def peer(jdk: Jdk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RocketMQPeer]:
+    """Return the real RocketMQ; its jars are fetched once, by Maven.
+
+    Its JVMs run for seconds, and their starts are most of what these tests cost.
+    """
+    logback = tmp_path_factory.mktemp("peer") / "logback.xml"
+    logback.write_text(QUIET_LOGBACK, encoding="utf-8")
+    options = (
+        # What the better compiler costs does not come back.
+        *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
+        # Each server would make an RSA key for its own certificate: 5 s of a processor.
+        "-Dtls.server.mode=disabled",
+        # RocketMQ 5 reads 760 lines of its own about logs, which no test reads.
+        f"-Drmq.logback.configurationFile={logback}",
+    )
     try:
-        rocketmq = RocketMQPeer()
+        rocketmq = RocketMQPeer(
+            jvm_options=options,
+            broker_settings=IDLE_SETTINGS,
+            share_classes=True,
+            keep_tools=True,
+        )
         for version in VERSIONS:
-            rocketmq.jars(version)
+            rocketmq.class_archive(version)
     except PeerUnavailable as unavailable:
         pytest.skip(str(unavailable))
-    return rocketmq
+    yield rocketmq
+    rocketmq.close()
 
 
 @pytest.fixture(scope="session")

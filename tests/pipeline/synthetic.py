@@ -7,10 +7,11 @@ from pathlib import Path
 
 from rocketlens.formats import commitlog_record, consumequeue_entry
 from rocketlens.formats.commitlog_record import MAGIC_V1, Record
-from rocketlens.formats.index_file import Geometry, IndexEntry, IndexHeader
+from rocketlens.formats.index_file import Geometry
 from rocketlens.model import java
 from rocketlens.model import properties as props
 from rocketlens.model.message import Host
+from tests.support.index_writer import IndexWriter
 
 HOST = Host("127.0.0.1", 10911)
 START_MS = 1_700_000_000_000
@@ -106,35 +107,11 @@ def reference_index(
     records: Sequence[Record], geometry: Geometry, *, with_tags: bool
 ) -> list[bytes]:
     """Put every key into index files one by one, as ``IndexFile.putKey`` does."""
-    files: list[bytearray] = []
-    header = IndexHeader(0, 0, 0, 0, 0, 1)
+    writer = IndexWriter(geometry.slot_count, geometry.entry_count)
     for one in records:
         for key in index_keys(one, with_tags=with_tags):
-            if not files or header.next_entry >= geometry.entry_count:
-                files.append(bytearray(geometry.file_bytes))
-                header = IndexHeader(header.end_timestamp_ms, 0, 0, 0, 0, 1)
-            content = files[-1]
-            key_hash = java.index_hash(key)
-            slot = geometry.slot_position(key_hash % geometry.slot_count)
-            previous = int.from_bytes(content[slot : slot + 4], "big")
-            since = one.store_timestamp_ms - header.begin_timestamp_ms
-            seconds = max(since // 1000, 0) if header.begin_timestamp_ms > 0 else 0
-            number = header.next_entry
-            entry = IndexEntry(key_hash, one.physical_offset, seconds, previous).encode()
-            place = geometry.entry_position(number)
-            content[place : place + 20] = entry
-            content[slot : slot + 4] = number.to_bytes(4, "big")
-            is_first = number == 1
-            header = IndexHeader(
-                one.store_timestamp_ms if is_first else header.begin_timestamp_ms,
-                one.store_timestamp_ms,
-                one.physical_offset if is_first else header.begin_offset,
-                one.physical_offset,
-                header.used_slot_count + (previous == 0),
-                number + 1,
-            )
-            content[:40] = header.encode()
-    return [bytes(content) for content in files]
+            writer.put(java.index_hash(key), one.physical_offset, one.store_timestamp_ms)
+    return writer.contents()
 
 
 def reference_queue(records: Sequence[Record], file_entries: int) -> dict[str, bytes]:

@@ -154,7 +154,7 @@ def test_a_queue_with_lost_and_repeated_records_keeps_every_other_in_its_place(s
     result = dispatch(spark, tmp_path, queues=True, **SETTINGS | {"queue_file_size": 1000})
     found = files_below(tmp_path / "consumequeue" / "Topic" / "0")
     assert found == reference_queue([r for r in records if r.topic == "Topic"], 50)
-    assert result.notes == ["2 records claim a queue offset already taken"]
+    assert result.notes == ["a queue offset already taken is claimed by 2 records"]
 
 
 @pytest.mark.parametrize("place", [0, 5, 19])
@@ -164,7 +164,7 @@ def test_an_impossible_queue_offset_costs_its_own_entry_only(spark, tmp_path, pl
     records = write_log(tmp_path, log, 1 << 20)
     result = dispatch(spark, tmp_path, queues=True, **SETTINGS | {"queue_file_size": 1000})
     assert result.queue_entries == 19
-    assert result.notes == ["1 records claim a queue offset that can't be"]
+    assert result.notes == ["a queue offset that can't be is claimed by 1 record"]
     found = files_below(tmp_path / "consumequeue" / "Topic" / "0")
     assert found == reference_queue([r for r in records if r.queue_offset != claim], 50)
 

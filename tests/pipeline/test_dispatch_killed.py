@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline.synthetic import files_below
+from tests.support.patience import PATIENCE_S
 
 KILLED_JOB = Path(__file__).with_name("killed_job.py")
 PARTS = ("commitlog", "consumequeue", "index", "config", "checkpoint")
@@ -52,13 +53,13 @@ def test_a_job_that_fails_at_any_point_leaves_each_directory_whole(spark, store,
     assert not list(store.glob(".rocketlens-work-*"))
 
 
-@pytest.mark.parametrize("point", ["build 0", "swap 1"])
+@pytest.mark.parametrize("point", [pytest.param("build 0", marks=pytest.mark.slow), "swap 1"])
 def test_a_killed_job_leaves_each_directory_whole_and_the_next_run_cleans_up(spark, store, point):
     from rocketlens.pipeline.dispatch import dispatch
 
     before = content_of(store)
     command = [sys.executable, KILLED_JOB, store, *point.split()]
-    died = subprocess.run(command, capture_output=True, timeout=120, check=False)
+    died = subprocess.run(command, capture_output=True, timeout=PATIENCE_S, check=False)
     assert died.returncode == -9, died.stderr.decode()
     assert_nothing_is_half_done(before, store, point)
     assert list(store.glob(".rocketlens-work-*"))

@@ -15,6 +15,7 @@ import pytest
 from rocketlens.errors import NotAStore, StoreError, StoreLocked
 from rocketlens.pipeline.follow import IndexFollower
 from tests.pipeline.synthetic import record, write_log
+from tests.support.patience import PATIENCE_S
 from tests.unit.store.written_stores import (
     QUIET,
     SMALL,
@@ -233,6 +234,6 @@ def test_a_builder_that_is_killed_leaves_neither_gap_nor_duplicate(spark, live, 
         while live.indexed_offset < live.end_offset:
             assert process.poll() is None, process.stderr.read()
         # It ends with its standard input.
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE_S)
         assert (process.returncode, err.count("\n")) == (0, 1)
     assert entries_of(path) == expected_entries(path)

@@ -26,8 +26,6 @@ def stream(store, **options):
     ("name", "meant"),
     [
         ("topics", "topic"),
-        ("subscribe", "topic"),
-        ("startingOffsets", "startingOffset"),
         ("maxPartitionByte", "maxPartitionBytes"),
         ("check_crc", "checkCrc"),
         ("failondatalos", "failOnDataLoss"),

@@ -1,4 +1,5 @@
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import pytest
 
 from rocketlens.errors import SparkUnavailable
 from rocketlens.pipeline import session
+from tests.support.patience import PATIENCE_S
 
 PLAIN_SESSION = """
 import sys
@@ -39,7 +41,7 @@ def start_with(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     environment = {"HOME": os.environ.get("HOME", "/")} | environment
     command = [sys.executable, "-c", code]
     return subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=30, check=True
+        command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=True
     )
 
 
@@ -104,7 +106,7 @@ def test_any_spark_session_knows_the_format_after_installation_alone(spark, gold
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     command = [sys.executable, "-c", PLAIN_SESSION, golden("4.9.7").store]
     done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=180, check=False
+        command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     assert done.returncode == 0, done.stderr
     count, filtered, again = map(int, done.stdout.split())
@@ -121,7 +123,7 @@ def test_the_module_that_spark_imports_everywhere_is_light():
         "print(pyspark_rocketmq.DefaultSource.name())\n"
     )
     said = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True
     )
     assert said.stdout == "[]\nrocketmq\n"
 
@@ -138,3 +140,22 @@ def test_a_master_that_does_not_answer_is_named_before_spark_is_started(master, 
 
     with pytest.raises(SparkUnavailable, match=f"no Spark master answers at {master}.*{says}"):
         start(master)
+
+
+def test_ctrl_c_in_a_command_that_uses_spark_is_quiet(golden):
+    with subprocess.Popen(
+        [sys.executable, "-m", "rocketlens", "index", "verify", "--store", golden("5.5.0").store],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as command:
+        first = command.stderr.readline()
+        # As a terminal does: to the whole group, so that Spark's JVM gets it, too.
+        os.killpg(command.pid, signal.SIGINT)
+        said, complained = command.communicate()
+    # A shell shows 130 for both. Python ends by the signal itself where it came while a module that
+    # was being imported ran code from text, as dataclasses do.
+    assert command.returncode in (130, -signal.SIGINT)
+    assert first.startswith("starting Spark")
+    assert (said, complained) == ("", "")

@@ -32,6 +32,9 @@ def as_row(message):
         "store_host": str(message.store_host),
         "properties": dict(message.properties),
         "body": bytearray(message.body),
+        # Spark gives timestamps in local time.
+        "store_time": message.store_time.astimezone().replace(tzinfo=None),
+        "born_time": message.born_time.astimezone().replace(tzinfo=None),
     }
 
 
@@ -166,7 +169,7 @@ def test_columns_are_built_for_wanted_records_only(
 ):
     from pyspark.sql import datasource
 
-    from rocketlens.bulk import columns
+    from rocketlens.formats import columns
     from rocketlens.pipeline.source import PushingReader
 
     built = 0
@@ -251,7 +254,8 @@ def test_sql_can_use_it(registered, busy_store):
 
 
 def test_batches_are_bounded_in_rows_and_bytes(tmp_path, monkeypatch):
-    from rocketlens.bulk import columns, ranges
+    from rocketlens.bulk import ranges
+    from rocketlens.formats import columns
     from rocketlens.pipeline.source import RocketMQReader
 
     written = write_log(tmp_path, [record(n, body=bytes(2000)) for n in range(60)], 1 << 18)
@@ -261,3 +265,11 @@ def test_batches_are_bounded_in_rows_and_bytes(tmp_path, monkeypatch):
     batches = [b for part in reader.partitions() for b in reader.read(part)]
     assert sum(batch.num_rows for batch in batches) == 60
     assert max(batch.num_rows for batch in batches) <= 10_000 // len(encode(written[0]))
+
+
+def test_a_schema_of_the_callers_is_refused_when_the_query_is_planned(registered, golden):
+    reader = registered.read.format("rocketmq").option("store", str(golden("5.5.0").store))
+    table = reader.schema("topic string").load()
+    with pytest.raises(Exception, match=r"has a fixed schema: leave out .schema"):
+        table.count()
+    assert reader.schema(load(registered, golden("5.5.0").store).schema).load().count() > 0

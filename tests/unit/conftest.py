@@ -35,6 +35,7 @@ def no_settings_of_the_user(monkeypatch):
             monkeypatch.delenv(name)
     for name in ("NAMESRV_ADDR", "NO_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("ROCKETLENS_LOG", "warning")
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
 
 

@@ -20,10 +20,12 @@ import pytest
 import rocketlens
 from docs import generate
 from rocketlens.broker.config import BrokerConfig
-from rocketlens.bulk.columns import COLUMNS
 from rocketlens.bulk.options import OPTIONS
 from rocketlens.cli.as_json import answer_fields, message_fields
 from rocketlens.cli.demo import unpack
+from rocketlens.decode.rules import FORMATS, BodyRules
+from rocketlens.errors import BadInput
+from rocketlens.formats.columns import COLUMNS
 from rocketlens.main import build_parser, main
 from rocketlens.model.answer import SourceKind, SourceState
 from rocketlens.model.config_keys import keys_of
@@ -121,7 +123,10 @@ def test_every_command_in_the_documentation_is_understood(words, monkeypatch, ca
 
 
 def test_the_examples_show_every_command():
-    shown = {" ".join(words[:2]) if words[0] == "index" else words[0] for words in COMMANDS}
+    shown = {
+        " ".join(words[:2]) if words[0] in {"index", "dlq", "context"} else words[0]
+        for words in COMMANDS
+    }
     names = {
         each.prog.removeprefix("rocketlens ") for each in generate.leaf_parsers(build_parser())
     }
@@ -241,12 +246,23 @@ def test_every_variable_of_the_environment_is_named():
 
 
 def test_the_contexts_in_the_guide_have_the_keys_of_the_program():
-    (block,) = (block for block in BLOCKS if block.language == "toml")
+    (block,) = (each for each in BLOCKS if each.language == "toml" and "contexts" in each.content)
     keys = {field.name for field in fields(Context)} - {"name"}
     shown = tomllib.loads(block.content)
     assert shown["default_context"] in shown["contexts"]
     assert {key for context in shown["contexts"].values() for key in context} <= keys
     assert {key for key in keys if not re.search(rf"\b{key}\b", block.content)} == set()
+
+
+def test_the_rules_for_bodies_in_the_reference_are_those_of_the_program(tmp_path):
+    (block,) = (each for each in BLOCKS if each.language == "toml" and "[[body]]" in each.content)
+    path = tmp_path / "bodies.toml"
+    path.write_text(block.content, "utf-8")
+    # The first file that it names: what stands before it was understood.
+    with pytest.raises(BadInput, match=r"orders\.desc"):
+        BodyRules.from_file(path)
+    (formats,) = re.findall(r"`format` is ([^\n]*)\. A body", WRITTEN["docs/reference/bodies.md"])
+    assert sorted(FORMATS) == re.findall(r"`(\w+)`", formats)
 
 
 def test_the_tls_keys_in_the_example_are_those_of_the_program():
@@ -290,7 +306,7 @@ def test_the_reference_of_spark_has_every_option_and_column():
         assert f"| `{option.name}` | {f'`{option.default}`' if option.default else ''} |" in page
     answers = filled_pages()["reference/answers.md"]
     for name, kind in COLUMNS.items():
-        assert f"| `{name}` | `{kind}` |" in answers
+        assert f"| `{name}` | `{kind}` |" in answers + page
 
 
 def test_the_reference_of_limits_has_every_bound():

@@ -1,6 +1,7 @@
 """The program as a whole: exit codes, pipes, and what it says when something goes wrong."""
 
 import argparse
+import itertools
 import json
 import os
 import shlex
@@ -79,9 +80,86 @@ def test_a_bug_can_be_seen_whole(run, failing, monkeypatch):
         run("doctor")
 
 
-def test_version_is_that_of_the_package(run):
-    done = run("--version")
+@pytest.mark.parametrize("option", ["--version", "-V"])
+def test_version_is_that_of_the_package(run, option):
+    done = run(option)
     assert (done.code, done.out) == (0, f"rocketlens {rocketlens.__version__}\n")
+
+
+def test_it_is_a_module_that_can_be_run():
+    done = subprocess.run(
+        [sys.executable, "-m", "rocketlens", "-V"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"rocketlens {rocketlens.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "same_as"),
+    [
+        ((), ("--help",)),
+        (("index",), ("index", "--help")),
+        (("help",), ("--help",)),
+        (("help", "index"), ("index", "--help")),
+        (("help", "index", "build"), ("index", "build", "--help")),
+    ],
+)
+def test_nothing_and_help_print_the_help(run, arguments, same_as):
+    done = run(*arguments)
+    assert (done.code, done.err) == (0, "")
+    assert done.out == run(*same_as).out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("tpics",), "no command 'tpics'; did you mean topics? (see rocketlens --help)"),
+        (("index", "verfy"), "no command 'index verfy'; did you mean index verify"),
+        (("help", "shwo"), "no command 'shwo'; did you mean show"),
+        (("--store", "d5", "find", "x"), "--store stands behind a command"),
+        (
+            ("find", "x", "--since=1", "--untl", "2"),
+            "unrecognized arguments: --untl 2; did you mean --until or --tls? (see",
+        ),
+        (("find", "x", "y"), "unrecognized arguments: y (see rocketlens find --help)"),
+    ],
+)
+def test_a_mistake_is_told_with_what_may_be_meant(run, arguments, said):
+    done = run(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"rocketlens: {said}")
+
+
+def leaf_commands():
+    parsers = dict(commands_and_parsers(program.build_parser()))
+    return {
+        words: parser for words, parser in parsers.items() if not dict(commands_and_parsers(parser))
+    }
+
+
+def test_every_command_has_examples_that_it_accepts():
+    for words, parser in leaf_commands().items():
+        if words == ("mqadmin",):
+            continue
+        _, _, text = parser.format_help().partition("\nexamples:\n")
+        lines = text.partition("\n\n")[0].splitlines()
+        examples = [line.strip() for line in lines if not line.lstrip().startswith("#")]
+        assert 3 <= len(examples) <= 5, words
+        assert len(lines) == 2 * len(examples), words
+        for line in examples:
+            typed = itertools.takewhile(
+                lambda word: word not in {"|", "&&", "<"}, shlex.split(line)
+            )
+            name, *arguments = (word for word in typed if not word.startswith("ROCKETLENS_STORE="))
+            assert name == "rocketlens"
+            assert tuple(arguments[: len(words)]) == words, line
+            parser.parse_args(arguments[len(words) :])
+
+
+def test_the_options_of_a_connection_are_folded_in_the_usage_line(run):
+    usage, _, details = run("find", "--help").out.partition("\n\n")
+    assert usage.endswith("[connection options]")
+    assert "--access-key" not in usage
+    assert "--access-key KEY" in details
 
 
 def test_help_names_every_command_and_the_exit_codes(run):
@@ -93,7 +171,7 @@ def test_help_names_every_command_and_the_exit_codes(run):
 
 @pytest.mark.parametrize(
     "arguments",
-    [(), ("nonsense",), ("index",), ("find", "k", "--nonsense"), ("find", "k", "--sto", "x")],
+    [("nonsense",), ("index", "x"), ("find", "k", "--nonsense"), ("find", "k", "--sto", "x")],
 )
 def test_wrong_usage_gives_one_line_and_code_2(run, arguments):
     done = run(*arguments)
@@ -141,9 +219,11 @@ def test_a_process_without_its_streams_keeps_its_exit_code(golden, closed):
 
 
 def test_an_interrupt_is_quiet(golden):
-    # The command itself sends the signal, once it runs, so the test waits for nothing.
+    # The command itself sends the signal, once it runs, so the test waits for nothing. A shell's
+    # background jobs ignore the signal, and what they start does, too.
     code = (
         "import os, signal, sys; import rocketlens.cli.find as find;"
+        "signal.signal(signal.SIGINT, signal.default_int_handler);"
         "from rocketlens.main import main;"
         "find.run = lambda _: os.kill(os.getpid(), signal.SIGINT) or signal.pause();"
         "sys.exit(main())"
@@ -200,13 +280,14 @@ def test_finding_by_id_or_key_loads_nothing_heavy(golden):
         assert heavy & set(done.stderr.split()) == set()
 
 
-def commands(parser):
-    """The words of each command that a parser knows."""
+def commands_and_parsers(parser):
+    """The words of each command that a parser knows, and its parser."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for word, command in action.choices.items():
-                yield (word,)
-                yield from ((word, *words) for words in commands(command))
+                yield (word,), command
+                for words, below in commands_and_parsers(command):
+                    yield (word, *words), below
 
 
 def test_help_loads_the_command_it_is_about_and_nothing_heavy():
@@ -218,7 +299,7 @@ def test_help_loads_the_command_it_is_about_and_nothing_heavy():
         "    loaded = {*sys.modules} - before\n"
         "    print(*words, '>', *loaded, file=sys.stderr)\n"
     )
-    asked = [(), *commands(program.build_parser())]
+    asked = [(), *dict(commands_and_parsers(program.build_parser()))]
     done = subprocess.run(
         process(json.dumps(asked), code=code), capture_output=True, text=True, check=True
     )
@@ -242,3 +323,14 @@ def test_only_the_command_that_is_named_is_imported():
     )
     done = subprocess.run(process(code=code), capture_output=True, text=True, check=True)
     assert sorted(done.stdout.split()) == ["rocketlens.cli.index_verify", "rocketlens.cli.options"]
+
+
+def test_compiling_is_told_on_a_terminal_and_everywhere_if_it_is_not_kept(capsys, monkeypatch):
+    program._say_compiling(is_kept=True)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    program._say_compiling(is_kept=True)
+    assert "compiling, once" in capsys.readouterr().err
+    monkeypatch.setattr("sys.stderr.isatty", lambda: False)
+    program._say_compiling(is_kept=False)
+    assert "NUMBA_CACHE_DIR" in capsys.readouterr().err

@@ -1,0 +1,104 @@
+"""The console over open sources, asked without a server."""
+
+import asyncio
+import re
+from contextlib import AsyncExitStack, asynccontextmanager
+from html.parser import HTMLParser
+
+import httpx
+
+from rocketlens.console.app import Console
+from rocketlens.console.sources import open_sources
+from rocketlens.decode.rules import BodyRules
+from rocketlens.terminal.contexts import Context
+from tests.support.console_users import PASSWORD
+
+
+@asynccontextmanager
+async def console_client(*contexts, names=(), users=None, audit=None, **options):
+    """Give a client of a console over (name, Context) pairs."""
+    async with AsyncExitStack() as opened:
+        sources = await open_sources(contexts, opened)
+        app = Console(sources, rules=BodyRules(), names=names, users=users, audit=audit)
+        opened.push_async_callback(app.close)
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        client = httpx.AsyncClient(transport=transport, base_url="http://localhost", **options)
+        yield await opened.enter_async_context(client)
+
+
+def answers(paths, *contexts, **options):
+    """Give the answers of a console to some paths, one after another."""
+
+    async def ask():
+        async with console_client(*contexts, **options) as client:
+            return [await client.get(path) for path in paths]
+
+    return asyncio.run(ask())
+
+
+def answer(path, *contexts, **options):
+    """Give the answer of a console to one path."""
+    return answers([path], *contexts, **options)[0]
+
+
+def form_token_in(page):
+    """Give the token that the forms of a page have."""
+    return re.search(r'name="csrf" value="([0-9a-f]{64})"', page.text)[1]
+
+
+async def log_in(client, name, password=PASSWORD):
+    """Log in, for all that the client asks from then on."""
+    token = form_token_in(await client.get("/login"))
+    fields = {"name": name, "password": password, "csrf": token}
+    assert (await client.post("/login", data=fields)).status_code == 303
+
+
+def store_at(path, name=None):
+    """Give the context of a store directory."""
+    return name, Context(store=str(path))
+
+
+def cluster_at(name_server, name=None):
+    """Give the context of a cluster."""
+    return name, Context(namesrv=name_server)
+
+
+class FormReader(HTMLParser):
+    """The forms of a page: for each its method, its action, and the values of its fields."""
+
+    def __init__(self, html):
+        super().__init__(convert_charrefs=True)
+        self.forms, self._area = [], None
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        values = dict(attributes)
+        if tag == "form":
+            self.forms.append((values.get("method", "get"), values.get("action", ""), {}))
+        elif tag in {"input", "textarea", "select"} and "name" in values and self.forms:
+            self.forms[-1][2][values["name"]] = values.get("value", "")
+            self._area = values["name"] if tag == "textarea" else None
+
+    def handle_data(self, text):
+        if self._area is not None:
+            self.forms[-1][2][self._area] += text
+
+    def handle_endtag(self, tag):
+        if tag == "textarea":
+            # A line end behind the tag is none of the text.
+            fields = self.forms[-1][2]
+            fields[self._area] = fields[self._area].removeprefix("\n")
+            self._area = None
+
+
+def post_form(html):
+    """Give the action and the fields of the only form of a page that posts, besides those that
+    every page has.
+    """
+    ((_, action, fields),) = [
+        each
+        for each in FormReader(html).forms
+        if each[0] == "post" and each[1] not in {"/preferences", "/logout"}
+    ]
+    return action, fields

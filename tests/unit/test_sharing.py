@@ -1,0 +1,44 @@
+"""How processes share the tests; see tests/support/sharing.py."""
+
+import re
+from pathlib import Path
+
+from tests.support.sharing import SHARED_BROKERS, SPARK, scope_of, start_order
+
+REPOSITORY = Path(__file__).parents[2]
+USES_A_SHARED_BROKER = re.compile(r"def \w+\([^)]*\breal_broker\b[^)]*\):\n(?!    \"\"\")")
+
+
+def test_every_file_that_uses_the_shared_brokers_is_known():
+    using = [
+        str(file.relative_to(REPOSITORY))
+        for file in sorted((REPOSITORY / "tests/peer").glob("test_*.py"))
+        if USES_A_SHARED_BROKER.search(file.read_text(encoding="utf-8"))
+    ]
+    assert using == list(SHARED_BROKERS)
+
+
+def test_what_is_named_is_there():
+    assert [path for path in SPARK if not (REPOSITORY / path).exists()] == []
+
+
+def test_tests_of_one_broker_and_of_spark_stay_together_others_by_file():
+    scopes = {
+        "tests/peer/test_client.py::test_a[5.5.0]": "broker 5.5.0",
+        "tests/peer/test_python_consumers.py::test_b[4.9.7-x]": "broker 4.9.7",
+        "tests/peer/test_rocketmq_peer.py::test_c": "tests/peer/test_rocketmq_peer.py",
+        "tests/pipeline/test_stream.py::test_d": "Spark",
+        "tests/unit/cli/test_demo.py::test_e": "Spark",
+        "tests/unit/test_docs.py::test_f[a::b]": "tests/unit/test_docs.py",
+    }
+    assert {test: scope_of(test) for test in scopes} == scopes
+
+
+def test_spark_starts_first_and_unit_tests_last():
+    scopes = ["tests/unit/test_docs.py", "tests/peer/test_acl.py", "broker 4.9.7", "Spark"]
+    assert sorted(scopes, key=start_order) == [
+        "Spark",
+        "tests/peer/test_acl.py",
+        "broker 4.9.7",
+        "tests/unit/test_docs.py",
+    ]
