@@ -1,0 +1,57 @@
+{{- define "rocketlens.labels" -}}
+app.kubernetes.io/name: rocketlens
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "rocketlens.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{/* Kernels are compiled in the image. numba uses only a directory that can be written. */}}
+{{- define "rocketlens.kernels" -}}
+- name: kernels
+  image: {{ include "rocketlens.image" . }}
+  imagePullPolicy: {{ .Values.image.pullPolicy }}
+  command: [cp, -R, /opt/rocketlens/kernels/., /kernels/]
+  securityContext: {{ include "rocketlens.containerSecurity" . | nindent 4 }}
+  volumeMounts:
+    - {name: kernels, mountPath: /kernels}
+{{- end }}
+
+{{- define "rocketlens.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{- define "rocketlens.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+fsGroup: 10001
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "rocketlens.probes" -}}
+startupProbe:
+  httpGet: {path: /readyz, port: metrics}
+  periodSeconds: 5
+  failureThreshold: 120
+readinessProbe:
+  httpGet: {path: /readyz, port: metrics}
+  timeoutSeconds: 5
+livenessProbe:
+  httpGet: {path: /livez, port: metrics}
+  timeoutSeconds: 5
+  failureThreshold: 6
+{{- end }}
+
+{{- define "rocketlens.scratch" -}}
+- {name: kernels, emptyDir: {}}
+- {name: tmp, emptyDir: {}}
+{{- end }}
+
+{{- define "rocketlens.scratchMounts" -}}
+- {name: kernels, mountPath: /opt/rocketlens/kernels}
+- {name: tmp, mountPath: /tmp}
+{{- end }}
