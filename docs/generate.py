@@ -319,11 +319,23 @@ def keys(module: str, name: str) -> str:
 
 def message_fields() -> str:
     """Return the fields of a message, with the type of their column in Spark."""
-    from rocketlens.bulk.columns import COLUMNS
+    from rocketlens.formats.columns import COLUMNS
     from rocketlens.model.message import MESSAGE_FIELDS
 
     rows = [(f"`{one.name}`", f"`{COLUMNS[one.name]}`", one.meaning) for one in MESSAGE_FIELDS]
     return table(("Field", "Spark", "Meaning"), rows)
+
+
+def time_columns() -> str:
+    """Return the columns of tables that are no fields of a message."""
+    from rocketlens.formats.columns import COLUMNS
+    from rocketlens.model.arrow import TIME_COLUMNS
+
+    rows = [
+        (f"`{name}`", f"`{COLUMNS[name]}`", f"`{shown}`; null before the year 1 and after 9999")
+        for name, shown in TIME_COLUMNS.items()
+    ]
+    return table(("Column", "Spark", "Shows"), rows)
 
 
 def source_options() -> str:
@@ -337,6 +349,13 @@ def source_options() -> str:
         default = f"`{option.default}`" if option.default else ""
         rows.append((f"`{option.name}`", default, has, inline(option.meaning)))
     return table(("Option", "Default", "For", "Meaning"), rows)
+
+
+def metrics() -> str:
+    """Return the table of values of a broker."""
+    from rocketlens.broker.metrics import markdown_rows
+
+    return "\n".join(markdown_rows())
 
 
 def limits() -> str:
@@ -375,8 +394,10 @@ GENERATORS: Final[Mapping[str, Callable[..., str]]] = {
     "formats": formats,
     "keys": keys,
     "limits": limits,
+    "metrics": metrics,
     "message_fields": message_fields,
     "mqadmin": mqadmin,
     "section": section,
     "source_options": source_options,
+    "time_columns": time_columns,
 }
