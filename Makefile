@@ -4,8 +4,9 @@ PYTHON ?= python3
 UV ?= uv
 BENCH_ARGS ?=
 PYTEST_ARGS ?=
-# Processes that run tests side by side; 0 runs them in one, as a debugger needs it.
-PYTEST_WORKERS ?= 2
+# Processes that run tests side by side: one more than two processors, because many tests wait for brokers
+# and JVMs. With more, Spark gives up on workers that start slowly. 0 runs tests in one process, for debuggers.
+PYTEST_WORKERS ?= 3
 
 bin := .venv/bin
 locks := requirements/build.lock requirements/dev.lock
@@ -13,11 +14,13 @@ pip := $(bin)/python -m pip --disable-pip-version-check
 mkdocs := mkdocs build --strict --quiet
 # The theme prints an advertisement for its successor otherwise.
 export NO_MKDOCS_2_WARNING := 1
-pytest := $(bin)/python -m pytest --numprocesses $(PYTEST_WORKERS) --dist worksteal
+# Which tests stay together: tests/support/sharing.py.
+shared := --numprocesses $(PYTEST_WORKERS) --dist loadfile
+pytest := $(bin)/python -m pytest $(shared)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all check format docs bench lock clean
+.PHONY: help demo test test-all coverage check format docs bench release lock clean
 
 help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -28,8 +31,14 @@ demo: .venv/ready ## Find messages in a store that a real broker wrote, after re
 test: .venv/ready ## Run the tests, without the slow ones (add more with PYTEST_ARGS="-k name")
 	@$(pytest) -m "not slow" $(PYTEST_ARGS)
 
-test-all: .venv/ready ## Run all tests, the slow ones too
-	@$(pytest) --override-ini faulthandler_timeout=7200 $(PYTEST_ARGS)
+test-all: coverage ## Measure coverage, then run all tests, the slow ones too
+	@$(pytest) --override-ini faulthandler_timeout=7200 --hypothesis-profile full $(PYTEST_ARGS)
+
+coverage: .venv/ready ## Measure what tests reach of each room, and fail below the floors of tests/support/coverage_floors.py
+	@rm -rf build/coverage
+	@$(bin)/python -m coverage run -m pytest $(shared) \
+		-m "not slow and not peer" $(PYTEST_ARGS)
+	@$(bin)/python -m tests.support.coverage_floors
 
 check: .venv/ready ## Lint, formatting, types, which room may import which, and the documentation
 	@failed=0; \
@@ -48,12 +57,16 @@ docs: .venv/ready ## Build the documentation as a site in build/site
 bench: .venv/ready ## Measure against the real RocketMQ (BENCH_ARGS="--help" for what can be chosen)
 	@$(bin)/python -m bench $(BENCH_ARGS)
 
+release: .venv/ready ## Write the version and build what is published into dist/: make release VERSION=0.2.0
+	@$(bin)/python packaging/release.py "$(VERSION)"
+
 lock: ## Pin the newest allowed version of every dependency again (needs uv; nothing else does)
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv: https://docs.astral.sh/uv/" >&2; exit 1; }
 	@set -e; compile="$(UV) pip compile --quiet --upgrade --universal --python-version 3.11 \
 		--generate-hashes --no-header --no-emit-index-url --no-emit-find-links"; \
 	$$compile --group build -o requirements/build.lock; \
-	$$compile --group dev --group docs --extra spark --extra serve pyproject.toml \
+	$$compile --group dev --group docs --extra spark --extra serve --extra decode --extra sql \
+		--extra console --extra polars pyproject.toml \
 		-o requirements/dev.lock
 
 clean: ## Remove .venv and everything made while building and testing

@@ -9,7 +9,8 @@
     │   └── AddressNotAllowed an address that neither configuration nor route has named
     ├── FormatError           bytes that are not what their format says
     │   ├── RecordError       a commit log record (``reason``, ``physical_offset``)
-    │   ├── BodyError         a message body that cannot be decompressed, or is too large
+    │   ├── BodyError         a message body that cannot be decompressed or decoded
+    │   │   └── BodyTooLarge  it is, or would grow, beyond a bound: of bytes, values or levels
     │   ├── IndexFileError    an index file
     │   ├── CheckpointError   a checkpoint
     │   └── ConfigError       a config/*.json file, or an option taken from one
@@ -26,7 +27,7 @@
     │   ├── StoreBusy         a file cannot be opened now; reads go on, and sends once it can be
     │   └── StoreFailed       a write or sync failed: nothing is stored any more, reads go on
     ├── RemotingError         a call to another process that brought no answer (``address``)
-    │   ├── ConnectFailed     nobody accepts connections there; nothing was sent
+    │   ├── ConnectFailed     connection refused; nothing was sent
     │   ├── ConnectionLost    the connection ended before the answer came
     │   ├── CallTimeout       the answer did not come in time
     │   └── BadAnswer         what came as an answer cannot be read
@@ -36,6 +37,7 @@
     ├── MessageNotFound       everything was searched, and the message is not there
     ├── AnswerIncomplete      not found, but something could not be searched (``answer``)
     ├── WrongUse              an object used after it was closed, or in another event loop
+    ├── PackageMissing        an optional package is not installed; an ImportError, too
     └── SparkUnavailable      no usable JDK or PySpark on this machine
 
 ``MessageNotFound`` and ``AnswerIncomplete`` are kept apart on purpose: the first is a fact about
@@ -103,7 +105,11 @@ class RecordError(FormatError):
 
 
 class BodyError(FormatError):
-    """A message body that cannot be decompressed, or would grow beyond its bound."""
+    """A message body that cannot be decompressed or decoded."""
+
+
+class BodyTooLarge(BodyError):
+    """A message body that is, or would grow, beyond a bound: of bytes, values or levels."""
 
 
 class IndexFileError(FormatError):
@@ -121,9 +127,9 @@ class ConfigError(FormatError):
 class ProtocolError(RocketLensError, ValueError):
     """What the other end of a connection sent is not RocketMQ's remoting protocol.
 
-    ``closes`` says whether the connection is lost with it: after a bad frame or header nobody
-    knows where the next frame begins, and RocketMQ closes, too. Otherwise the request is answered
-    with ``code`` and ``remark``, and the connection goes on.
+    ``closes`` says whether the connection is lost with it: after a bad frame or header the
+    begin of the next frame is unknown, and RocketMQ closes, too. Otherwise the request is answered
+    with ``code`` and ``remark``, and the connection stays open.
     """
 
     code = 1
@@ -152,7 +158,7 @@ class FieldError(ProtocolError):
     closes = False
 
     def __init__(self, field: str, java: str) -> None:
-        """Keep the field's name."""
+        """Store the field's name."""
         super().__init__(java)
         self.field = field
 
@@ -216,13 +222,13 @@ class RemotingError(RocketLensError):
     retriable = True
 
     def __init__(self, address: str, text: str) -> None:
-        """Keep the address, with which the text begins."""
+        """Store the address, with which the text begins."""
         super().__init__(f"{address}: {text}")
         self.address = address
 
 
 class ConnectFailed(RemotingError):
-    """Nobody accepts connections at the address, or none in time; nothing was sent."""
+    """The connection was refused, or not accepted in time; nothing was sent."""
 
 
 class ConnectionLost(RemotingError):
@@ -236,17 +242,18 @@ class CallTimeout(RemotingError, TimeoutError):
 class BadAnswer(RemotingError):
     """What came as an answer cannot be read: the other end is perhaps no RocketMQ server.
 
-    ``request`` says what it was asked.
+    ``request`` says what it was asked, ``reason`` what is wrong with the answer.
     """
 
     def __init__(self, address: str, request: str, reason: str) -> None:
-        """Keep what was asked."""
+        """Store what was asked, and what came."""
         super().__init__(
             address,
             f"its answer to {request} cannot be read ({reason}): make sure that this is the "
             "address of a RocketMQ server, 4.x or 5.x",
         )
         self.request = request
+        self.reason = reason
 
 
 class BrokerError(RocketLensError):
@@ -284,7 +291,7 @@ class SendFailed(RocketLensError):
     retriable = True
 
     def __init__(self, text: str, attempts: "Sequence[tuple[str, RocketLensError]]") -> None:
-        """Keep the attempts; ``code`` is that of the last which has one."""
+        """Store the attempts; ``code`` is that of the last that has one."""
         super().__init__(text)
         self.attempts = tuple(attempts)
         codes = [error.code for _, error in self.attempts if error.code is not None]
@@ -304,13 +311,21 @@ class AnswerIncomplete(RocketLensError):
     """
 
     def __init__(self, text: str, answer: "Answer") -> None:
-        """Keep the answer, whose coverage names what failed."""
+        """Store the answer, whose coverage names what failed."""
         super().__init__(text)
         self.answer = answer
 
 
 class WrongUse(RocketLensError, RuntimeError):
     """An object used after it was closed, or in another event loop than its own."""
+
+
+class PackageMissing(RocketLensError, ImportError):
+    """An optional package is not installed; the text names the extra that installs it."""
+
+    def __init__(self, text: str, *, name: str) -> None:
+        """Store the package's name, where `ImportError` has it."""
+        ImportError.__init__(self, text, name=name)
 
 
 class SparkUnavailable(RocketLensError):

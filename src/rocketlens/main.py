@@ -1,24 +1,28 @@
 """The ``rocketlens`` program: finds the command, runs it, and words what went wrong.
 
 A command is a module with two functions: ``add_arguments(parser)`` and ``run(arguments)``, which
-returns an `ExitCode`. Data goes to stdout, notes and progress to stderr.
+returns an `ExitCode`, and with ``EXAMPLES``: command lines, and what each is for. Data
+goes to stdout, notes and progress to stderr.
 
 Starting must stay cheap: only the module of the command that was asked for is imported, and that
 imports what it needs when it runs.
 """
 
+import itertools
 import os
 import sys
-from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from argparse import Namespace
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from rocketlens import __version__
 from rocketlens.errors import AnswerIncomplete, MessageNotFound, NotAStore, RocketLensError
+from rocketlens.model import compiling
+from rocketlens.terminal.command_parser import CommandParser
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
-from rocketlens.terminal.output import note
+from rocketlens.terminal.output import choose_colour, note
 from rocketlens.terminal.streams import discard_stdout, prepare_streams
 
 DEBUG_VARIABLE: Final = "ROCKETLENS_DEBUG"
@@ -26,6 +30,23 @@ DEBUG_VARIABLE: Final = "ROCKETLENS_DEBUG"
 _COMMANDS: Final = {
     "find": ("rocketlens.cli.find", "find messages by id, key, queue position or time"),
     "show": ("rocketlens.cli.show", "show one message in full"),
+    "story": ("rocketlens.cli.story", "tell what became of one message, and what groups did"),
+    "tail": ("rocketlens.cli.tail", "show the newest messages of a topic, and those that arrive"),
+    "status": ("rocketlens.cli.status", "show the state of a store, or of a cluster's brokers"),
+    "export": ("rocketlens.cli.export", "write messages to a Parquet, Arrow, CSV or JSON file"),
+    "sql": ("rocketlens.cli.sql", "run a SELECT over messages, with DuckDB"),
+    "topics": ("rocketlens.cli.topics", "list topics: queues, messages, times, size"),
+    "groups": (
+        "rocketlens.cli.groups",
+        "list consumer groups: members, lag, retries, dead letters",
+    ),
+    "resend": ("rocketlens.cli.resend", "send stored messages again, as a job"),
+    "dlq": ("", "dead letters of consumer groups: list them, or have them consumed again"),
+    "dlq list": ("rocketlens.cli.dlq_list", "list the groups that have dead letters"),
+    "dlq redrive": (
+        "rocketlens.cli.dlq_redrive",
+        "send the dead letters of a group to it again, as a job",
+    ),
     "index": ("", "rebuild the index with Spark, or check it"),
     "index build": (
         "rocketlens.cli.index_build",
@@ -39,20 +60,27 @@ _COMMANDS: Final = {
         "rocketlens.cli.index_verify",
         "check whether log, consume queues and index agree",
     ),
+    "context": ("", "named contexts: clusters and stores"),
+    "context list": ("rocketlens.cli.context_list", "list named contexts"),
+    "completion": ("rocketlens.cli.completion", "print what a shell needs to complete commands"),
     "doctor": ("rocketlens.cli.doctor", "check this machine, and a store, for problems"),
     "demo": ("rocketlens.cli.demo", "show all of this on a small store that a real broker wrote"),
+    "console": ("rocketlens.console.run", "search stores and clusters in a browser"),
     "serve": ("rocketlens.cli.serve", "run a name server and a broker in one process"),
     "namesrv": ("rocketlens.cli.namesrv", "run a name server"),
     "broker": ("rocketlens.cli.broker", "run a broker"),
-    "send": ("rocketlens.cli.send", "send one message"),
+    "send": ("rocketlens.cli.send", "send a message, or one for each line of a file"),
     "mqadmin": ("rocketlens.mqadmin.run", "run commands of RocketMQ's own admin tool"),
 }
 """Each command's module and purpose; a group of commands has no module."""
+_ENDING_OPTIONS: Final = frozenset({"-h", "--help", "-V", "--version"})
+"""Options that need no command: they print something, and end the program."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; nothing that a user can cause is raised."""
     prepare_streams()
+    compiling.tell(_say_compiling)
     try:
         code = _run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
@@ -67,13 +95,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         discard_stdout()
         note(_describe(error))
         return ExitCode.FAILED
+    finally:
+        choose_colour("auto")
+        compiling.tell(None)
     return code
+
+
+def _say_compiling(is_kept: bool) -> None:  # noqa: FBT001 - compiling calls it so
+    """Print why a command is silent: on a terminal, and where each run will be silent again."""
+    if not is_kept:
+        note(
+            "compiling, and in every run again, because no directory for compiled code can be "
+            "written: set NUMBA_CACHE_DIR to one"
+        )
+    elif sys.stderr.isatty():
+        note("compiling, once: some seconds (rocketlens doctor --compile does it ahead)")
 
 
 def _run(argv: Sequence[str]) -> int:
     """Run the command of a command line; turn its errors into a line and a code."""
     try:
-        arguments = build_parser(argv).parse_args(argv)
+        arguments = _parse(argv)
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else ExitCode.FAILED
     try:
@@ -98,21 +140,54 @@ def _run(argv: Sequence[str]) -> int:
     return code
 
 
-def build_parser(argv: Sequence[str] | None = None) -> ArgumentParser:
+def _parse(argv: Sequence[str]) -> Namespace:
+    """Return the arguments of a command, which is ``arguments.run``.
+
+    :raises SystemExit: when something was printed instead, help or a complaint.
+    """
+    if argv[:1] == ["help"]:
+        argv = [*argv[1:], "--help"]
+    parser = build_parser(argv)
+    words = list(itertools.takewhile(lambda word: not word.startswith("-"), argv))
+    group = ""
+    for word in words:
+        names = _names_in(group)
+        if not names:
+            break
+        if word not in names:
+            parser.refuse_command(f"{group} {word}".strip(), _COMMANDS)
+        group = f"{group} {word}".strip()
+    is_whole = group in _COMMANDS and not _names_in(group)
+    if not is_whole and len(argv) > len(words) and argv[-1] not in _ENDING_OPTIONS:
+        parser.error(f"{argv[len(words)]} stands behind a command: rocketlens COMMAND ...")
+    if not is_whole and len(argv) == len(words):
+        # Asking for nothing is no mistake.
+        argv = [*argv, "--help"]
+    arguments, unknown = parser.parse_known_args(argv)
+    if unknown:
+        arguments.parser.refuse_arguments(unknown)
+    return arguments
+
+
+def _names_in(group: str) -> list[str]:
+    """Return the commands in a group, each as one word; "" has those that are in no group."""
+    names = (name.rpartition(" ") for name in _COMMANDS)
+    return [word for above, _, word in names if above == group]
+
+
+def build_parser(argv: Sequence[str] | None = None) -> CommandParser:
     """Return the parser of all commands; only the one that ``argv`` names has its arguments.
 
     Without ``argv`` all have them, which takes the import of every command.
     """
     # The options before a command have no values, and end the program.
     words = None if argv is None else [word for word in argv if not word.startswith("-")]
-    parser = _OneLineParser(
+    parser = CommandParser(
         prog="rocketlens",
         description="Find any message in a RocketMQ store directory or a running cluster.",
-        epilog=SEARCH_EXIT_CODES,
-        formatter_class=RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        epilog=f"{SEARCH_EXIT_CODES}\nrocketlens help COMMAND tells more of a command.",
     )
-    parser.add_argument("--version", action="version", version=f"rocketlens {__version__}")
+    parser.add_argument("-V", "--version", action="version", version=f"rocketlens {__version__}")
     groups: dict[str, Any] = {"": parser.add_subparsers(metavar="COMMAND", required=True)}
     for name, (module, purpose) in _COMMANDS.items():
         group, _, word = name.rpartition(" ")
@@ -120,30 +195,21 @@ def build_parser(argv: Sequence[str] | None = None) -> ArgumentParser:
             word,
             help=purpose,
             description=purpose[0].upper() + purpose[1:] + ".",
-            formatter_class=RawDescriptionHelpFormatter,
-            allow_abbrev=False,
         )
         if not module:
             groups[name] = command.add_subparsers(metavar="COMMAND", required=True)
         elif words is None or words[: name.count(" ") + 1] == name.split():
             imported = import_module(module)
             imported.add_arguments(command)
-            command.set_defaults(run=imported.run)
+            command.add_examples(getattr(imported, "EXAMPLES", ()))
+            command.set_defaults(run=imported.run, parser=command, all_commands=build_parser)
     return parser
-
-
-class _OneLineParser(ArgumentParser):
-    """An argument parser whose complaint is one line, however long what it complains about."""
-
-    def error(self, message: str) -> NoReturn:
-        note(f"{message[:300]} (see {self.prog} --help)")
-        self.exit(ExitCode.FAILED)
 
 
 def _hint(error: RocketLensError, arguments: Namespace) -> str:
     """Return where the store may be instead: a directory beside or inside that looks like one."""
     given = getattr(arguments, "store", None)
-    if not isinstance(error, NotAStore) or not given:
+    if not isinstance(error, NotAStore) or not isinstance(given, str):
         return ""
     for other in (Path(given, "store"), Path(given).absolute().parent):
         if (other / "commitlog").is_dir():

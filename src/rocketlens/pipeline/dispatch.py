@@ -28,6 +28,7 @@ from rocketlens.bulk.workspace import Workspace, check_output
 from rocketlens.errors import BadInput, StoreError
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.formats.index_file import Geometry
+from rocketlens.model.counted import counted
 from rocketlens.model.rocketmq import LMQ_PREFIX, SCHEDULE_TOPIC
 from rocketlens.pipeline import jobs
 from rocketlens.store import fs
@@ -45,7 +46,7 @@ _RANGES_PER_CORE: Final = 4
 
 @dataclass(slots=True)
 class DispatchResult:
-    """What a dispatch made of a log."""
+    """The result of a dispatch."""
 
     out: Path
     geometry: Geometry
@@ -67,7 +68,9 @@ class DispatchResult:
     torn: Damage | None = None
     """An unfinished write behind the last record."""
     notes: list[str] = field(default_factory=list)
-    """What else a person should know, a sentence each."""
+    """Further findings for operators, a sentence each."""
+    kept: list[Path] = field(default_factory=list)
+    """Where the directories are that were replaced."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Wall time of each phase."""
 
@@ -117,7 +120,7 @@ def dispatch(
     root = store if in_place else Path(out or store)
     with _failures_explained(root), Workspace(root, disk) as workspace:
         log.refresh()
-        geometry = _geometry(store, slot_count, entry_count)
+        geometry = chosen_geometry(store, slot_count, entry_count)
         with_tags = (
             store_settings.has_tag_entries(store, log, geometry) if tag_index is None else tag_index
         )
@@ -142,7 +145,7 @@ def dispatch(
 
 @contextmanager
 def _failures_explained(root: Path) -> Iterator[None]:
-    """Raise a StoreError in place of the OSError of a write that failed."""
+    """Raise a StoreError instead of the OSError of a failed write."""
     try:
         yield
     except OSError as error:
@@ -151,8 +154,11 @@ def _failures_explained(root: Path) -> Iterator[None]:
         ) from error
 
 
-def _geometry(store: Path, slot_count: int | None, entry_count: int | None) -> Geometry:
-    """Return the counts asked for, the rest from the store."""
+def chosen_geometry(store: Path, slot_count: int | None, entry_count: int | None) -> Geometry:
+    """Return the counts asked for, the rest from the store.
+
+    :raises BadInput: if there can be no such index file.
+    """
     if slot_count is None or entry_count is None:
         own = store_settings.index_geometry(store)
     else:
@@ -183,7 +189,7 @@ class _Dispatch:
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
-        """Note the wall time of a phase."""
+        """Record the wall time of a phase."""
         begin = time.perf_counter()
         yield
         self.result.seconds[phase] = time.perf_counter() - begin
@@ -217,7 +223,7 @@ class _Dispatch:
         return kept
 
     def plan_index(self, extracted: Sequence[Extracted], directory: Path) -> list[Any]:
-        """Make the index files and give the tasks that fill them."""
+        """Create the index files, and return the tasks that fill them."""
         parts = [one.index for one in extracted]
         plans = index_build.plan_files(parts, self.result.geometry)
         self.result.index_files = len(plans)
@@ -291,7 +297,7 @@ class _Dispatch:
     def _delays(
         self, parts: Sequence[QueuePart], delays_ms: Sequence[int] | None
     ) -> tuple[int, ...]:
-        """Settle how long the delay levels in use last."""
+        """Determine the durations of the delay levels in use."""
         used = {part.queue_id + 1 for part in parts if part.topic == SCHEDULE_TOPIC}
         if not used:
             return (0,)
@@ -322,9 +328,11 @@ class _Dispatch:
                 repeated += done.repeated
                 impossible += done.impossible
         if repeated:
-            self.result.notes.append(f"{repeated} records claim a queue offset already taken")
+            who = counted(repeated, "record")
+            self.result.notes.append(f"a queue offset already taken is claimed by {who}")
         if impossible:
-            self.result.notes.append(f"{impossible} records claim a queue offset that can't be")
+            who = counted(impossible, "record")
+            self.result.notes.append(f"a queue offset that can't be is claimed by {who}")
 
     def publish(self, names: Sequence[str]) -> None:
         """Sync what was built, and swap it in."""
@@ -336,7 +344,8 @@ class _Dispatch:
         with self.timed("swap"):
             for done, name in enumerate(names):
                 self.progress("swap", done, len(names))
-                self.workspace.swap_in(name)
+                replaced = self.workspace.swap_in(name, keep=self.workspace.root == self.store)
+                self.result.kept += filter(None, [replaced])
             self.progress("swap", len(names), len(names))
 
 

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from rocketlens.formats.index_file import Geometry
 
 TRIGGER: Final = "1 second"
-"""A micro-batch costs a fifth of a second of one core, however small it is, and nobody waits for
-it: what index files lack is in a reader's memory."""
+"""A micro-batch costs a fifth of a second of one core, however small it is, and no reader waits
+for it: what index files lack is in a reader's memory."""
 _WATCH_SECONDS: Final = 0.5
 _SELECTABLE_DESCRIPTORS: Final = 1024
 _CLEAN_SECONDS: Final = 10.0
@@ -66,7 +66,7 @@ class IndexFollower:
         clock: Callable[[], int],
         disk: Disk | None = None,
     ) -> Self:
-        """Take the lock and find out where to go on.
+        """Lock the index, and compute where to resume.
 
         :raises NotAStore: when no broker of this project ever wrote to the store.
         :raises StoreLocked: when another builder runs.
@@ -91,7 +91,7 @@ class IndexFollower:
         return cls(store, writer, with_tags, disk)
 
     def follow(self, spark: "SparkSession", stop: threading.Event, trigger: str = TRIGGER) -> None:
-        """Index what is synced to the log, until ``stop`` is set.
+        """Index the synced part of the log, until ``stop`` is set.
 
         :raises StoreError: when a micro-batch failed, with the reason. What was indexed stays, and
             following can begin anew.
@@ -110,7 +110,7 @@ class IndexFollower:
             query.stop()
 
     def run_once(self, spark: "SparkSession") -> None:
-        """Index what is synced to the log now, and return.
+        """Index the part of the log that is synced now, and return.
 
         :raises StoreError: as :meth:`follow`.
         """
@@ -122,7 +122,7 @@ class IndexFollower:
         _raise_failure(query)
 
     def _start(self, spark: "SparkSession", trigger: str | None) -> Any:
-        """Start the query: with a trigger, or once for all that there is."""
+        """Start the query: with a trigger, or once for all existing data."""
         _start_callbacks(spark)
         checkpoint = StoreLayout(self.store).own / "dispatch"
         self.disk.remove_tree(checkpoint)
@@ -131,7 +131,7 @@ class IndexFollower:
             .option("store", str(self.store))
             .option("table", "index_entries")
             .option("tagIndex", str(self.with_tags).lower())
-            .option("startingOffset", str(self.writer.place.physical_offset))
+            .option("startingOffset", str(self.writer.resume_point.physical_offset))
             .option("maxBytesPerTrigger", str(limits.MAX_FOLLOW_TRIGGER_BYTES))
             .option("maxPartitionBytes", str(limits.MAX_FOLLOW_TRIGGER_BYTES // 4))
             .load()
@@ -144,8 +144,8 @@ class IndexFollower:
         return writing.trigger(processingTime=trigger).start()
 
     def _put(self, batch: "DataFrame", _: int) -> None:
-        """Put one micro-batch in, sync, and move the safe offset."""
-        begin = self.writer.place.physical_offset
+        """Write one micro-batch, sync, and advance the safe offset."""
+        begin = self.writer.resume_point.physical_offset
         entries, end = index_entries.collected(batch.toArrow(), begin)
         with self._lock:
             if not self._is_ending:

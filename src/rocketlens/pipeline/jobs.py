@@ -86,7 +86,7 @@ def run(
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the one line of a Spark failure that says why: the worker's own error, if any."""
+    """Return the line of a Spark failure with its cause: the worker's own error, if any."""
     found = _PYTHON_ERROR.findall(str(error))
     if found:
         kind, text = found[-1]

@@ -1,4 +1,4 @@
-"""Start Spark, or say in one line what it lacks."""
+"""Starts Spark, or reports in one line what is missing."""
 
 import os
 import re
@@ -102,7 +102,7 @@ def _check_master(master: str) -> None:
 
 @contextmanager
 def _explained(master: str) -> "Iterator[None]":
-    """Turn what Spark raises into one line."""
+    """Convert Spark's errors to errors of one line."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -116,7 +116,7 @@ def _explained(master: str) -> "Iterator[None]":
 
 
 def _start_context(conf: "SparkConf") -> None:
-    """Start the JVM, with what it says on stderr kept from the user unless it fails."""
+    """Start the JVM, and show its output on stderr only if it fails."""
     from pyspark import SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
@@ -150,7 +150,7 @@ def settings(memory: str, *, is_local: bool, quick: bool = True) -> dict[str, st
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
         "spark.sql.shuffle.partitions": "8",
-        # Tasks here read local files: waiting for a better place costs, and none is better.
+        # Tasks read local files, so waiting for a node with the data has no use.
         "spark.locality.wait": "0s",
     }
     if is_local:
@@ -210,7 +210,7 @@ def _java_version(java: Path) -> int:
 
 
 def _warm(_task: int) -> None:
-    """Load in a worker what every job needs: a store of one record is dispatched and forgotten."""
+    """Load in a worker what every job needs, by dispatching a store of one record."""
     from rocketlens.bulk import extract, index_build, queue_build, ranges
     from rocketlens.formats import commitlog_record
     from rocketlens.formats.commitlog_record import MAGIC_V1, Record

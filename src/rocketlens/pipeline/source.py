@@ -62,7 +62,7 @@ class RocketMQDataSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns of the table that the options ask for."""
-        from rocketlens.bulk.columns import COLUMNS
+        from rocketlens.formats.columns import COLUMNS
 
         table = choice_option(self.options, "table", TABLES)
         if table == "damage":
@@ -71,18 +71,35 @@ class RocketMQDataSource(DataSource):
             return INDEX_ENTRY_COLUMNS
         return ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
 
-    def reader(self, schema: "StructType") -> "RocketMQReader":  # noqa: ARG002 - it is ours
-        """Return the reader; one that takes filters only where Spark would not refuse it."""
+    def reader(self, schema: "StructType") -> "RocketMQReader":
+        """Return the reader; one that takes filters only where Spark would not refuse it.
+
+        :raises BadInput: if the caller gave a schema of its own.
+        """
+        self._check_schema(schema)
         pushing = PUSHING_WORKER in sys.modules
         if pushing and flag_option(self.options, "filterPushdown", default=False):
             return PushingReader(self.options)
         return RocketMQReader(self.options)
 
-    def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: ARG002, N802
-        """Return the reader of a stream. Spark's name."""
+    def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802
+        """Return the reader of a stream. Spark's name.
+
+        :raises BadInput: if the caller gave a schema of its own.
+        """
+        self._check_schema(schema)
         from rocketlens.pipeline.stream import RocketMQStreamReader
 
         return RocketMQStreamReader(self.options)
+
+    def _check_schema(self, schema: "StructType") -> None:
+        # Otherwise a worker fails in the middle of the job.
+        fixed = [column.split()[0] for column in self.schema().split(", ")]
+        if schema.names != fixed:
+            raise BadInput(
+                "the source rocketmq has a fixed schema: leave out .schema(...), and choose "
+                "columns with select(...)"
+            )
 
 
 class SharePartition(InputPartition):
@@ -128,14 +145,14 @@ class PushingReader(RocketMQReader):
     """A reader that Spark gives the query's filters."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Prune by what is understood; have Spark evaluate everything all the same."""
+        """Prune by the filters that are understood; Spark still evaluates all of them."""
         for condition in filters:
             self.scan.row_filter = narrowed(self.scan.row_filter, condition)
             yield condition
 
 
 def narrowed(rows: RowFilter, condition: Filter) -> RowFilter:
-    """Return a filter narrowed by one of Spark's, as far as that is understood."""
+    """Return a filter narrowed by one of Spark's, if that is understood."""
     value: Any = getattr(condition, "value", None)
     attribute: tuple[str, ...] = getattr(condition, "attribute", ())
     column = attribute[0] if len(attribute) == 1 else ""

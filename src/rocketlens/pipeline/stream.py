@@ -66,7 +66,7 @@ _log = logging.getLogger(__name__)
 
 
 class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Tells how far the log goes, plans stretches of it, and reads one."""
+    """Reports the end of the log, plans ranges of it, and reads one."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         """Check the options.
@@ -124,7 +124,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxBytes(self._max_bytes)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Note where the log ends now."""
+        """Record the current end of the log."""
         from rocketlens.bulk.ranges import walk_log
 
         log = self._log()
@@ -134,7 +134,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, Any], limit: ReadLimit
     ) -> dict[str, Any]:
-        """Return up to where to read: whole, synced records, within the limit but for one.
+        """Return the offset to read up to: whole, synced records, within the limit or one more.
 
         :raises StoreError: when messages were lost, unless ``failOnDataLoss`` is false.
         """
@@ -152,7 +152,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log.close()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Cut what is between two offsets into stretches.
+        """Split the range between two offsets.
 
         :raises StoreError: when messages were lost, unless ``failOnDataLoss`` is false.
         """
@@ -164,7 +164,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if begin.physical_offset != last.physical_offset:
                 begin = self._resumed(log, begin)
             if self._is_replaced(log, last):
-                # Planned before the log changed: the next micro-batch goes on where this one began.
+                # Planned before the log changed: the next micro-batch continues where this one
+                # began.
                 return []
             if not self._of_entries:
                 for low, high in missing(log, begin.physical_offset, last.physical_offset):
@@ -182,7 +183,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log.close()
 
     def _resumed(self, log: "CommitLog", offset: StreamOffset) -> StreamOffset:
-        """Return where to go on from an offset: itself, if the log is the one it is of."""
+        """Return the offset to continue from: the same one, if the log is still the same."""
         if self._is_replaced(log, offset):
             offset = last_common(log, offset)
         begin = max(offset.physical_offset, log.min_offset)
@@ -191,14 +192,14 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset._replace(physical_offset=begin)
 
     def _is_replaced(self, log: "CommitLog", offset: StreamOffset) -> bool:
-        """Return whether the log is not the one of an offset, which was told."""
+        """Return whether the log is not the one of an offset, according to an earlier check."""
         if not is_replaced(log, offset):
             return False
         self._lost(replacement(log, offset), always=self._of_entries)
         return True
 
     def _lost(self, what: str, *, always: bool = False) -> None:
-        """Fail, or log once what was lost."""
+        """Raise an error, or log once, that messages were lost."""
         if self._fails or always:
             raise StoreError(
                 f'{what}. option("failOnDataLoss", "false") goes on with what is there'
@@ -208,7 +209,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             _log.warning("%s: %s", self._store, what)
 
     def _moved(self, log: "CommitLog", begin: StreamOffset, stop: int) -> StreamOffset:
-        """Return how far can be read from ``begin``, up to about ``stop``: whole and synced."""
+        """Return the offset that can be read up to from ``begin``, about ``stop``: whole and
+        synced.
+        """
         from rocketlens.bulk.ranges import walk_log
 
         first = begin.physical_offset
@@ -261,7 +264,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return CommitLog(self._store / "commitlog")
 
     def _synced(self) -> int | None:
-        """Return how far the broker synced the log; None where no broker of ours says so.
+        """Return the offset up to which the broker synced the log; None if only RocketLens's
+        brokers tell.
 
         :raises NotAStore: for index entries, when no broker of this project wrote to the store.
         """

@@ -19,7 +19,7 @@ from rocketlens.bulk import check_index, check_queue, store_settings
 from rocketlens.bulk.check_index import IndexFileFacts
 from rocketlens.bulk.check_range import RangeChecked, RangeTask, check_range
 from rocketlens.bulk.ranges import RANGE_BYTES, LogRange, cut, stitch
-from rocketlens.bulk.report import Finding, Kind, StoreFindings
+from rocketlens.bulk.report import Finding, FindingKind, StoreFindings
 from rocketlens.errors import CheckpointError, StoreError
 from rocketlens.formats import checkpoint
 from rocketlens.model.rocketmq import LMQ_PREFIX
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
 _RANGES_PER_CORE: Final = 4
 _MAX_ATTEMPTS: Final = 3
-"""A cleaner deletes a segment now and then; one that always does leaves nothing to compare."""
+"""Attempts at a comparison during which the cleaner deletes no segment."""
 
 
 @dataclass(slots=True)
 class VerifyReport:
-    """What was compared, what is wrong with it, and what else is worth knowing."""
+    """The counts of a comparison, its findings, and notes."""
 
     store: Path
     records: int = 0
@@ -56,8 +56,8 @@ class VerifyReport:
     index_entries: int = 0
     queues: int = 0
     queue_entries: int = 0
-    counts: Counter[Kind] = field(default_factory=Counter)
-    """How often each kind was found."""
+    counts: Counter[FindingKind] = field(default_factory=Counter)
+    """The number of findings of each kind."""
     findings: list[Finding] = field(default_factory=list)
     """The first of each kind, at most ``limits.MAX_DAMAGE_REPORTS`` together."""
     notes: list[str] = field(default_factory=list)
@@ -66,7 +66,7 @@ class VerifyReport:
 
     @property
     def is_sound(self) -> bool:
-        """Return whether nothing is wrong with what was compared."""
+        """Return whether there are no findings."""
         return not self.counts
 
 
@@ -96,7 +96,7 @@ def verify(
             report = _verify(spark, store, range_bytes, progress, check_crc=check_crc)
         except StoreError as error:
             failure = error
-        # A segment that is made meanwhile was not compared, and takes nothing away.
+        # A segment that is created meanwhile was not compared, and has no effect.
         if before <= _segments(store):
             if report is None:
                 raise failure or StoreError(f"{store} was not compared")
@@ -151,23 +151,23 @@ def _verify(
     stitched = stitch(checked, reread)
     for damage in stitched.damage:
         detail = f"{damage.length} bytes: {damage.reason}"
-        findings.add(Finding(Kind.LOG_DAMAGE, detail, physical_offset=damage.start))
-    findings.counts[Kind.LOG_DAMAGE] += stitched.damage_count - len(stitched.damage)
+        findings.add(Finding(FindingKind.LOG_DAMAGE, detail, physical_offset=damage.start))
+    findings.counts[FindingKind.LOG_DAMAGE] += stitched.damage_count - len(stitched.damage)
     if stitched.torn:
         detail = f"behind the last record: {stitched.torn.reason}"
         if is_open:
             report.notes.append(f"an unfinished write {detail}")
         else:
             offset = stitched.torn.start
-            findings.add(Finding(Kind.LOG_TORN, detail, physical_offset=offset))
+            findings.add(Finding(FindingKind.LOG_TORN, detail, physical_offset=offset))
     report.records = sum(one.walked.record_count for one in stitched.results)
     report.log_end_offset = stitched.end_offset
-    job.sum_up(stitched.results, files)
+    job.judge_whole_log(stitched.results, files)
     if with_queues:
         job.check_queues(stitched.results, evidence)
     job.check_checkpoint(stitched.results)
     report.counts = Counter({kind: n for kind, n in findings.counts.items() if n})
-    order = list(Kind)
+    order = list(FindingKind)
     report.findings = sorted(findings.listed, key=lambda one: order.index(one.kind))
     log.close()
     return report
@@ -191,7 +191,7 @@ class _Verify:
         for entry in fs.entries(self.store / "index"):
             if entry.name not in names:
                 detail = "no index file is named so"
-                self.findings.add(Finding(Kind.INDEX_FILE, detail, file=entry.path))
+                self.findings.add(Finding(FindingKind.INDEX_FILE, detail, file=entry.path))
         likely: tuple[Geometry, ...] = (store_settings.index_geometry(self.store),)
         tasks = [
             check_index.IndexFileTask(
@@ -209,8 +209,10 @@ class _Verify:
         self.report.index_entries = sum(one.last_entry for one in facts)
         return facts
 
-    def sum_up(self, results: Sequence[RangeChecked], files: Sequence[IndexFileFacts]) -> None:
-        """Judge what only the whole log tells."""
+    def judge_whole_log(
+        self, results: Sequence[RangeChecked], files: Sequence[IndexFileFacts]
+    ) -> None:
+        """Report the findings that need the whole log."""
         seen: Counter[str] = Counter()
         sound: Counter[str] = Counter()
         firsts = [one.index.first_tag_offset for one in results]
@@ -230,10 +232,12 @@ class _Verify:
         for facts in files:
             self._judge_file(facts, seen[facts.path], sound[facts.path])
         unindexed = sum(one.index.unindexed for one in results)
-        self._judge_tail(Kind.INDEX_MISSING, unindexed, "keys at the log's end are not indexed")
+        self._judge_tail(
+            FindingKind.INDEX_MISSING, unindexed, "keys at the log's end are not indexed"
+        )
         undispatched = sum(one.queues.undispatched for one in results)
         what = "records behind the end of their queue have no entry"
-        self._judge_tail(Kind.QUEUE_MISSING, undispatched, what)
+        self._judge_tail(FindingKind.QUEUE_MISSING, undispatched, what)
         if duplicates:
             self.report.notes.append(
                 f"{duplicates} entries are in the index twice: a broker that starts indexes its"
@@ -247,16 +251,16 @@ class _Verify:
     def _judge_file(self, facts: IndexFileFacts, seen: int, sound: int) -> None:
         if seen and not sound:
             detail = "none of its entries belongs to this log: it is another store's"
-            self.findings.add(Finding(Kind.INDEX_FILE, detail, file=facts.path))
+            self.findings.add(Finding(FindingKind.INDEX_FILE, detail, file=facts.path))
         if facts.deleted:
             detail = f"has {facts.deleted} entries of records that the log no longer has"
             self.report.notes.append(f"{facts.path} {detail}, which is normal")
         beyond = facts.last_entry - facts.deleted - seen
         if beyond:
             detail = f"{beyond} entries are for offsets where the log has no records"
-            self.findings.add(Finding(Kind.INDEX_EXTRA, detail, file=facts.path), beyond)
+            self.findings.add(Finding(FindingKind.INDEX_EXTRA, detail, file=facts.path), beyond)
 
-    def _judge_tail(self, kind: Kind, count: int, what: str) -> None:
+    def _judge_tail(self, kind: FindingKind, count: int, what: str) -> None:
         if count and self.is_open:
             self.report.notes.append(f"{count} {what}, yet")
         elif count:
@@ -291,7 +295,8 @@ class _Verify:
         self._note_former(results)
 
     def _check_repeated(self, results: Sequence[RangeChecked]) -> dict[tuple[str, int], int]:
-        """Name records of a topic that was made again whose entries are those of the former one.
+        """Report records of a topic that was created again, whose entries are those of the deleted
+        one.
 
         Returns where each queue of such a topic begins again.
         """
@@ -310,7 +315,9 @@ class _Verify:
                     if offset >= begins.get(name, WHOLE_LOG):
                         detail = "it names a record from before its topic was deleted"
                         self.findings.add(
-                            Finding(Kind.QUEUE_WRONG, detail, None, *name, physical_offset=offset)
+                            Finding(
+                                FindingKind.QUEUE_WRONG, detail, None, *name, physical_offset=offset
+                            )
                         )
         return begins
 
@@ -343,10 +350,10 @@ class _Verify:
         try:
             fields = checkpoint.decode(content)
         except CheckpointError as error:
-            self.findings.add(Finding(Kind.CHECKPOINT, str(error), file=str(path)))
+            self.findings.add(Finding(FindingKind.CHECKPOINT, str(error), file=str(path)))
             return
         newest = max((one.newest_timestamp_ms for one in results), default=0)
         latest = max(fields[:3])
         if latest > newest:
             detail = f"it names time {latest}, the newest record has {newest}"
-            self.findings.add(Finding(Kind.CHECKPOINT, detail, file=str(path)))
+            self.findings.add(Finding(FindingKind.CHECKPOINT, detail, file=str(path)))
