@@ -85,6 +85,21 @@ def test_a_message_is_found_and_read_by_keyboard_alone(open_page):
     assert page.evaluate("navigator.clipboard.readText()") == page.url
 
 
+def test_a_key_counts_at_once_after_the_list_of_keys_was_closed(open_page):
+    page = open_page("/search?q=order-42")
+    page.evaluate(
+        """() => {
+            const list = document.getElementById("keys");
+            list.showModal();
+            list.close();
+            // Nothing was drawn since: the focus is still within the list.
+            const key = new KeyboardEvent("keydown", { key: "j", bubbles: true });
+            document.activeElement.dispatchEvent(key);
+        }"""
+    )
+    assert page.locator("tr.selected").count() == 1
+
+
 SHOWN = """() => [...document.querySelectorAll("table.messages tbody")].every(part => {
     const box = part.getBoundingClientRect();
     return box.bottom < 0 || box.top > innerHeight || part.querySelector("tr[data-path]");

@@ -1,5 +1,6 @@
 // The keyboard: every page can be used without a mouse.
-const isTyping = (target) => target.closest("input, select, textarea, dialog") !== null;
+// A dialog that was closed keeps the focus until the page is drawn again.
+const isTyping = (target) => target.closest("input, select, textarea, dialog[open]") !== null;
 
 export function startKeys(announce) {
   const rows = () => [...document.querySelectorAll("tr[data-path]")].filter((row) => !row.hidden);
