@@ -29,6 +29,8 @@ _NOT_MEASURED: Final = {
     "remainTransientStoreBufferNumbs": "2147483647",
 }
 """Values that are not measured: those of a broker of RocketMQ that has just started."""
+_DISK_IS_KNOWN_MS: Final = 1000
+"""For how long the size and use of the disk are not measured again."""
 _NO_RATE: Final = ("timerEnqueueTps", "timerDequeueTps")
 
 
@@ -37,6 +39,8 @@ class RuntimeProcessor:
 
     def __init__(self, core: BrokerCore) -> None:
         self.core: Final = core
+        self._disk: dict[str, str] = {}
+        self._disk_measured_ms = 0
 
     def handlers(self) -> Mapping[int, Handler]:
         """Return the handler of each code."""
@@ -48,6 +52,7 @@ class RuntimeProcessor:
             **self._service(),
             **self._counts(),
             **self._log(),
+            **self._disk_use(),
             **self._index(),
             **self._name_servers(),
             **self._bounded_tables(),
@@ -106,24 +111,39 @@ class RuntimeProcessor:
     def _log(self) -> dict[str, str]:
         store = self.core.store
         first = store.record(store.min_offset, 0)
-        ratio = str(self.core.disk.used_ratio(store.layout.root))
-        space = self.core.disk.space(store.layout.root)
         written = store.appended_bytes
         return {
-            "commitLogDirCapacity": f"Total : {_size_1024(space.total)}, "
-            f"Free : {_size_1024(space.free)}.",
             "putMessageSizeTotal": str(written),
             "putMessageAverageSize": str(written / max(self.core.stats.put_total, 1)),
             "commitLogMinOffset": str(store.min_offset),
             "commitLogMaxOffset": str(store.end_offset),
             "earliestMessageTimeStamp": str(-1 if first is None else store_timestamp_at(first)),
-            "commitLogDiskRatio": ratio,
-            f"commitLogDiskRatio_{store.layout.commit_log}": ratio,
-            "consumeQueueDiskRatio": ratio,
             "dispatchMaxBuffer": "0",
             "dispatchBehindBytes": "0",
             "remainHowManyDataToFlush": _size(max(store.end_offset - store.flushed_offset, 0)),
         }
+
+    def _disk_use(self) -> dict[str, str]:
+        """Return what the system says of the disk, or said a moment ago.
+
+        Not at each request: many of them would keep other threads from running, as each question to
+        the system releases the interpreter's lock and takes it again before they wake.
+        """
+        now_ms = self.core.clock()
+        if self._disk and 0 <= now_ms - self._disk_measured_ms < _DISK_IS_KNOWN_MS:
+            return self._disk
+        layout = self.core.store.layout
+        space = self.core.disk.space(layout.root)
+        ratio = str(self.core.disk.used_ratio(layout.root))
+        self._disk_measured_ms = now_ms
+        self._disk = {
+            "commitLogDirCapacity": f"Total : {_size_1024(space.total)}, "
+            f"Free : {_size_1024(space.free)}.",
+            "commitLogDiskRatio": ratio,
+            f"commitLogDiskRatio_{layout.commit_log}": ratio,
+            "consumeQueueDiskRatio": ratio,
+        }
+        return self._disk
 
     def _index(self) -> dict[str, str]:
         """Return which process builds index files, and up to which physical offset.

@@ -100,6 +100,10 @@ class SendProcessor:
         }
         """Fields of every response."""
         self._highest_level: Final = len(core.settings.store.messageDelayLevel.split())
+        self._process_id: Final = os.getpid()
+        # Asked once: it releases the interpreter's lock, and whoever does that for each message can
+        # take it again before a waiting thread wakes, which then waits for a long time.
+        self._host_hash: Final = hash(socket.gethostname())
         self._key_count = 0
 
     def handlers(self) -> Mapping[int, Handler]:
@@ -382,8 +386,8 @@ class SendProcessor:
         unique_key = UniqueKey.at(
             self.core.clock(),
             address,
-            process_id=os.getpid(),
-            client_hash=hash(socket.gethostname()),
+            process_id=self._process_id,
+            client_hash=self._host_hash,
             counter=self._key_count,
         )
         return unique_key.encode()

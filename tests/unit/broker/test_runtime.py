@@ -6,6 +6,7 @@ import re
 import pytest
 
 from rocketlens.broker.runtime import _size, _size_1024
+from rocketlens.store.disk import Disk
 from rocketlens.wire.codes import RequestCode
 from tests.unit.broker.broker_world import NOW_MS, in_broker, properties_of
 
@@ -40,6 +41,32 @@ def test_everything_that_tools_read_is_there(tmp_path):
         assert table["runtime"] == "[ 0 days, 0 hours, 0 minutes, 0 seconds ]"
 
     in_broker(tmp_path, test)
+
+
+class CountedDisk(Disk):
+    """Counts how often it is measured."""
+
+    def __init__(self):
+        self.measured = 0
+
+    def space(self, path):
+        self.measured += 1
+        return super().space(path)
+
+
+def test_the_disk_is_measured_once_a_second_however_often_it_is_asked_for(tmp_path):
+    disk = CountedDisk()
+
+    async def test(world):
+        for _ in range(100):
+            answer = await world.call(RequestCode.GET_BROKER_RUNTIME_INFO)
+            assert 0 < float(json.loads(answer.body)["table"]["commitLogDiskRatio"]) < 1
+        assert disk.measured == 1
+        world.clock.now_ms += 1000
+        await world.call(RequestCode.GET_BROKER_RUNTIME_INFO)
+        assert disk.measured == 2
+
+    in_broker(tmp_path, test, disk=disk)
 
 
 @pytest.mark.parametrize(
