@@ -90,6 +90,7 @@ TESTED_ELSEWHERE = {
     "console/server.py": "tests/unit/console/test_run.py",
     "console/values.py": "tests/unit/console/test_api.py",
     "pipeline/jobs.py": "tests/pipeline/test_dispatch.py",
+    "pipeline/warm.py": "tests/pipeline/test_worker_daemon.py",
     "wire/bodies/": "tests/unit/wire/bodies/test_bodies.py",
     "wire/commands/": "tests/unit/wire/commands/test_commands.py",
 }

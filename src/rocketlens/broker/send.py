@@ -101,8 +101,8 @@ class SendProcessor:
         """Fields of every response."""
         self._highest_level: Final = len(core.settings.store.messageDelayLevel.split())
         self._process_id: Final = os.getpid()
-        # Asked once: it releases the interpreter's lock, and whoever does that for each message can
-        # take it again before a waiting thread wakes, which then waits for a long time.
+        # Read once: each such call releases the interpreter's lock and takes it again before a
+        # thread that waits for it wakes, which then waits on for tenths of a second.
         self._host_hash: Final = hash(socket.gethostname())
         self._key_count = 0
 

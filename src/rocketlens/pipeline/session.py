@@ -62,6 +62,8 @@ def start(
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    from rocketlens.pipeline.warm import load_kernels
+
     chosen = settings(memory, is_local=is_local, quick=quick) | dict(config or {})
     if SparkContext._active_spark_context is None:  # noqa: SLF001 - there is no public way to ask
         conf = SparkConf(loadDefaults=False).setMaster(master).setAppName("rocketlens")
@@ -75,7 +77,7 @@ def start(
     if warm:
         tasks = min(session.sparkContext.defaultParallelism, _MAX_WARM_TASKS)
         with _explained(master):
-            session.sparkContext.parallelize(range(tasks), tasks).foreach(_warm)
+            session.sparkContext.parallelize(range(tasks), tasks).foreach(load_kernels)
     return session
 
 
@@ -154,7 +156,12 @@ def settings(memory: str, *, is_local: bool, quick: bool = True) -> dict[str, st
         "spark.locality.wait": "0s",
     }
     if is_local:
-        chosen |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+        chosen |= {
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            # Elsewhere RocketLens may be installed for another interpreter, or sent with the job.
+            "spark.python.daemon.module": "rocketlens.pipeline.worker_daemon",
+        }
     return chosen
 
 
@@ -207,35 +214,3 @@ def _java_version(java: Path) -> int:
     if match is None:
         raise SparkUnavailable(f"{java} does not say its version: {INSTALL_JDK}")
     return int(match.group(1))
-
-
-def _warm(_task: int) -> None:
-    """Load in a worker what every job needs, by dispatching a store of one record."""
-    from rocketlens.bulk import extract, index_build, queue_build, ranges
-    from rocketlens.formats import commitlog_record
-    from rocketlens.formats.commitlog_record import MAGIC_V1, Record
-    from rocketlens.formats.index_file import Geometry
-    from rocketlens.model.message import Host
-    from rocketlens.store.disk import Disk
-
-    host = Host("127.0.0.1", 1)
-    properties = b"KEYS\x01k\x02"
-    record = Record(0, MAGIC_V1, 0, 0, 0, 0, 0, 0, 1, host, 1, host, 0, 0, b"", "t", properties)
-    content = commitlog_record.encode(record)
-    with tempfile.TemporaryDirectory(prefix="rocketlens-") as name:
-        directory = Path(name)
-        path = directory / "log"
-        path.write_bytes(content)
-        log_range = ranges.LogRange(str(path), 0, len(content), 0, len(content), known=False)
-        disk = Disk()
-        task = extract.ExtractTask(
-            log_range, name, with_index=True, with_tags=False, with_queues=True, disk=disk
-        )
-        extracted = extract.extract(task)
-        geometry = Geometry(1, 2)
-        plans = index_build.plan_files([extracted.index], geometry)
-        for build in index_build.tasks_of(plans, directory, geometry, 1, disk):
-            index_build.build(build)
-        units, _, _ = queue_build.plan_queues(extracted.queues, directory, 1)
-        for queue in queue_build.tasks_of(units, 1, (0,), 1, disk):
-            queue_build.build(queue)
