@@ -5,6 +5,7 @@ of ``golden``, ``spark`` and ``peer`` sets the marker of the same name, so that
 ``-m "not spark"`` works.
 """
 
+import gc
 import hashlib
 import json
 import os
@@ -85,6 +86,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(name)
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: start_order(scope_of(item.nodeid)))
+
+
+def pytest_collection_finish() -> None:
+    """Exempt what was imported and collected from garbage collection."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
