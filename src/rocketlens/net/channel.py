@@ -375,7 +375,7 @@ class Channel(asyncio.Protocol):
         self.events_received += len(events)
         backlog.extend(events)
         bounds = self.group.bounds
-        ends_at = perf_counter() + (bounds.first_turn_s if self.is_new else bounds.turn_s)
+        ends_at = perf_counter() + bounds.turn_s
         left = bounds.turn_requests
         self.is_new = self.is_light = False
         self._corked = True

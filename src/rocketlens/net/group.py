@@ -74,7 +74,6 @@ class ConnectionLimits:
     idle_s: float | None = limits.IDLE_S
     """None: connections may be silent for ever, as those of a client."""
     turn_s: float = limits.MAX_TURN_S
-    first_turn_s: float = limits.MAX_FIRST_TURN_S
     turn_requests: int = limits.MAX_TURN_REQUESTS
     round_s: float = limits.MAX_ROUND_S
 

@@ -216,7 +216,7 @@ class Bench:
     def __init__(self, handlers=None, group=None, **bounds):
         self.clock = Clock()
         # What takes long only because this machine is busy ends no turn, unless a test says so.
-        bounds = {"turn_s": 60.0, "first_turn_s": 60.0, "round_s": 120.0} | bounds
+        bounds = {"turn_s": 60.0, "round_s": 120.0} | bounds
         self.group = group or ChannelGroup(ConnectionLimits(**bounds), clock=self.clock)
         self.handlers = {ECHO: echo} if handlers is None else handlers
         self.connect()

@@ -346,9 +346,7 @@ async def test_a_closed_connection_is_looked_through_in_turns_too(end):
     assert bench.group.in_flight == 0
 
 
-@pytest.mark.parametrize(
-    "bound", [{"turn_requests": 40}, {"first_turn_s": 0.0}], ids=["count", "time"]
-)
+@pytest.mark.parametrize("bound", [{"turn_requests": 40}, {"turn_s": 0.0}], ids=["count", "time"])
 @on_loop
 async def test_a_turn_is_bounded_and_nothing_more_is_read_until_all_is_handled(bound):
     handled = []

@@ -91,7 +91,7 @@ async def test_a_round_of_turns_that_took_its_time_is_over_and_the_next_begins_w
 @on_loop
 async def test_a_crowd_of_new_connections_keeps_nobody_from_being_served_who_was_before():
     handlers = {ECHO: echo}
-    known = Bench(handlers, turn_s=0.0, first_turn_s=0.0, round_s=0.0)
+    known = Bench(handlers, turn_s=0.0, round_s=0.0)
     known.ask(ECHO)
     order = []
     crowd = [Bench(handlers, group=known.group) for _ in range(20)]
@@ -142,7 +142,7 @@ async def test_ten_thousand_answers_that_become_ready_at_once_are_sent_in_turns(
         waiting.append(loop.create_future())
         return waiting[-1]
 
-    bench = Bench({ECHO: later}, turn_s=0.0, first_turn_s=0.0, round_s=0.0)
+    bench = Bench({ECHO: later}, turn_s=0.0, round_s=0.0)
     bench.ask(*[ECHO] * 50)
     await until(lambda: len(waiting) == 50)
     for future in waiting:

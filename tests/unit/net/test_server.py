@@ -406,9 +406,10 @@ def test_the_loop_turns_to_others_while_one_connection_floods_it(loop):
 
         running = asyncio.get_running_loop()
         # Only the count of a turn counts here, however busy this machine is.
-        async with serving(
-            {ECHO: echo, LATER: count}, bounds=ConnectionLimits(turn_s=60, first_turn_s=60)
-        ) as (_, address):
+        async with serving({ECHO: echo, LATER: count}, bounds=ConnectionLimits(turn_s=60)) as (
+            _,
+            address,
+        ):
             flooding = socket.create_connection((HOST, int(address.rpartition(":")[2])))
             tick()
             sent = running.run_in_executor(None, flooding.sendall, frame * flood)
