@@ -583,6 +583,9 @@ MAX_STREAM_TRIGGER_BYTES: Final = 256 << 20
 MAX_FOLLOW_TRIGGER_BYTES: Final = 128 << 20
 """Log in one batch of the builder that runs beside a broker, in bytes."""
 
+MAX_STREAM_STARTS: Final = 5
+"""Starts of the stream, one after another, that may fail because a worker starts too slowly."""
+
 MAX_ANNOUNCEMENT_S: Final = 2.0
 """Seconds for which a request that creates a topic waits for name servers to know it: one that does
 not answer must not make clients give up the request, after 3 seconds. RocketMQ does not wait.

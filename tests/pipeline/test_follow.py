@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from rocketlens import limits
 from rocketlens.errors import NotAStore, StoreError, StoreLocked
 from rocketlens.pipeline.follow import IndexFollower
 from tests.pipeline.synthetic import record, write_log
@@ -129,6 +130,55 @@ def test_a_batch_that_fails_anywhere_ends_it_with_the_reason_and_the_next_one_go
     with follower_of(path) as follower:
         follower.run_once(spark)
     assert entries_of(path) == expected_entries(path)
+
+
+SLOW_START = RuntimeError("Python worker failed to connect back.")
+
+
+class FailedQuery:
+    """A query that Spark gave up, for want of a worker."""
+
+    isActive = False  # noqa: N815 - as Spark spells it
+
+    def exception(self):
+        return SLOW_START
+
+    def awaitTermination(self):  # noqa: N802 - as Spark spells it
+        pass
+
+    def stop(self):
+        pass
+
+
+def failing_starts(follower, monkeypatch, count):
+    """Have the first starts of a follower's query fail; gives the list of all that were made."""
+    start, made = follower._start, []
+
+    def start_or_fail(spark, trigger):
+        made.append(trigger)
+        return FailedQuery() if len(made) <= count else start(spark, trigger)
+
+    monkeypatch.setattr(type(follower), "_start", lambda _, *given: start_or_fail(*given))
+    return made
+
+
+def test_a_worker_that_starts_too_slowly_costs_a_start_and_no_message(spark, live, monkeypatch):
+    grow(live, 30)
+    with follower_of(live.layout.root) as follower:
+        made = failing_starts(follower, monkeypatch, limits.MAX_STREAM_STARTS - 1)
+        follower.run_once(spark)
+        assert follower.writer.safe_offset == live.end_offset
+    assert len(made) == limits.MAX_STREAM_STARTS
+    assert entries_of(live.layout.root) == expected_entries(live.layout.root)
+
+
+def test_workers_that_never_start_end_it_with_the_reason(live, monkeypatch):
+    grow(live, 1)
+    with follower_of(live.layout.root) as follower:
+        made = failing_starts(follower, monkeypatch, 100)
+        with pytest.raises(StoreError, match="indexing ended: Python worker failed to connect"):
+            follower.follow(None, threading.Event())
+    assert len(made) == limits.MAX_STREAM_STARTS
 
 
 def test_index_files_whose_records_the_broker_deleted_are_deleted(spark, live):

@@ -11,6 +11,7 @@ at the safe offset, and what a batch brings from before it is left out: neither 
 wherever it was killed.
 """
 
+import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -39,6 +40,8 @@ for it: what index files lack is in a reader's memory."""
 _WATCH_SECONDS: Final = 0.5
 _SELECTABLE_DESCRIPTORS: Final = 1024
 _CLEAN_SECONDS: Final = 10.0
+_SLOW_START: Final = "Python worker failed to connect back"
+_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -96,18 +99,18 @@ class IndexFollower:
         :raises StoreError: when a micro-batch failed, with the reason. What was indexed stays, and
             following can begin anew.
         """
-        query = self._start(spark, trigger)
         cleaned = 0.0
-        try:
+
+        def watch(query: Any) -> None:
+            nonlocal cleaned
             while not stop.wait(_WATCH_SECONDS) and query.isActive:
                 cleaned += _WATCH_SECONDS
                 if cleaned >= _CLEAN_SECONDS:
                     cleaned = 0.0
                     self.clean()
-            _raise_failure(query)
-        finally:
-            self._is_ending = True
-            query.stop()
+            self._is_ending = stop.is_set()
+
+        self._run(spark, trigger, watch)
 
     def run_once(self, spark: "SparkSession") -> None:
         """Index the part of the log that is synced now, and return.
@@ -116,10 +119,39 @@ class IndexFollower:
         """
         from pyspark.errors import StreamingQueryException
 
-        query = self._start(spark, None)
-        with suppress(StreamingQueryException):
-            query.awaitTermination()
-        _raise_failure(query)
+        def watch(query: Any) -> None:
+            with suppress(StreamingQueryException):
+                query.awaitTermination()
+
+        self._run(spark, None, watch)
+
+    def _run(
+        self, spark: "SparkSession", trigger: str | None, watch: Callable[[Any], None]
+    ) -> None:
+        """Run the query until ``watch``, which is called with it, returns.
+
+        It begins anew where Spark gave up on a Python worker that started too slowly, as on a
+        machine that is busy: Spark waits for it for 10 s, and no setting changes that.
+        """
+        left = limits.MAX_STREAM_STARTS
+        while True:
+            begin = self.writer.resume_point
+            query = self._start(spark, trigger)
+            try:
+                watch(query)
+                failure = query.exception()
+            except BaseException:
+                self._is_ending = True
+                raise
+            finally:
+                query.stop()
+            if failure is None:
+                return
+            reason = jobs.reason_of(failure)
+            left = limits.MAX_STREAM_STARTS if self.writer.resume_point != begin else left - 1
+            if left == 0 or self._is_ending or _SLOW_START not in reason:
+                raise StoreError(f"indexing ended: {reason}") from failure
+            _log.warning("%s: the query is started again", reason)
 
     def _start(self, spark: "SparkSession", trigger: str | None) -> Any:
         """Start the query: with a trigger, or once for all existing data."""
@@ -173,12 +205,6 @@ class IndexFollower:
     def __exit__(self, *_: object) -> None:
         """Close it."""
         self.close()
-
-
-def _raise_failure(query: Any) -> None:
-    failure = query.exception()
-    if failure is not None:
-        raise StoreError(f"indexing ended: {jobs.reason_of(failure)}") from failure
 
 
 def _start_callbacks(spark: "SparkSession") -> None:
