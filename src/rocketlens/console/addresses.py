@@ -13,12 +13,15 @@ def source_options(source: ConsoleSource) -> list[str]:
     return ["--store" if source.kind == "store" else "--namesrv", source.title]
 
 
-def find_command(question: Question, sources: Sequence[ConsoleSource]) -> str:
+def find_command(
+    question: Question, sources: Sequence[ConsoleSource], *, has_rules: bool = False
+) -> str:
     """Return the command line of a search; of several sources one for each, on a line each.
 
-    It is empty where `rocketlens find` cannot ask the same: it has no tags.
+    It is empty where `rocketlens find` cannot ask the same: it has no tags. If the console
+    ``has_rules`` for bodies, it lacks their file, so a filter would decide by other values.
     """
-    if question.tag:
+    if question.tag or (question.has_filter and has_rules):
         return ""
     words = ["rocketlens", "find"]
     if question.kind == "key":
@@ -33,6 +36,10 @@ def find_command(question: Question, sources: Sequence[ConsoleSource]) -> str:
     ):
         if value:
             words += [name, value]
+    for name, value in (("--where", question.where), ("--grep", question.grep)):
+        if value:
+            # In one word: a value can begin with a dash.
+            words.append(f"{name}={value}")
     if question.exhaustive:
         words.append("--exhaustive")
     words += ["--max", str(question.max_num)]

@@ -12,7 +12,7 @@ from rocketlens.console.asked import address_of, question_of
 from rocketlens.console.failures import failure_of
 from rocketlens.console.look_up import LookUps, MessageAddress
 from rocketlens.console.message_view import BodyForm
-from rocketlens.console.question import Question
+from rocketlens.console.question import NOTHING_ASKED, Question
 from rocketlens.console.search import FoundSoFar, Searches
 from rocketlens.console.values import (
     ErrorAnswer,
@@ -67,6 +67,8 @@ def api_routes(searches: Searches, look_up: LookUps) -> APIRouter:
     async def stream(question: Annotated[Question, Depends(question_of)]) -> StreamingResponse:
         """Send ``found`` events as messages come, then ``answer``, or ``error``."""
         _check_asked(question)
+        # An answer that has begun has its status already.
+        searches.check(question)
         return event_stream(_events(searches, question))
 
     @routes.get("/message" + MESSAGE)
@@ -122,7 +124,7 @@ def body_file(message: Any) -> Response:
 
 def _check_asked(question: Question) -> None:
     if question.is_empty:
-        raise BadInput("nothing to find: give q, topic, since, until or tag")
+        raise BadInput(NOTHING_ASKED)
 
 
 async def _events(searches: Searches, question: Question) -> AsyncIterator[bytes]:

@@ -28,6 +28,16 @@ def question_of(
     topic: Annotated[_Text, Query(description="a topic, a pattern, or several by commas")] = "",
     kind: Annotated[Kind, Query(description="what q is")] = "auto",
     tag: Annotated[_Text, Query(description="a tag expression: A, or A || B")] = "",
+    where: Annotated[
+        _Text,
+        Query(
+            description="a filter: SQL92 over properties, topic, tag, key, time and the decoded "
+            "body, such as body.$.amount > 100 AND tag = 'paid'"
+        ),
+    ] = "",
+    grep: Annotated[
+        _Text, Query(description="a text or a regular expression (RE2) in the decoded body")
+    ] = "",
     since: Annotated[_Text, Query(description="2h, a day, a time, epoch milliseconds")] = "",
     until: Annotated[_Text, Query(description="as since; the end is included")] = "",
     source: Annotated[
@@ -55,6 +65,8 @@ def question_of(
         topic=topic,
         kind=kind,
         tag=tag,
+        where=where,
+        grep=grep,
         since=since,
         until=until,
         sources=source,

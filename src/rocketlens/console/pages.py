@@ -188,7 +188,9 @@ class Pages:
             "is_open": False,
             "stream": question.address("/search/rows"),
             "link": base + question.address("/search"),
-            "command": addresses.find_command(question, chosen),
+            "command": addresses.find_command(
+                question, chosen, has_rules=bool(self.searches.rules)
+            ),
             "curl": addresses.curl_command(base + question.address("/api/search")),
         }
 

@@ -29,12 +29,14 @@ from urllib.parse import urlencode
 
 from rocketlens import limits
 from rocketlens.console.zones import is_local, time_of, time_text, zone_named
+from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput
 from rocketlens.model.message import Host, MessageExt
 from rocketlens.query.answer_builder import order_in_time
 from rocketlens.query.request import KINDS, FindRequest, Kind
 
 _WORD: Final = re.compile(r"(?:(?P<name>[a-z]{2,6}):)?(?P<value>\"[^\"]*\"|\S+)")
+NOTHING_ASKED: Final = "nothing to find: give q, topic, since, until, tag, where or grep"
 _NAMES: Final = ("topic", "tag", "since", "until", "key", "id", "source")
 
 
@@ -121,6 +123,8 @@ class Question:
     topic: str = ""
     kind: Kind = "auto"
     tag: str = ""
+    where: str = ""
+    grep: str = ""
     since: str = ""
     until: str = ""
     sources: tuple[str, ...] = ()
@@ -140,6 +144,8 @@ class Question:
         topic: str = "",
         kind: str = "auto",
         tag: str = "",
+        where: str = "",
+        grep: str = "",
         since: str = "",
         until: str = "",
         sources: Sequence[str] = (),
@@ -152,7 +158,7 @@ class Question:
 
         :raises BadInput: if one cannot be used.
         """
-        for value in (q, topic, tag, since, until, cursor, *sources):
+        for value in (q, topic, tag, where, grep, since, until, cursor, *sources):
             if len(value) > limits.MAX_CONSOLE_TEXT:
                 raise BadInput(f"a value has {len(value)} characters: too many")
             if "\0" in value:
@@ -171,6 +177,8 @@ class Question:
             words.get("topic", topic.strip()),
             chosen,
             words.get("tag", tag.strip()),
+            where.strip(),
+            grep,
             words.get("since", since.strip()),
             words.get("until", until.strip()),
             (words["source"],) if "source" in words else tuple(filter(None, sources)),
@@ -203,7 +211,13 @@ class Question:
     @property
     def is_empty(self) -> bool:
         """Whether nothing is asked for."""
-        return not (self.text or self.topic or self.since or self.until or self.tag)
+        named = (self.text, self.topic, self.since, self.until, self.tag)
+        return not (any(named) or self.has_filter)
+
+    @property
+    def has_filter(self) -> bool:
+        """Whether messages are chosen by their content."""
+        return bool(self.where or self.grep)
 
     @property
     def max_kept(self) -> int:
@@ -212,10 +226,11 @@ class Question:
         """
         return self.max_num + (0 if self.cursor is None else self.cursor.seen)
 
-    def request(self) -> FindRequest:
-        """Return what sources are asked.
+    def request(self, rules: BodyRules | None = None) -> FindRequest:
+        """Return what sources are asked; ``rules`` decode the bodies that a filter looks at.
 
-        :raises BadInput: if the text cannot be what the kind says.
+        :raises BadInput: if the text cannot be what the kind says, or a filter is not well-formed.
+        :raises PackageMissing: if a pattern needs google-re2, which is not installed.
         """
         end = self.end
         if self.cursor is not None:
@@ -230,6 +245,9 @@ class Question:
             tag=self.tag or None,
             max_num=self.max_kept,
             exhaustive=self.exhaustive,
+            where=self.where or None,
+            grep=self.grep or None,
+            body_rules=rules,
         )
 
     def parameters(self, **changes: Any) -> list[tuple[str, str]]:
@@ -240,6 +258,8 @@ class Question:
             ("topic", asked.topic),
             ("kind", "" if asked.kind == "auto" else asked.kind),
             ("tag", asked.tag),
+            ("where", asked.where),
+            ("grep", asked.grep),
             ("since", asked.since),
             ("until", asked.until),
             ("zone", asked.zone_name if asked.since or asked.until else ""),

@@ -1,6 +1,6 @@
 """Why a complete answer may be empty: reasons in order of evidence, and wider searches."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from rocketlens.console.look_up import LookUps
@@ -31,10 +31,14 @@ async def reasons_for(
     if oldest_ms is not None and (question.end or oldest_ms) < oldest_ms:
         reasons.append(EmptyReason("before_oldest", {"oldest_ms": oldest_ms}))
     if question.since or question.until:
-        wider = question.address("/search", since="", until="")
-        reasons.append(EmptyReason("outside_times", wider=wider))
+        all_times = question.address("/search", since="", until="")
+        reasons.append(EmptyReason("outside_times", wider=all_times))
     if question.tag:
         reasons.append(EmptyReason("other_tag", wider=question.address("/search", tag="")))
+    if question.has_filter:
+        rest = replace(question, where="", grep="")
+        wider = None if rest.is_empty else rest.address("/search")
+        reasons.append(EmptyReason("filtered", wider=wider))
     if question.text and question.topic:
         reasons.append(EmptyReason("other_topic", wider=question.address("/search", topic="")))
     if question.kind != "auto" and question.text:

@@ -16,7 +16,7 @@ from rocketlens.client.dead_letters import dead_letter_selection, plan_dead_lett
 from rocketlens.client.resend_job import Target, check_targets, copy_of, planned
 from rocketlens.client.resend_journal import PlannedMessage, earlier_jobs
 from rocketlens.console.look_up import LookUps, MessageAddress
-from rocketlens.console.question import Cursor, Question
+from rocketlens.console.question import NOTHING_ASKED, Cursor, Question
 from rocketlens.console.search import Searches
 from rocketlens.console.sources import ClusterOfConsole, ConsoleSource, Sources
 from rocketlens.console.values import MessageRow
@@ -191,7 +191,7 @@ def origin_of_search(sources: Sources, question: Question) -> ConsoleSource:
     :raises BadInput: if it searches nothing, or several sources.
     """
     if question.is_empty:
-        raise BadInput("nothing to find: give q, topic, since, until or tag")
+        raise BadInput(NOTHING_ASKED)
     chosen = sources.chosen(question.sources)
     if len(chosen) != 1:
         raise BadInput("the search has several sources: choose one of them first")

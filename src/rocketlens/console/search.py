@@ -129,18 +129,16 @@ class Searches:
         :raises ConsoleBusy: if too many searches run.
         """
         with self._counted() as since:
-            chosen = self.sources.chosen(question.sources)
-            self._check_filter(question.request(), chosen)
+            request, chosen = self.check(question)
             self._write_down(question)
             watch = _Watch(chosen, question.max_kept, lambda: None)
-            answer = await _find(question, chosen, watch)
+            answer = await _find(request, chosen, watch)
             return await self._page(question, chosen, answer, watch, since)
 
     async def stream(self, question: Question) -> AsyncIterator[FoundSoFar | SearchAnswer]:
         """Yield what is found as it comes, and the answer in the end; errors as `search`."""
         with self._counted() as since:
-            chosen = self.sources.chosen(question.sources)
-            self._check_filter(question.request(), chosen)
+            request, chosen = self.check(question)
             self._write_down(question)
             loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
@@ -148,7 +146,7 @@ class Searches:
                 loop.call_soon_threadsafe(changed.set)
 
             watch = _Watch(chosen, question.max_kept, wake)
-            searching = asyncio.create_task(_find(question, chosen, watch))
+            searching = asyncio.create_task(_find(request, chosen, watch))
             searching.add_done_callback(lambda _: changed.set())
             left = question.max_num
             try:
@@ -167,6 +165,17 @@ class Searches:
             finally:
                 searching.cancel()
                 await asyncio.gather(searching, return_exceptions=True)
+
+    def check(self, question: Question) -> tuple[FindRequest, list[ConsoleSource]]:
+        """Return what is asked, and which sources.
+
+        :raises BadInput: if a source, a text or a filter cannot be used, or a filter could find out
+            what is masked.
+        """
+        chosen = self.sources.chosen(question.sources)
+        request = question.request(self.rules)
+        self._check_filter(request, chosen)
+        return request, chosen
 
     def _write_down(self, question: Question) -> None:
         # Rows have the beginnings of bodies.
@@ -253,7 +262,7 @@ class Searches:
         if not page and is_more:
             # One message takes more memory than a page may: it is a page of its own.
             single = replace(question, max_num=1)
-            answer = await _find(single, chosen, watch, is_large=True)
+            answer = await _find(single.request(self.rules), chosen, watch, is_large=True)
             page, is_more = _newest_of(single, answer)
         rows = await self.rows([(watch.origin(each), each) for each in reversed(page)])
         cursor = str(Cursor.after(page, question.cursor)) if page and is_more else None
@@ -279,7 +288,7 @@ def _newest_of(question: Question, answer: Answer) -> tuple[list[MessageExt], bo
 
 
 async def _find(
-    question: Question,
+    request: FindRequest,
     chosen: Sequence[ConsoleSource],
     watch: _Watch,
     *,
@@ -287,4 +296,4 @@ async def _find(
 ) -> Answer:
     bound = limits.MAX_ANSWER_BYTES if is_large else limits.MAX_CONSOLE_ANSWER_BYTES
     asked = [each.source for each in chosen]
-    return await find_in_all(question.request(), asked, watch=watch, max_bytes=bound)
+    return await find_in_all(request, asked, watch=watch, max_bytes=bound)

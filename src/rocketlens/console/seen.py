@@ -19,7 +19,7 @@ errors: both have names of topics in them.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
@@ -33,11 +33,13 @@ from rocketlens.model.properties import ORIGIN_TOPICS
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rocketlens.model.topic import TopicKind, TopicsAnswer
 from rocketlens.query.answer_builder import Findings
+from rocketlens.query.content_filter import ContentFilter, RecordSubject
 from rocketlens.query.topic_choice import is_pattern
 
 if TYPE_CHECKING:
     from rocketlens.console.sources import ConsoleSource
     from rocketlens.console.viewer import Viewer
+    from rocketlens.formats.commitlog_record import RecordView
     from rocketlens.model.message import MessageExt
     from rocketlens.query.request import FindRequest, Kind
     from rocketlens.query.source import Source
@@ -107,7 +109,7 @@ class _Sight:
     def may_see(self, topic: str) -> bool:
         return self._viewer.may_see(self._name, without_namespace(self._namespace, topic))
 
-    def may_see_message(self, message: "MessageExt") -> bool:
+    def may_see_message(self, message: "MessageExt | RecordSubject") -> bool:
         origins = {
             name: without_namespace(self._namespace, message.properties[name])
             for name in ORIGIN_TOPICS
@@ -115,6 +117,31 @@ class _Sight:
         }
         topic = without_namespace(self._namespace, message.topic)
         return self._viewer.may_see_message(self._name, topic, origins)
+
+
+@dataclass(frozen=True, slots=True)
+class _SeenContent(ContentFilter):
+    """A filter that looks at what may be seen only: coverage quotes what it could not decide on."""
+
+    sight: _Sight | None = None
+
+    @classmethod
+    def of(cls, content: ContentFilter | None, sight: _Sight) -> "_SeenContent | None":
+        """Return a filter, for what may be seen; it counts where the other one does."""
+        if content is None:
+            return None
+        return cls(
+            content.where, content.grep, content.grep_in, content.rules, content.tally, sight
+        )
+
+    def passes(self, record: "Record | RecordView") -> bool:
+        """Return whether a record may be seen and passes."""
+        assert self.sight is not None  # noqa: S101 - only made with one
+        if TopicKind.of(record.topic) is TopicKind.NORMAL:
+            is_seen = self.sight.may_see(record.topic)
+        else:
+            is_seen = self.sight.may_see_message(RecordSubject(record))
+        return is_seen and ContentFilter.passes(self, record)
 
 
 class _SeenFindings(Findings):
@@ -166,9 +193,12 @@ class _SeenMessages:
             findings.cover((_NOTHING_ASKED,))
             return
         own = _SeenFindings(findings, self._sight)
+        content = _SeenContent.of(request.content, self._sight)
         try:
             for kind in kinds:
-                await self._source.find(replace(request, topics=topics, kind=kind), own)
+                await self._source.find(
+                    replace(request, topics=topics, kind=kind, content=content), own
+                )
         except (BadInput, WrongUse):
             raise
         except (RocketLensError, OSError):

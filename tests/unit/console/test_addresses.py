@@ -21,6 +21,7 @@ CLUSTER = SimpleNamespace(kind="cluster", title="10.0.0.1:9876;10.0.0.2:9876", n
         {"q": "-77"},
         {"topic": "order-*", "since": "2h", "until": "1h"},
         {"q": "t/1/2", "kind": "queue-offset", "exhaustive": True},
+        {"topic": "t", "where": "-1 < body.$.n AND tag = 'a b'", "grep": "--x|'y'"},
     ],
 )
 @pytest.mark.parametrize("source", [STORE, CLUSTER], ids=lambda each: each.kind)
@@ -31,6 +32,7 @@ def test_the_command_line_is_understood_and_asks_the_same(values, source):
     assert (arguments.key or arguments.text or "") == question.text
     assert arguments.topic == ([question.topic] if question.topic else None)
     assert (arguments.since or "", arguments.until or "") == (question.since, question.until)
+    assert (arguments.where or "", arguments.grep or "") == (question.where, question.grep)
     assert arguments.exhaustive == question.exhaustive
     assert (arguments.store or arguments.namesrv) == source.title
 
@@ -43,6 +45,8 @@ def test_a_time_without_a_zone_is_written_as_it_was_read():
 
 def test_there_is_no_command_line_that_would_ask_something_else():
     assert addresses.find_command(Question(topic="t", tag="A"), [STORE]) == ""
+    assert addresses.find_command(Question(grep="x"), [STORE], has_rules=True) == ""
+    assert addresses.find_command(Question(text="x"), [STORE], has_rules=True) != ""
 
 
 def test_several_sources_have_a_line_each():

@@ -1,6 +1,7 @@
 """The API: answers with their coverage, errors of one shape, pages by a cursor, events."""
 
 import json
+from urllib.parse import urlencode
 
 import pytest
 
@@ -206,3 +207,76 @@ def test_a_mistake_of_the_program_is_no_failure_of_a_source():
 def test_a_value_that_is_too_long_is_refused(orders):
     long = "x" * (limits.MAX_CONSOLE_TEXT + 1)
     assert answer(f"/api/search?q={long}", store_at(orders.path)).status_code == 400
+
+
+def asked(path="/api/search", **values):
+    """Give the path of a search."""
+    return f"{path}?{urlencode(values)}"
+
+
+def test_messages_are_found_by_what_is_in_them(orders):
+    paths = [
+        asked(topic="Orders", where="body.$.n >= 10 AND body.$.n < 12"),
+        asked(where="body.$.n = 7"),
+        asked(topic="Orders", grep="[0-9]9"),
+        asked(q="all", where="body.$.n > 20", grep=":3.}"),
+        asked(where="key = 'ORDER-7'"),
+    ]
+    found = [each.json() for each in answers(paths, store_at(orders.path))]
+    assert all(each["complete"] for each in found)
+    numbers = [[json.loads(row["preview"])["n"] for row in each["messages"]] for each in found]
+    assert numbers == [[11, 10], [7], [49, 39, 29, 19], list(range(39, 29, -1)), [7]]
+
+
+def test_pages_of_a_filtered_search_have_each_match_once(orders):
+    seen, cursor = [], ""
+    for _ in range(9):
+        path = asked(topic="Orders", where="body.$.n <> 8", grep="8|4", max=3, cursor=cursor)
+        value = answer(path, store_at(orders.path)).json()
+        seen += [json.loads(row["preview"])["n"] for row in value["messages"]]
+        cursor = value["next_cursor"] or ""
+        if not cursor:
+            break
+    expected = [n for n in range(50) if n != 8 and set(str(n)) & {"4", "8"}]
+    assert seen == list(reversed(expected))
+
+
+def test_the_stream_of_a_filtered_search_has_the_matches_only(orders):
+    path = asked("/api/search/stream", topic="Orders", where="body.$.n = 7")
+    events = list(events_of(answer(path, store_at(orders.path)).text))
+    rows = [row for name, value in events if name == "found" for row in value["rows"]]
+    (last,) = [value for name, value in events if name == "answer"]
+    assert {row["preview"] for row in (*rows, *last["messages"])} == {'{"n":7}'}
+
+
+@pytest.mark.parametrize("path", ["/api/search", "/api/search/stream"])
+def test_a_wrong_filter_is_refused_with_where_it_is_wrong(orders, path):
+    where, grep = (
+        answer(asked(path, topic="Orders", **wrong), store_at(orders.path))
+        for wrong in ({"where": "body.$.n > 1 AND"}, {"grep": "a(b"})
+    )
+    assert (where.status_code, grep.status_code) == (400, 400)
+    assert "character 17" in where.json()["error"]["message"]
+    assert "missing )" in grep.json()["error"]["message"]
+
+
+def test_what_a_filter_could_not_look_at_makes_the_answer_incomplete(tmp_path):
+    sent = [Sent(keys="k", body=b'{"n":1}'), Sent(keys="k", body=b"\x00\xff\x9f\x01")]
+    made = make_store(tmp_path / "binary", sent)
+    value = answer(asked(q="k", where="body.$.n = 1"), store_at(made.path)).json()
+    assert (len(value["messages"]), value["complete"]) == (1, False)
+    (failed,) = [each for each in value["coverage"] if each["is_failure"]]
+    assert failed["kind"] == "filter"
+    assert "Orders/0/1" in failed["error"]
+
+
+def test_filters_are_described_in_openapi(orders):
+    described = answer("/api/openapi.json", store_at(orders.path)).json()
+    for path, method in (
+        ("/api/search", "get"),
+        ("/api/search/stream", "get"),
+        ("/api/resend/search", "post"),
+    ):
+        known = {each["name"]: each for each in described["paths"][path][method]["parameters"]}
+        assert "SQL92" in known["where"]["description"]
+        assert "RE2" in known["grep"]["description"]

@@ -90,6 +90,19 @@ def test_a_search_of_many_pages_is_read_to_its_end_or_its_bound(rocketmq, topic,
     assert "2 sent" in job
 
 
+def test_of_a_filtered_search_the_matches_only_are_sent_again(rocketmq, topic):
+    search = f"topic={topic}&grep=%5E%5B23%5D%24"
+    assert (
+        f"/resend?{search}".replace("&", "&amp;")
+        in answer(f"/search?{search}", live(rocketmq)).text
+    )
+    shown, posted, job = done(f"/resend?{search}", live(rocketmq))
+    assert "Messages: 2." in shown.text
+    assert posted.status_code == 303, posted.text
+    assert "2 sent, 0 failed" in job
+    assert copies(rocketmq, topic) == [b"2", b"3"]
+
+
 def test_what_came_since_is_shown_first(rocketmq, topic):
     def send():
         with rocketmq.producer() as producer:

@@ -17,7 +17,7 @@ from rocketlens.formats.commitlog_record import message_of
 from rocketlens.query.pattern import TextPattern
 from rocketlens.query.request import FindRequest
 from tests.crash.made_stores import Sent, make_store, record_of
-from tests.support.console_client import console_client, store_at
+from tests.support.console_client import console_client, log_in, store_at
 from tests.support.console_users import PASSWORD, user
 
 VIEWER = Viewer("li", (Grant(Role.VIEWER),))
@@ -213,3 +213,34 @@ def test_a_masked_field_cannot_be_searched_out():
     for content in ({"grep": "S3C"}, {"where": "prop.PHONE = '+86-139'"}):
         with pytest.raises(BadInput, match="masked"):
             asyncio.run(check(VIEWER, **content))
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
+def test_a_filter_answers_the_same_whether_a_masked_value_matches_or_not(store, role):
+    routes = ["/api/search", "/api/search/stream", "/search", "/search/rows", "/search/more"]
+    right = [
+        "where=prop.PHONE+%3D+'%2B86-139'",
+        "grep=S3CRET",
+        "where=body.%24..number+IS+NOT+NULL",
+    ]
+    wrong = [
+        "where=prop.PHONE+%3D+'%2B86-000'",
+        "grep=OTHER0",
+        "where=body.%24..numbex+IS+NOT+NULL",
+    ]
+
+    async def run():
+        known = LocalUsers([user("li", Grant(role))], Masks(RULES))
+        async with console_client(store, users=known) as client:
+            await log_in(client, "li")
+            return [
+                (await client.get(f"{route}?q=k&{one}"), await client.get(f"{route}?q=k&{other}"))
+                for route in routes
+                for one, other in zip(right, wrong, strict=True)
+            ]
+
+    for one, other in asyncio.run(run()):
+        assert one.status_code == other.status_code
+        assert one.status_code == 400 or "event: failure" in one.text
+        for each in (one, other):
+            assert "ORDER-" not in each.text

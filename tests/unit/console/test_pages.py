@@ -96,7 +96,8 @@ def test_over_200_hostile_texts_add_no_element_attribute_or_link(tmp_path):
 
 
 def test_a_hostile_question_adds_nothing_to_the_page(orders):
-    paths = [f"/search?q={quote(each)}" for each in ("harmless", *PAYLOADS[::7])]
+    texts = ("harmless", *PAYLOADS[::7])
+    paths = [f"/search?{name}={quote(text)}" for name in ("q", "where", "grep") for text in texts]
     usual, *others = answers(paths, store_at(orders.path))
     elements = Structure(usual.text).elements
     for found in others:
@@ -220,3 +221,67 @@ def test_a_page_weighs_less_than_300_kb(tmp_path):
     )
     assert all(each.status_code == 200 for each in static)
     assert sum(len(each.content) for each in (found, *static)) < 300_000
+
+
+FILTERED = "/search?topic=Orders&where=body.%24.n+%3E%3D+2&grep=%5B2-5%5D&max=3"
+
+
+def test_every_form_but_that_of_ids_filters_by_content_and_is_open_when_it_does(orders):
+    for form in ("any", "time", "key"):
+        closed, shown = answers(
+            [f"/search?form={form}", f"{FILTERED}&form={form}"], store_at(orders.path)
+        )
+        for name in ("where", "grep"):
+            assert f'name="{name}" value=""' in closed.text
+        assert '<details class="content-filter">' in closed.text
+        assert '<details class="content-filter" open>' in shown.text
+        assert 'name="where" value="body.$.n &gt;= 2"' in shown.text
+        assert 'name="grep" value="[2-5]"' in shown.text
+    plain, kept = answers(["/search?form=id", f"{FILTERED}&form=id"], store_at(orders.path))
+    assert "content-filter" not in plain.text
+    assert 'name="where" value="body.$.n &gt;= 2"' in kept.text
+
+
+def test_a_filter_stays_in_older_messages_links_commands_and_other_forms(orders):
+    found = answer(FILTERED, store_at(orders.path))
+    assert [f"ORDER-{n}" in found.text for n in (5, 4, 3, 2, 1, 8)] == [True] * 3 + [False] * 3
+    structure = Structure(found.text)
+    (more,) = [link for link in structure.links if "cursor=" in link]
+    older = answer(more, store_at(orders.path))
+    assert [f"ORDER-{n}" in older.text for n in (2, 1, 5)] == [True, False, False]
+    forms = [link for link in structure.links if "form=" in link]
+    assert len(forms) == 4
+    assert all("where=" in link and "grep=" in link for link in forms)
+    assert "--where=body.$.n >= 2" in structure.text
+    assert "--grep=[2-5]" in structure.text
+    assert "/api/search?topic=Orders&where=body.%24.n" in structure.text
+
+
+@pytest.mark.parametrize("cookies", [{}, {"rl_script": "1"}], ids=["plain", "script"])
+def test_a_wrong_filter_is_an_error_beside_its_form_and_never_an_empty_answer(orders, cookies):
+    found = answer("/search?topic=Orders&where=n+%3E", store_at(orders.path), cookies=cookies)
+    assert found.status_code == 400
+    assert 'name="where" value="n &gt;"' in found.text
+    assert '<details class="content-filter" open>' in found.text
+    structure = Structure(found.text)
+    assert "character 4" in structure.text
+    assert "Not found" not in structure.text
+    rows = answer("/search/rows?topic=Orders&where=n+%3E", store_at(orders.path)).text
+    assert "event: failure" in rows
+    assert "character 4" in rows
+
+
+def test_what_a_filter_could_not_look_at_is_in_the_coverage_of_the_page(tmp_path):
+    made = make_store(tmp_path / "binary", [Sent(body=b"\x00\xff\x9f\x01")])
+    found = answer("/search?topic=Orders&grep=x", store_at(made.path))
+    text = Structure(found.text).text
+    assert "Incomplete" in text
+    assert "the filter could not look at the body" in text
+    assert "Not found, and everything was searched" not in text
+
+
+def test_a_filter_that_leaves_out_everything_is_named_as_the_reason(orders):
+    found = answer("/search?topic=Orders&grep=nowhere", store_at(orders.path))
+    structure = Structure(found.text)
+    assert "The filter by content leaves out" in structure.text
+    assert "/search?topic=Orders" in structure.links

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import rocketlens
 from rocketlens import limits
 from rocketlens.console.question import Cursor, Question
+from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput
 from rocketlens.model.message import Host
 from rocketlens.query.find import find_in_all
@@ -77,6 +78,8 @@ def test_a_link_finds_the_same_for_a_reader_in_another_zone():
         {"max_num": limits.MAX_CONSOLE_ROWS + 1},
         {"q": "x" * (limits.MAX_CONSOLE_TEXT + 1)},
         {"q": "a\0b"},
+        {"where": "a = '\0'"},
+        {"grep": "x" * (limits.MAX_CONSOLE_TEXT + 1)},
         {"cursor": "x"},
         {"cursor": "é"},
         {"cursor": "W10"},
@@ -101,7 +104,16 @@ def test_any_other_cursor_is_refused(text):
 
 
 def test_an_address_asks_the_same():
-    question = Question.read(q="a b&c", topic="t", tag="A", since="2h", sources=["s"], max_num=7)
+    question = Question.read(
+        q="a b&c",
+        topic="t",
+        tag="A",
+        where="body.$.n > 1 AND tag = 'A&B'",
+        grep=" a|b ",
+        since="2h",
+        sources=["s"],
+        max_num=7,
+    )
     values = dict(parse_qsl(question.address("/search").partition("?")[2]))
     values["sources"] = [values.pop("source")]
     values["max_num"] = int(values.pop("max"))
@@ -121,3 +133,24 @@ def test_pages_cut_at_one_millisecond_have_each_message_once(tmp_path):
             seen += [m.physical_offset for m in reversed(page)]
             cursor = Cursor.after(page, cursor)
     assert seen == [record.physical_offset for record in reversed(made.records)]
+
+
+def test_filters_on_content_are_asked_with_the_rest_and_alone():
+    question = Question.read(topic="t", where="body.$.n > 1", grep="paid|sent")
+    request = question.request()
+    assert (request.topics, request.content.text) == (("t",), "body.$.n > 1, grep paid|sent")
+    for alone in ({"where": "tag = 'A'"}, {"grep": " "}):
+        assert not Question.read(**alone).is_empty
+    assert Question.read(where=" ", grep="").is_empty
+    assert Question(text="x").request().content is None
+
+
+def test_bodies_are_decoded_for_a_filter_by_the_rules_that_are_passed():
+    rules = BodyRules()
+    assert Question(grep="x").request(rules).content.rules is rules
+
+
+@pytest.mark.parametrize("wrong", [{"where": "body.$.n >"}, {"grep": "("}])
+def test_a_filter_that_is_not_well_formed_is_refused_when_it_is_asked(wrong):
+    with pytest.raises(BadInput):
+        Question.read(**wrong).request()

@@ -136,3 +136,11 @@ def test_where_a_message_came_from_is_remembered_for_the_newest_only(messages):
     assert len(watch.added_since) == limits.MAX_CONSOLE_ROWS
     newest = replace(messages[0], store_timestamp_ms=3 * limits.MAX_CONSOLE_ROWS - 1)
     assert watch.origin(newest) is source
+
+
+def test_a_filter_decodes_bodies_by_the_rules_of_the_console():
+    rules = BodyRules()
+    source = MadeSource([])
+    request, chosen = Searches(Sources([source]), rules).check(Question(grep="x"))
+    assert request.content.rules is rules
+    assert chosen == [source]

@@ -8,6 +8,7 @@ import asyncio
 import json
 import re
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -82,6 +83,15 @@ SEARCHES = [
     "q={hidden_id}",
     "q={hidden_id}&kind=offset-id",
     "q={copy_id}",
+    f"where=body+%3D+'{SECRET}'",
+    f"grep={SECRET}",
+    "grep=no-body-has-this",
+    "where=topic+%3D+'salary'",
+    "where=queue_offset+%3E%3D+0+AND+body+IS+NOT+NULL",
+    "where=body.%24.n+%3E+1",
+    "topic=*&where=keys+CONTAINS+'all'",
+    "q={hidden_id}&where=body.%24.n+%3E+1",
+    "q={copy_id}&where=body.%24.n+%3E+1",
 ]
 MESSAGES = [SALARY, PAID, RETRY, "s/nothere/-/0/0", "s/salary/-/0/999", "other/salary/-/0/0"]
 LISTS = ["", "?source=s", "?source=other"]
@@ -254,6 +264,26 @@ def test_a_copy_of_what_is_hidden_is_hidden_in_a_topic_that_may_be_seen(stores):
     assert [each.status_code for each in found] == [200, 200, 404, 404, 404, 200]
     for each in (found[0], found[1], found[5]):
         assert (each.json()["messages"], each.json()["complete"]) == ([], True)
+
+
+def test_what_a_filter_cannot_decide_on_is_not_told_of_a_hidden_copy(tmp_path):
+    hidden = [
+        replace(COPIES[0], body=b"\x00\xff\x9f\x01"),
+        replace(COPIES[0], named=(*COPIES[0].named, ("n", SECRET))),
+    ]
+    seen = [Sent(topic="%RETRY%pay", body=b"\x00\xff\x9f\x01", named=(("n", "text"),))]
+    paths_of_copies = [
+        f"/api/search?topic=%25RETRY%25pay&{each}"
+        for each in ("grep=x", "where=body.%24.n+%3E+1", "where=n+%3E+1")
+    ]
+    for sent, count in (([*hidden], 0), ([*hidden, *seen], 1)):
+        made = make_store(tmp_path / f"store-{count}", sent)
+        for found in asked_by(RETRIES, made, {}, paths_of_copies):
+            assert SECRET not in found.text
+            told = [each["error"] for each in found.json()["coverage"] if each["kind"] == "filter"]
+            assert len(told) == count
+            assert all(each.startswith("1 message, the first %RETRY%pay/0/2: ") for each in told)
+            assert found.json()["messages"] == []
 
 
 def test_what_may_be_seen_is_found_and_complete(stores):
