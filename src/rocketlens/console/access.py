@@ -9,10 +9,12 @@ to the API, /metrics     whose name and password the Authorization header has
 any other                none: sent to the login, but for `PUBLIC` paths
 =======================  ==========================================================
 
-Every form that is sent must have its token. What is sent as JSON needs none: a page of another site
+Every form that is sent must have its token; a browser that sends an old one gets a page that says
+so, in the reader's language. What is sent as JSON needs none: a page of another site
 cannot send that without asking first, which this server never answers.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
@@ -45,6 +47,7 @@ SESSION_COOKIE: Final = "rl_session"
 PUBLIC: Final = frozenset({"/login", "/preferences", "/livez", "/readyz"})
 """Paths that need no login, beside static files."""
 _STATIC: Final = "/static/"
+_OLD_FORM: Final = "old_form"
 _OPEN_FORM_BYTES: Final = 64 << 10
 """Of a form of one who has not logged in."""
 
@@ -60,11 +63,21 @@ class _Refused(Exception):
 class Access:
     """Finds out whose request it is, and lets an application answer for that viewer alone."""
 
-    def __init__(self, app: "ASGIApp", logins: Logins | None, audit: AuditLog) -> None:
-        """Protect an application; without logins, for the local viewer."""
+    def __init__(
+        self,
+        app: "ASGIApp",
+        logins: Logins | None,
+        audit: AuditLog,
+        old_form: Callable[[Request], Response],
+    ) -> None:
+        """Protect an application; without logins, for the local viewer.
+
+        ``old_form`` makes the page for a browser whose form is not valid any more.
+        """
         self._app: Final = app
         self._logins: Final = logins
         self._audit: Final = audit
+        self._old_form: Final = old_form
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Answer one request."""
@@ -74,17 +87,27 @@ class Access:
         request = Request(scope, receive)
         try:
             viewer, session = await self._identify(request)
-            token = FormToken(session, request.cookies.get(FORM_COOKIE))
-            if viewer is NOBODY and not _is_public(request.url.path):
-                await _to_login(request)(scope, receive, send)
-                return
-            received = await self._with_checked_form(request, viewer, token)
         except (_Refused, AuditFailed) as error:
             await _refusal(request, error)(scope, receive, send)
             return
-        scope.setdefault("state", {})["viewer"] = viewer
+        token = FormToken(session, request.cookies.get(FORM_COOKIE))
+        keeping = _keeping(send, token, request)
         with seen_by(viewer, client_address(request)), forms_with(token):
-            await self._app(scope, received, _keeping(send, token, request))
+            if viewer is NOBODY and not _is_public(request.url.path):
+                # A form that was open when its session ended is as old as one without its token.
+                page = self._old_form(request) if _is_form_of_page(request) else _to_login(request)
+                await page(scope, receive, keeping)
+                return
+            try:
+                received = await self._with_checked_form(request, viewer, token)
+            except (_Refused, AuditFailed) as error:
+                is_old = isinstance(error, _Refused) and error.code == _OLD_FORM
+                is_page = is_old and _is_form_of_page(request)
+                answer = self._old_form(request) if is_page else _refusal(request, error)
+                await answer(scope, receive, keeping)
+                return
+            scope.setdefault("state", {})["viewer"] = viewer
+            await self._app(scope, received, keeping)
 
     async def _identify(self, request: Request) -> tuple[Viewer, str | None]:
         """Return whose request it is, and the token of the session, if it is of one."""
@@ -127,7 +150,7 @@ class Access:
                 "refused", user=viewer.name, address=address, path=path, why="form without token"
             )
             text = "this form is not of a page that you opened here: open the page again, and retry"
-            raise _Refused(403, "old_form", text)
+            raise _Refused(403, _OLD_FORM, text)
         return _again(content, request.receive)
 
 
@@ -142,6 +165,12 @@ def _is_public(path: str) -> bool:
 
 def _is_for_programs(path: str) -> bool:
     return path.startswith("/api/") or path == "/metrics"
+
+
+def _is_form_of_page(request: Request) -> bool:
+    """Return whether a browser sends a form, and shows the answer as a page."""
+    is_sent = request.method not in SAFE_METHODS and not _is_for_programs(request.url.path)
+    return is_sent and "text/html" in request.headers.get("accept", "")
 
 
 def _to_login(request: Request) -> Response:

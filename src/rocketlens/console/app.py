@@ -76,12 +76,13 @@ class Console:
         log = audit or AuditLog()
         self.api.state.audit = log
         logins = None if users is None else Logins(users, log)
-        self._requests: Final = CountedRequests(Access(self.api, logins, log))
-        self._guarded: Final[ASGIApp] = Guard(BodyBounds(self._requests), names)
         masks = None if users is None else users.masks
         searches = Searches(sources, rules, audit=log, masks=masks)
         look_up = LookUps(searches)
         pages = Pages(searches, look_up)
+        access = Access(self.api, logins, log, pages.old_form)
+        self._requests: Final = CountedRequests(access)
+        self._guarded: Final[ASGIApp] = Guard(BodyBounds(self._requests), names)
         self.api.include_router(api_routes(searches, look_up))
         self.api.include_router(page_routes(pages))
         if logins is not None:

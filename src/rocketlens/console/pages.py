@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
@@ -144,6 +144,16 @@ class Pages:
             failure.status,
             error=failure.answer.error,
             **values,
+        )
+
+    def old_form(self, request: Request) -> HTMLResponse:
+        """Return the page for a form that is not valid any more, with a link to where it was."""
+        came_from = urlsplit(request.headers.get("referer", ""))
+        path = "/"
+        if came_from.netloc == request.url.netloc:
+            path = came_from.path + (f"?{came_from.query}" if came_from.query else "")
+        return self.page(
+            "old_form.html", request, Preferences.of(request), 403, here=local_path(path)
         )
 
     async def search(

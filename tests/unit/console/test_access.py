@@ -169,6 +169,76 @@ def test_a_form_without_its_token_is_refused_and_written_down(store, with_users,
     assert (line["event"], line["path"]) == ("refused", "/preferences")
 
 
+BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+OLD = {"en": "This page was open for too long", "zh": "页面打开的时间太长"}
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("token", [{}, {"csrf": "0" * 64}], ids=["missing", "old"])
+@pytest.mark.parametrize("with_users", [False, True])
+def test_a_browser_gets_an_old_form_back_as_a_page_in_its_language(
+    store, with_users, token, language
+):
+    path = "/login" if with_users else "/preferences"
+    headers = {**BROWSER, "referer": "http://localhost/topics?all=true"}
+    more = {"data": {"name": "root", **token}, "headers": headers}
+    cookies = {"rl_language": language}
+    known = users() if with_users else None
+    (found,) = ask(store, ("POST", path, more), users=known, cookies=cookies)
+    assert found.status_code == 403
+    assert found.headers["content-type"].startswith("text/html")
+    assert f'lang="{language}"' in found.text
+    assert OLD[language] in found.text
+    assert 'href="/topics?all=true"' in found.text
+
+
+@pytest.mark.parametrize(
+    "referrer", ["http://evil.example/x", "x", "http://localhost//evil.example"]
+)
+def test_the_page_of_an_old_form_leads_to_no_other_site(store, referrer):
+    headers = {**BROWSER, "referer": referrer}
+    (found,) = ask(store, ("POST", "/preferences", {"headers": headers}))
+    assert OLD["en"] in found.text
+    assert "evil" not in found.text
+
+
+def test_forms_of_the_page_for_an_old_form_are_taken(store):
+    async def run():
+        async with console_client(store, headers=BROWSER) as client:
+            page = await client.post("/preferences", data={"csrf": "0" * 64})
+            chosen = {"csrf": form_token_in(page), "language": "zh"}
+            return await client.post("/preferences", data=chosen)
+
+    assert asyncio.run(run()).status_code == 303
+
+
+def test_a_form_whose_session_has_ended_is_an_old_form(store):
+    headers = {**BROWSER, "referer": "http://localhost/send"}
+    form = {"data": {"csrf": "0" * 64, "topic": "Orders"}, "headers": headers}
+    page, program = ask(
+        store, ("POST", "/send", form), ("POST", "/send", {"data": {}}), users=users()
+    )
+    assert page.status_code == 403
+    assert OLD["en"] in page.text
+    assert 'href="/send"' in page.text
+    assert (program.status_code, program.json()["error"]["code"]) == (401, "login_needed")
+
+
+@pytest.mark.parametrize("with_users", [False, True])
+def test_a_program_that_sends_an_old_form_gets_json(store, with_users):
+    more = {"content": b"csrf=x", "headers": {**BROWSER, "content-type": "text/plain"}}
+    more |= {"auth": BASIC} if with_users else {}
+    known = users() if with_users else None
+    found = ask(
+        store,
+        ("POST", "/api/send", more),
+        ("POST", "/preferences", {"headers": {"accept": "*/*"}}),
+        users=known,
+    )
+    assert [each.status_code for each in found] in ([403, 403], [415, 403])
+    assert all(each.headers["content-type"] == "application/json" for each in found)
+
+
 def test_the_token_of_another_session_does_not_fit(store):
     async def run():
         async with console_client(store, users=users()) as client:
@@ -203,12 +273,15 @@ def asked_directly(logins, path="/x", headers=()):
         seen.append((current_viewer(), scope["state"]["viewer"]))
         await httpx_answer(send)
 
+    def old_form(_request):
+        raise AssertionError("no form was sent")
+
     async def httpx_answer(send):
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
     async def run():
-        transport = httpx.ASGITransport(Access(app, logins, AuditLog()))
+        transport = httpx.ASGITransport(Access(app, logins, AuditLog(), old_form))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             await client.get(path, headers=dict(headers))
 
