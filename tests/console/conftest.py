@@ -47,6 +47,12 @@ def console(chromium, golden):
         with running.admin() as admin:
             # As it is once a consumer of the group was there.
             admin.create_topic("%RETRY%shipping", 1)
+            admin.create_topic("drafts", 1)
+            admin.create_topic("%DLQ%shipping", 1)
+        with running.producer() as producer:
+            dead = Message("%DLQ%shipping", b"dead")
+            dead.put("RETRY_TOPIC", "order-paid")
+            producer.send(dead)
         sources = ["--namesrv", running.name_server, "--store", str(golden("5.5.0").store)]
         words = [sys.executable, "-m", "rocketlens", "console", *sources, "--bind", "127.0.0.1:0"]
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:

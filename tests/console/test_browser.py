@@ -1,8 +1,10 @@
 """The console in a real browser: every page, both languages, both themes, by keyboard alone."""
 
+import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
+from tests.support.console_client import post_form
 from tests.support.console_users import PASSWORD
 from tests.support.patience import PATIENCE_S
 
@@ -13,6 +15,8 @@ PAGES = (
     "/search?q=NOPE&topic=order-paid",
     "/search?topic=ordr-paid",
     "/search?form=time",
+    "/search?topic=order-paid&where=body.%24.amount+%3E+100&grep=ORDER-2",
+    "/search?topic=order-paid&where=body.%24.amount+%3E",
     "/topics?all=true",
     "/groups",
 )
@@ -28,6 +32,32 @@ def complaints_of(page):
     """Give what axe finds wrong with a page: rules, and the elements that break them."""
     found = Axe().run(page).response["violations"]
     return {each["id"]: [node["html"][:200] for node in each["nodes"][:3]] for each in found}
+
+
+def width_beyond(page):
+    """Give how many pixels of a page are outside of the screen."""
+    return page.evaluate(
+        "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    )
+
+
+def one_by_one(open_page, paths, **options):
+    """Yield paths with their page, all in one window: each new one takes a second."""
+    page = open_page("/jobs", **options)
+    address = page.url.removesuffix("/jobs")
+    for path in paths:
+        page.goto(address + path, wait_until="load")
+        yield path, page
+
+
+def old_form_page(open_page, **options):
+    """Give the page that follows a form with a token of another page."""
+    page = open_page("/send", **options)
+    page.context.clear_cookies(name="rl_form")
+    with page.expect_navigation():
+        page.locator("select[name=zone]").select_option("Asia/Shanghai")
+    assert page.locator("main [role=alert] a[href='/send']").count() == 1
+    return page
 
 
 def until(page, condition, arg=None):
@@ -47,6 +77,29 @@ def until(page, condition, arg=None):
     )
 
 
+@pytest.fixture(scope="module")
+def acting_pages(console):
+    """Give the addresses of all pages that act, a job and an act among them."""
+    with httpx.Client(base_url=console, timeout=PATIENCE_S) as client:
+        (row,) = client.get("/api/search?q=ORDER-79&topic=order-paid").json()["messages"]
+        path, source = row["path"], row["source"]
+        # Not to its topic, whose messages other tests count.
+        to_group = f"{path}/resend?to=group&group=shipping"
+        draft = {"cluster": source, "topic": "drafts", "body": "{}", "encoding": "text"}
+        done = []
+        for page, values in ((to_group, {}), ("/send", draft)):
+            action, fields = post_form(client.get(page).text)
+            form = {**fields, **values, "reason": "a test"}
+            done.append(client.post(action or page, data=form).headers["location"])
+    return (
+        *("/send", f"{path}/edit", f"{path}/resend", f"{path}/resend?to=group", to_group),
+        *(f"{path}/consume", f"{path}/consume?group=g&client=c"),
+        f"/resend?q=ORDER-79&source={source}",
+        *(f"/redrive?group=shipping&source={source}", f"/redrive?group=none&source={source}"),
+        *("/jobs", *done),
+    )
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_no_page_breaks_a_rule_of_accessibility(open_page, language, theme):
@@ -59,9 +112,47 @@ def test_no_page_breaks_a_rule_of_accessibility(open_page, language, theme):
 
 @pytest.mark.parametrize("path", PAGES)
 def test_every_page_fits_a_telephone(open_page, path):
-    page = open_page(path, width=360, height=740)
-    wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-    assert page.evaluate(wide) <= 0
+    assert width_beyond(open_page(path, width=360, height=740)) <= 0
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_no_page_that_acts_breaks_a_rule_of_accessibility(open_page, acting_pages, language, theme):
+    options = {"language": language, "theme": theme}
+    pages = one_by_one(open_page, acting_pages, **options)
+    found = {path: complaints_of(page) for path, page in pages}
+    found["an old form"] = complaints_of(old_form_page(open_page, **options))
+    assert {path: wrong for path, wrong in found.items() if wrong} == {}
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_page_that_acts_fits_a_telephone(open_page, acting_pages, language):
+    telephone = {"language": language, "width": 360, "height": 740}
+    pages = one_by_one(open_page, acting_pages, **telephone)
+    wide = {path: width_beyond(page) for path, page in pages}
+    wide["an old form"] = width_beyond(old_form_page(open_page, **telephone))
+    assert {path: pixels for path, pixels in wide.items() if pixels > 0} == {}
+
+
+def test_messages_are_filtered_by_what_is_in_them_by_keyboard_alone(open_page):
+    page = open_page("/search?form=time")
+    page.keyboard.press("/")
+    page.keyboard.type("order-paid")
+    filters = page.locator("details.content-filter")
+    assert filters.get_attribute("open") is None
+    filters.locator("summary").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    page.keyboard.type("body.$.amount > 100 AND tag = 'REFUND'")
+    page.keyboard.press("Tab")
+    page.keyboard.type("ORDER-1[02]")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**where=**")
+    # Behind the last row, however these come.
+    page.get_by_text("No older messages match.").wait_for()
+    # The multiples of three among 100 to 109 and 120 to 129.
+    assert page.locator("tr[data-path]").count() == 7
+    assert page.locator("details.content-filter").get_attribute("open") is not None
 
 
 def test_a_message_is_found_and_read_by_keyboard_alone(open_page):
@@ -243,25 +334,3 @@ def test_an_order_is_found_and_sent_to_one_group_by_keyboard_alone(open_page, la
     page.keyboard.press("Enter")
     page.wait_for_url("**/jobs/*")
     page.locator("#job strong", has_text=sent).wait_for()
-
-
-def test_no_page_that_acts_breaks_a_rule_of_accessibility(open_page):
-    path = message_path(open_page("/search?q=ORDER-79&topic=order-paid"))
-    source = path.split("/")[2]
-    paths = [
-        *("/jobs", "/send", f"/resend?q=ORDER-79&source={source}", f"{path}/resend"),
-        *(f"{path}/resend?to=group", f"{path}/resend?to=group&group=shipping"),
-        *(f"{path}/consume", f"{path}/consume?group=g&client=c", f"{path}/edit"),
-    ]
-    found = {}
-    for theme in ("light", "dark"):
-        found |= {(theme, each): complaints_of(open_page(each, theme=theme)) for each in paths}
-    # Not to its topic, whose messages other tests count.
-    page = open_page(f"{path}/resend?to=group&group=shipping", script=False)
-    page.locator("input[name=reason]").fill("a test")
-    page.locator("form[method=post] button.primary").click()
-    page.wait_for_url("**/jobs/*")
-    page = open_page("/jobs" + page.url.partition("/jobs")[2])
-    page.locator("#job strong", has_text="1 sent, 0 failed").wait_for()
-    found["job"] = complaints_of(page)
-    assert {path: wrong for path, wrong in found.items() if wrong} == {}
