@@ -1,7 +1,6 @@
-import java.io.BufferedReader;
-import java.io.InputStreamReader;
+import java.io.File;
 import java.lang.management.ManagementFactory;
-import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.Collections;
@@ -441,24 +440,28 @@ public class Consumers {
         command.addAll(ManagementFactory.getRuntimeMXBean().getInputArguments());
         command.addAll(List.of("-cp", System.getProperty("java.class.path"), "Consumers", namesrv,
             "member", "topic_members", "group_members"));
-        Process killed = new ProcessBuilder(command).redirectErrorStream(true).start();
-        Thread reader = new Thread(() -> {
-            try (BufferedReader lines = new BufferedReader(
-                new InputStreamReader(killed.getInputStream(), StandardCharsets.UTF_8))) {
-                for (String line = lines.readLine(); line != null; line = lines.readLine()) {
-                    if (line.startsWith("key ")) {
-                        by.get(2).add(line.substring(4));
-                    } else {
-                        System.out.println("the third: " + line);
-                    }
+        // A file keeps what was printed until the kill; a pipe is closed with lines in it.
+        File printed = File.createTempFile("third", ".txt");
+        printed.deleteOnExit();
+        Process killed = new ProcessBuilder(command).redirectErrorStream(true)
+            .redirectOutput(printed).start();
+        Callable<Collection<String>> third = () -> {
+            Set<String> keys = new TreeSet<>();
+            for (String line : Files.readString(printed.toPath()).split("(?<=\n)")) {
+                if (line.startsWith("key ") && line.endsWith("\n")) {
+                    keys.add(line.substring(4).trim());
                 }
-            } catch (Exception error) {
-                System.out.println("members: the killed one is gone: " + error);
             }
-        });
-        reader.start();
-        until("third", () -> by.get(2).size() > 10);
+            return keys;
+        };
+        try {
+            until("third", () -> third.call().size() > 10);
+        } catch (IllegalStateException error) {
+            System.out.println("the third: " + Files.readString(printed.toPath()));
+            throw error;
+        }
         killed.destroyForcibly().waitFor();
+        by.set(2, third.call());
         until("its end", () -> admin.examineConsumerConnectionInfo("group_members")
             .getConnectionSet().size() == 2);
         int before = by.get(1).size();
@@ -466,12 +469,17 @@ public class Consumers {
         second.shutdown();
         isOver[0] = true;
         sender.join();
-        until("all", () -> {
-            Set<String> received = new TreeSet<>(by.get(0));
-            received.addAll(by.get(1));
-            received.addAll(by.get(2));
-            return received.containsAll(sent);
-        });
+        Callable<Set<String>> missing = () -> {
+            Set<String> left = new TreeSet<>(sent);
+            by.forEach(left::removeAll);
+            return left;
+        };
+        try {
+            until("all", () -> missing.call().isEmpty());
+        } catch (IllegalStateException error) {
+            System.out.println("members: missing " + missing.call() + ", the third had " + by.get(2));
+            throw error;
+        }
         first.shutdown();
         return "every message at least once";
     }
