@@ -17,8 +17,8 @@ SAYS = {
     "polars": "import pyarrow, polars",
     "sql": "import duckdb, pyarrow; from rocketlens.cli import sql_plan",
     "serve": "import uvloop; from rocketlens.broker import service",
-    "decode": "import cbor2, msgpack",
-    "console": "import fastapi, uvicorn, jinja2",
+    "decode": "import cbor2, msgpack, re2",
+    "console": "import fastapi, uvicorn, jinja2, tzdata, cbor2, msgpack, re2",
 }
 
 
