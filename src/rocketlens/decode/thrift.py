@@ -14,6 +14,7 @@ the Apache Thrift protocol specifications.
 """
 
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
@@ -58,11 +59,11 @@ def _read(reader: "_Thrift") -> Tree:
     return value
 
 
-class _Thrift(ByteReader):
+class _Thrift(ByteReader, ABC):
     """What both protocols have in common."""
 
-    def body_value(self) -> Tree:
-        raise NotImplementedError
+    @abstractmethod
+    def body_value(self) -> Tree: ...
 
     def text_or_bytes(self, length: int) -> Tree:
         data = self.take(length)

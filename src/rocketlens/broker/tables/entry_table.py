@@ -12,6 +12,7 @@ import json
 import logging
 import threading
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from itertools import takewhile
 from typing import Any, ClassVar, Final, Generic, TypeVar
@@ -53,7 +54,7 @@ _SHOWN: Final = 300
 _NAMED: Final = 5
 
 
-class EntryTable(Generic[E]):
+class EntryTable(ABC, Generic[E]):
     """The entries of a table, by name. No entry is changed in place."""
 
     FILE: ClassVar[str]
@@ -92,13 +93,13 @@ class EntryTable(Generic[E]):
         self._told: dict[str, int] = {}
         self._told_from = self.data_version.counter
 
+    @abstractmethod
     def decode_entry(self, value: Any) -> E | None:
         """Return the entry that a member of the table is, or None if it is not one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def encode_entry(self, entry: E) -> dict[str, Any]:
         """Return the JSON object that RocketMQ writes for an entry."""
-        raise NotImplementedError
 
     def entry_text(self, name: str, entry: E) -> bytes:
         """Return the bytes of an entry in the file."""
