@@ -4,8 +4,8 @@ from collections.abc import Collection
 
 import rocketlens
 from rocketlens.errors import AnswerIncomplete, MessageNotFound
-from tests.crash.made_stores import Made
 from tests.support.index_work import few_entries_read
+from tests.support.made_stores import Made
 
 
 def assert_right(

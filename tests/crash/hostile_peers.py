@@ -16,7 +16,7 @@ from contextlib import suppress
 from rocketlens.wire import codec
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import RemotingCommand
-from tests.unit.broker.broker_world import properties_of, send_fields, text_of
+from tests.support.broker_world import properties_of, send_fields, text_of
 
 MIB = 1024 * 1024
 ATTACKS_AT_ONCE = 3

@@ -11,7 +11,7 @@ import threading
 
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.store.write.message_store import MessageStore, StoreOptions
-from tests.unit.store.written_stores import BORN_HOST, STORE_HOST, properties_of
+from tests.support.written_stores import BORN_HOST, STORE_HOST, properties_of
 
 CONFIG = StoreConfig(
     mappedFileSizeCommitLog=16_384,

@@ -16,9 +16,9 @@ from rocketlens import limits
 from rocketlens.formats.body_compression import COMPRESSED, LZ4, ZLIB, ZSTD
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire.codes import RequestCode
-from tests.crash.broker_process import BrokerProcess
-from tests.crash.made_stores import Sent, make_store
-from tests.unit.broker.broker_world import properties_of, send_fields, text_of
+from tests.support.broker_process import BrokerProcess
+from tests.support.broker_world import properties_of, send_fields, text_of
+from tests.support.made_stores import Sent, make_store
 
 REPOSITORY = Path(__file__).parents[2]
 MOST_MIB = 64

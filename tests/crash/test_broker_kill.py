@@ -17,9 +17,9 @@ from tests.crash.broker_load import (
     clients_of,
     undisturbed,
 )
-from tests.crash.broker_process import BrokerProcess
 from tests.crash.test_store_kill import check_index_has_each_entry_once
-from tests.unit.store.written_stores import records_of
+from tests.support.broker_process import BrokerProcess
+from tests.support.written_stores import records_of
 
 SEED = 20_241_121
 NEWEST = 24

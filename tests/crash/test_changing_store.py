@@ -10,9 +10,9 @@ import rocketlens
 from rocketlens.errors import AnswerIncomplete, MessageNotFound
 from rocketlens.store import fs
 from rocketlens.store.read import scan, tail
-from tests.crash import made_stores
-from tests.crash.made_stores import Sent, make_store, overwrite, some_messages
 from tests.crash.test_live_store import SEGMENT_BYTES, Broker, assert_found, sent
+from tests.support import made_stores
+from tests.support.made_stores import Sent, make_store, overwrite, some_messages
 
 
 @pytest.fixture(params=["interpreted", "compiled"])

@@ -18,8 +18,8 @@ import pytest
 
 from rocketlens import LitePullConsumer, Message, MQAdmin, Producer, SendStatus
 from tests.crash.broker_load import BROKER_GONE
-from tests.crash.broker_process import BrokerProcess
 from tests.peer.rocketmq_peer import VERSIONS
+from tests.support.broker_process import BrokerProcess
 
 SEED = 20_261_122
 SHORT_S = 15

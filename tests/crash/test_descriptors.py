@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from rocketlens.errors import StoreBusy
-from tests.crash.failing_calls import FailingCalls, storms
-from tests.crash.failing_disks import QuickDisk
-from tests.unit.store.written_stores import (
+from tests.support.failing_calls import FailingCalls, storms
+from tests.support.failing_disks import QuickDisk
+from tests.support.written_stores import (
     BORN_HOST,
     SMALL,
     Clock,

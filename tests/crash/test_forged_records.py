@@ -10,9 +10,9 @@ import rocketlens
 from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import OffsetMessageId
-from tests.crash import made_stores
-from tests.crash.made_stores import BROKER, Sent, flip, forged, make_store, overwrite, record_of
+from tests.support import made_stores
 from tests.support.effort import sized
+from tests.support.made_stores import BROKER, Sent, flip, forged, make_store, overwrite, record_of
 
 every_cache = pytest.mark.parametrize("caches", ["index-queues", "index", "queues", "none"])
 INNER = Sent(topic="Orders", keys="forged", unique_key="F" * 32, body=b"forged!", queue_id=0)

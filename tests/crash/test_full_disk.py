@@ -5,7 +5,7 @@ from tests.crash.small_disk import run_on_a_small_disk
 RUN = """
 import asyncio, os, sys
 from pathlib import Path
-from tests.unit.broker.broker_world import running, properties_of
+from tests.support.broker_world import running, properties_of
 root = Path(sys.argv[1])
 FULL = {"mappedFileSizeCommitLog": 1 << 20, "mappedFileSizeConsumeQueue": 60_000}
 

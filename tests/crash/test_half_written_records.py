@@ -8,9 +8,9 @@ import pytest
 import rocketlens
 from rocketlens.errors import RocketLensError
 from rocketlens.store.read import scan, tail
-from tests.crash import made_stores
-from tests.crash.made_stores import overwrite, record_of
 from tests.crash.test_live_store import SEGMENT_BYTES, Broker, assert_found, sent
+from tests.support import made_stores
+from tests.support.made_stores import overwrite, record_of
 
 
 @pytest.fixture(params=["interpreted", "compiled"])

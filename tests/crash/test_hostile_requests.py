@@ -21,10 +21,10 @@ from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.connection import Connection
 from tests.crash.broker_load import TOPIC, Load, assert_found, clients_of
-from tests.crash.broker_process import BrokerProcess
 from tests.property.test_wire import SHORT_FRAMES, mutated
-from tests.unit.broker.broker_world import properties_of, send_fields, text_of
-from tests.unit.wire.wire_samples import all_vectors
+from tests.support.broker_process import BrokerProcess
+from tests.support.broker_world import properties_of, send_fields, text_of
+from tests.support.wire_samples import all_vectors
 
 SEED = 20_241_125
 MIB = 1024 * 1024

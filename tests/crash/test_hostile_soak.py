@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.broker_load import Load, assert_found, clients_of
-from tests.crash.broker_process import BrokerProcess
+from tests.support.broker_process import BrokerProcess
 
 SEED = 20_261_122
 LASTS_S = int(os.environ.get("ROCKETLENS_HOSTILE_SECONDS", "1800"))

@@ -10,11 +10,11 @@ import rocketlens
 from rocketlens import limits
 from rocketlens.formats import kernels
 from rocketlens.store.read import index_files
-from tests.crash import made_stores
 from tests.crash.asking import assert_key, assert_right
-from tests.crash.made_stores import Sent, flip, make_store, overwrite, some_messages, write_index
+from tests.support import made_stores
 from tests.support.effort import sized
 from tests.support.index_writer import HEADER
+from tests.support.made_stores import Sent, flip, make_store, overwrite, some_messages, write_index
 
 GEOMETRIES = [(500, 1000), (512, 4096), (1024, 300), (16, 2000), (1, 500)]
 ODD_SEEDS = range(3)

@@ -8,8 +8,8 @@ import pytest
 import rocketlens
 from rocketlens.errors import MessageNotFound
 from rocketlens.formats.commitlog_record import encode_blank
-from tests.crash import made_stores
-from tests.crash.made_stores import (
+from tests.support import made_stores
+from tests.support.made_stores import (
     QUEUE_ENTRY,
     RecordIndexWriter,
     Sent,

@@ -8,10 +8,10 @@ import pytest
 
 import rocketlens
 from rocketlens.errors import AnswerIncomplete, MessageNotFound, NotAStore
-from tests.crash import made_stores
 from tests.crash.asking import assert_right
-from tests.crash.made_stores import Sent, flip, make_store, overwrite, some_messages
+from tests.support import made_stores
 from tests.support.effort import sized
+from tests.support.made_stores import Sent, flip, make_store, overwrite, some_messages
 
 SIZES = struct.Struct(">ii")
 

@@ -19,8 +19,8 @@ from tests.crash.broker_load import (
     found_by_offset_id,
     found_by_unique_key,
 )
-from tests.crash.broker_process import BrokerProcess
-from tests.unit.store.written_stores import records_of
+from tests.support.broker_process import BrokerProcess
+from tests.support.written_stores import records_of
 
 SEED = 20_241_123
 SLOW = [pytest.mark.slow]

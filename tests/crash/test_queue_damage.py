@@ -9,9 +9,9 @@ import pytest
 
 import rocketlens
 from rocketlens.errors import MessageNotFound
-from tests.crash import made_stores
 from tests.crash.asking import assert_right
-from tests.crash.made_stores import flip, make_store, overwrite, some_messages
+from tests.support import made_stores
+from tests.support.made_stores import flip, make_store, overwrite, some_messages
 
 CHECKPOINTS = {
     "missing": None,

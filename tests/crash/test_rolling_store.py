@@ -12,7 +12,7 @@ import pytest
 import rocketlens
 from rocketlens.errors import AnswerIncomplete, MessageNotFound, RocketLensError
 from tests.crash.broker_load import TOPIC, WAYS, Load, clients_of, undisturbed
-from tests.crash.broker_process import CLEANING, BrokerProcess
+from tests.support.broker_process import CLEANING, BrokerProcess
 
 SEED = 20_241_124
 LASTS_S = [3, pytest.param(60, marks=pytest.mark.slow)]

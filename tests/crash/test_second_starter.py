@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.crash.broker_load import Load, assert_found, clients_of, undisturbed
-from tests.crash.broker_process import PROGRAM, BrokerProcess
 from tests.crash.test_broker_kill import check_log
+from tests.support.broker_process import PROGRAM, BrokerProcess
 from tests.support.patience import PATIENCE_S
 
 REPOSITORY = Path(__file__).parents[2]

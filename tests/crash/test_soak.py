@@ -13,8 +13,8 @@ from typing import NamedTuple
 import pytest
 
 from tests.crash.broker_load import Load, clients_of, undisturbed
-from tests.crash.broker_process import BrokerProcess
 from tests.crash.test_rolling_store import ROLLING, Outcomes, ask_for_ever
+from tests.support.broker_process import BrokerProcess
 
 SEED = 20_241_127
 FILES = ROLLING | {

@@ -9,9 +9,9 @@ import pytest
 
 import rocketlens
 from rocketlens.errors import StoreFailed, StoreFull
-from tests.crash.failing_disks import FailingDisk, QuickDisk
 from tests.crash.small_disk import run_on_a_small_disk
-from tests.unit.store.written_stores import (
+from tests.support.failing_disks import FailingDisk, QuickDisk
+from tests.support.written_stores import (
     BORN_HOST,
     SMALL,
     content_of,
@@ -175,7 +175,7 @@ from rocketlens.errors import StoreFull
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.store.write.message_store import MessageStore
 import rocketlens
-from tests.unit.store.written_stores import *
+from tests.support.written_stores import *
 path = Path(sys.argv[1])
 config = replace(SMALL, mappedFileSizeCommitLog=1 << 20, mappedFileSizeConsumeQueue=60_000,
                  maxHashSlotNum=500, maxIndexNum=2000)

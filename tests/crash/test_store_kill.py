@@ -11,7 +11,7 @@ import pytest
 import rocketlens
 from rocketlens.store.write.message_store import MessageStore
 from tests.crash.store_writer import CONFIG, OPTIONS
-from tests.unit.store.written_stores import records_of
+from tests.support.written_stores import records_of
 
 REPOSITORY = Path(__file__).parents[2]
 SEED = 20_240_506

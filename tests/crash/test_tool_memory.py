@@ -25,8 +25,8 @@ from rocketlens.wire.bodies.route import BrokerData, ClusterInfo, QueueData, Top
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.commands import COMMANDS
 from rocketlens.wire.declare import write_body
-from tests.crash.made_stores import Sent, make_store
-from tests.unit.broker.broker_world import properties_of, send_fields, text_of
+from tests.support.broker_world import properties_of, send_fields, text_of
+from tests.support.made_stores import Sent, make_store
 from tests.unit.conftest import record
 
 MOST_MIB = 1_100

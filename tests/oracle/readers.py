@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import rocketlens
 from rocketlens.client.sync import SyncMQAdmin
-from tests.crash.broker_process import PROGRAM
 from tests.oracle.judge import Expected, Judge, Verdict
 from tests.oracle.ledger import LedgerView
 from tests.oracle.questions import (
@@ -22,6 +21,7 @@ from tests.oracle.questions import (
     found_of,
     reply_of,
 )
+from tests.support.broker_process import PROGRAM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

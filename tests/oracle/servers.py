@@ -4,8 +4,8 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from tests.crash.broker_process import CLEANING, BrokerProcess
 from tests.peer.rocketmq_peer import RocketMQPeer
+from tests.support.broker_process import CLEANING, BrokerProcess
 
 SEGMENT_BYTES = 1 << 20
 SIZES = {

@@ -5,6 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.console.conftest import browser, chromium, open_page  # noqa: F401 - fixtures
 from tests.peer.rocketmq_peer import RocketMQPeer, RunningBroker
 
 SETTINGS = {

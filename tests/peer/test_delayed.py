@@ -12,8 +12,8 @@ from rocketlens.net.pool import ClientPool
 from rocketlens.wire.codes import RequestCode
 from tests.peer.our_servers import OurBroker, OurNameServer
 from tests.peer.rocketmq_peer import VERSIONS, reap, wait_until
+from tests.support.broker_world import properties_of, send_fields, text_of
 from tests.support.patience import PATIENCE_S
-from tests.unit.broker.broker_world import properties_of, send_fields, text_of
 
 PROGRAM = Path(__file__).parent / "java" / "Delayed.java"
 # As our broker is configured here: brokers of one store need one size of segments.

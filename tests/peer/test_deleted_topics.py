@@ -6,8 +6,8 @@ import pytest
 
 from rocketlens import Message
 from rocketlens.client.sync import SyncProducer
-from tests.pipeline.synthetic import files_below
 from tests.support.patience import PATIENCE_S
+from tests.support.synthetic import files_below
 
 QUEUES = 4
 

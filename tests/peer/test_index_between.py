@@ -14,8 +14,8 @@ from rocketlens.model.message import Host
 from rocketlens.store.disk import Disk
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.store.write.message_store import MessageStore, StoreOptions, system_clock
+from tests.support.written_stores import BORN_HOST, records_of
 from tests.unit.store.index_as_rocketmq import RocketMQIndex
-from tests.unit.store.written_stores import BORN_HOST, records_of
 
 TOPIC = "PeerTopic"
 pytestmark = pytest.mark.slow

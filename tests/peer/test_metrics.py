@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rocketlens import Message, Producer
 from rocketlens.broker import metrics
 from tests.peer.rocketmq_peer import free_ports
-from tests.unit.broker.broker_world import in_broker
+from tests.support.broker_world import in_broker
 
 NOT_WITHOUT_LOAD = {
     "rocketmq_messages_out_total",

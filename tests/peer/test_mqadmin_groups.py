@@ -26,8 +26,8 @@ from tests.peer.rocketmq_peer import (
     RocketMQPeer,
     reap,
 )
+from tests.support.group_world import command_lines, comparable, group_world
 from tests.support.patience import PATIENCE_S
-from tests.unit.mqadmin.group_world import command_lines, comparable, group_world
 
 PRINTED = Path(__file__).parents[1] / "unit" / "mqadmin" / "printed"
 MEMBERS = Path(__file__).parent / "java" / "GroupMembers.java"

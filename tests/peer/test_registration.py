@@ -18,8 +18,8 @@ from tests.peer.rocketmq_peer import (
     reap,
     wait_until,
 )
-from tests.unit.broker.broker_world import running
-from tests.unit.broker.impostors import Impostor
+from tests.support.broker_world import running
+from tests.support.impostors import Impostor
 
 
 @contextmanager

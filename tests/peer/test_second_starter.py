@@ -8,7 +8,6 @@ import subprocess
 import pytest
 
 from tests.crash.broker_load import Load, assert_found, clients_of, undisturbed
-from tests.crash.broker_process import PROGRAM, BrokerProcess
 from tests.crash.test_broker_kill import check_log
 from tests.crash.test_second_starter import listing
 from tests.peer.our_servers import broker_conf
@@ -21,6 +20,7 @@ from tests.peer.rocketmq_peer import (
     tail_of,
 )
 from tests.peer.test_rocketmq_peer import PRODUCER
+from tests.support.broker_process import PROGRAM, BrokerProcess
 
 SEED = 20_241_126
 VERSIONS = ["4.9.7", "5.5.0"]

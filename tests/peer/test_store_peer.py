@@ -11,7 +11,7 @@ from rocketlens.store.disk import Disk
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.store.write.message_store import MessageStore, StoreOptions, system_clock
 from tests.peer.test_rocketmq_peer import PRODUCER
-from tests.unit.store.written_stores import BORN_HOST, records_of
+from tests.support.written_stores import BORN_HOST, records_of
 
 FIND_ALL = Path(__file__).with_name("FindAll.java")
 SIZES = {

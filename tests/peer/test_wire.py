@@ -14,7 +14,7 @@ from rocketlens.wire.codes import LanguageCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.declare import java_name_of, read_body, write_body
 from tests.peer.rocketmq_peer import RocketMQPeer
-from tests.unit.wire.wire_samples import HEADERS, VECTORS, VERSIONS, bodies, sample, vectors_of
+from tests.support.wire_samples import HEADERS, VECTORS, VERSIONS, bodies, sample, vectors_of
 
 PROGRAM = Path(__file__).parent / "java" / "WireJudge.java"
 CODECS = {"JSON": frame.JSON_CODEC, "ROCKETMQ": frame.BINARY_CODEC}

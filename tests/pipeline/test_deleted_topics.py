@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from rocketlens.store.read.consumequeue import ConsumeQueues
-from tests.pipeline.synthetic import record, write_log
-from tests.unit.store.written_stores import open_small, records_of, send
+from tests.support.synthetic import record, write_log
+from tests.support.written_stores import open_small, records_of, send
 
 TOPICS_JSON = '{"dataVersion":{"counter":1},"topicConfigTable":{%s}}'
 

@@ -6,7 +6,7 @@ import pytest
 from rocketlens.errors import BadInput, NotAStore, StoreError, StoreLocked
 from rocketlens.formats.index_file import Geometry
 from rocketlens.store.lock import StoreLock
-from tests.pipeline.synthetic import (
+from tests.support.synthetic import (
     START_MS,
     copy_without,
     files_below,

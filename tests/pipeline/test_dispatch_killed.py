@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.synthetic import files_below
 from tests.support.patience import PATIENCE_S
+from tests.support.synthetic import files_below
 
 KILLED_JOB = Path(__file__).with_name("killed_job.py")
 PARTS = ("commitlog", "consumequeue", "index", "config", "checkpoint")

@@ -7,7 +7,7 @@ import pytest
 from rocketlens.errors import StoreError
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
-from tests.pipeline.synthetic import record, write_log
+from tests.support.synthetic import record, write_log
 
 
 def planned(store, **options):

@@ -6,7 +6,7 @@ import pytest
 
 from rocketlens.bulk.options import OPTIONS
 from rocketlens.errors import BadInput
-from tests.pipeline.synthetic import record, write_log
+from tests.support.synthetic import record, write_log
 
 
 def batch(store, **options):

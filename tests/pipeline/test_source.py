@@ -5,7 +5,7 @@ import pytest
 from rocketlens.formats.commitlog_record import MAGIC_V2, encode, message_of
 from rocketlens.model.message import Host
 from rocketlens.store.read.commitlog import CommitLog
-from tests.pipeline.synthetic import START_MS, record, write_busy_log, write_log
+from tests.support.synthetic import START_MS, record, write_busy_log, write_log
 
 
 def load(spark, store, **options):

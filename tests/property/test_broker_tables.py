@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from rocketlens.broker.tables import entry_table
 from rocketlens.wire.codes import RequestCode
-from tests.crash.failing_disks import QuickDisk
-from tests.unit.broker.broker_world import running
+from tests.support.broker_world import running
+from tests.support.failing_disks import QuickDisk
 
 DIGITS = ["007", "-01", "00", "-0", "0", "1", "-1", "9" * 30, "1_0", "true", "null", "%RETRY%007"]
 names = st.text(st.sampled_from("%|azAZ059_-"), min_size=1, max_size=8) | st.sampled_from(DIGITS)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 import rocketlens
 from rocketlens.errors import MessageNotFound, RocketLensError
 from tests.conftest import fingerprint
-from tests.crash import made_stores
-from tests.crash.made_stores import flip, make_store, overwrite, some_messages
+from tests.support import made_stores
 from tests.support.effort import sized
 from tests.support.index_work import few_entries_read
+from tests.support.made_stores import flip, make_store, overwrite, some_messages
 
 
 def flip_one(path, chance):

@@ -15,9 +15,9 @@ from rocketlens import limits
 from rocketlens.errors import MessageNotFound, TopicNotFound
 from rocketlens.model.java import index_hash
 from rocketlens.model.message_id import UniqueKey
-from tests.crash import made_stores
-from tests.crash.made_stores import NOW_MS, Sent, make_store, texts_of
+from tests.support import made_stores
 from tests.support.effort import sized
+from tests.support.made_stores import NOW_MS, Sent, make_store, texts_of
 
 # Of the same hash, alone and behind any topic; and of others.
 TWINS = ("Aa", "BB", "AaAa", "BBBB", "AaBB", "BBAa")

@@ -16,8 +16,8 @@ import rocketlens
 from rocketlens.errors import MessageNotFound
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.store.write.message_store import MessageStore
-from tests.crash.failing_disks import QuickDisk
-from tests.unit.store.written_stores import BORN_HOST, QUIET, properties_of
+from tests.support.failing_disks import QuickDisk
+from tests.support.written_stores import BORN_HOST, QUIET, properties_of
 
 CONFIG = StoreConfig(
     mappedFileSizeCommitLog=4_096,

@@ -17,7 +17,7 @@ from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands import COMMANDS
 from rocketlens.wire.connection import Connection, ConnectionFailed
 from rocketlens.wire.declare import declared_classes, java_name_of, read_body, write_body
-from tests.unit.wire.wire_samples import VERSIONS, all_vectors, bodies
+from tests.support.wire_samples import VERSIONS, all_vectors, bodies
 
 I32 = st.integers(-(2**31), 2**31 - 1)
 I16 = st.integers(-(2**15), 2**15 - 1)

@@ -12,11 +12,11 @@ from rocketlens.errors import AnswerIncomplete, MessageNotFound
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.store.write.message_store import MessageStore
-from tests.crash.failing_disks import RestartedDisk
 from tests.support import rocketmq_walk
+from tests.support.failing_disks import RestartedDisk
 from tests.support.rocketmq_walk import Stored
 from tests.support.simulated_disk import PowerCut, SimDisk
-from tests.unit.store.written_stores import (
+from tests.support.written_stores import (
     BORN_HOST,
     SMALL,
     STORE_HOST,

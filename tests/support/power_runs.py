@@ -30,7 +30,7 @@ from tests.support.power_oracle import (
     send_batch,
 )
 from tests.support.simulated_disk import SimDisk
-from tests.unit.store.written_stores import QUIET, SMALL, Clock, open_small
+from tests.support.written_stores import QUIET, SMALL, Clock, open_small
 
 if TYPE_CHECKING:
     from rocketlens.pipeline.follow import IndexFollower

@@ -6,7 +6,7 @@ import json
 from rocketlens.net.channel import Response
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire.codes import RequestCode
-from tests.unit.broker.broker_world import World
+from tests.support.broker_world import World
 
 
 def heartbeat_of(client_id, *topics, group="readers", version=1):

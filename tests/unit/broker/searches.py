@@ -7,8 +7,8 @@ from rocketlens.broker.look_up import LookUp
 from rocketlens.broker.search import LiveSearch
 from rocketlens.query.verify import MessageFilter
 from rocketlens.store.write.message_store import StoreOptions
-from tests.unit.broker.broker_world import records_of
-from tests.unit.store.written_stores import SMALL, STORE_HOST, open_small, send_many
+from tests.support.broker_world import records_of
+from tests.support.written_stores import SMALL, STORE_HOST, open_small, send_many
 
 NO_BUILDER = StoreOptions(STORE_HOST, build_index=False, threads=False)
 

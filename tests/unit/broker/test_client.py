@@ -7,7 +7,7 @@ import pytest
 
 from rocketlens.broker import client
 from rocketlens.wire.codes import RequestCode
-from tests.unit.broker.broker_world import NOW_MS, in_broker
+from tests.support.broker_world import NOW_MS, in_broker
 from tests.unit.broker.heartbeats import (
     beat,
     client_ids,

@@ -5,8 +5,8 @@ import json
 
 from rocketlens import limits
 from rocketlens.wire.codes import RequestCode
+from tests.support.broker_world import in_broker
 from tests.support.patience import PATIENCE_S
-from tests.unit.broker.broker_world import in_broker
 from tests.unit.broker.heartbeats import (
     Another,
     beat,

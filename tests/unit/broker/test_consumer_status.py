@@ -12,7 +12,7 @@ from rocketlens.wire.bodies.consumer import ConsumerStatusAnswer
 from rocketlens.wire.bodies.stats import MessageQueueBody
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.declare import read_body, write_body
-from tests.unit.broker.broker_world import World, in_broker
+from tests.support.broker_world import World, in_broker
 from tests.unit.broker.heartbeats import beat
 
 QUEUE = MessageQueueBody(topic="Orders", broker_name="broker-a", queue_id=0)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from tests.unit.broker.broker_world import running
+from tests.support.broker_world import running
 
 
 def test_messages_of_an_ipv6_producer_are_stored_with_its_address(tmp_path):

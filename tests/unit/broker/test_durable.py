@@ -4,7 +4,7 @@ import asyncio
 
 from rocketlens.errors import StoreFailed
 from rocketlens.wire.codes import ResponseCode
-from tests.unit.broker.broker_world import in_broker, properties_of
+from tests.support.broker_world import in_broker, properties_of
 
 
 def test_with_sync_flush_an_answer_comes_when_the_message_is_on_the_disk(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 
 from rocketlens.broker import ended as ended_halves
 from rocketlens.wire.codes import RequestCode
-from tests.unit.broker.broker_world import in_broker, running
+from tests.support.broker_world import in_broker, running
 from tests.unit.broker.transactions import (
     HALF,
     MARKS,

@@ -14,8 +14,8 @@ from rocketlens.namesrv.service import NameServer
 from rocketlens.wire.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import write_body
+from tests.support.broker_world import properties_of, running, send_fields
 from tests.support.patience import PATIENCE_S
-from tests.unit.broker.broker_world import properties_of, running, send_fields
 from tests.unit.broker.loop_watch import watched_loops
 
 MANY = 5000

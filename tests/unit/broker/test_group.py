@@ -6,7 +6,7 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.wire.codes import RequestCode, ResponseCode
-from tests.unit.broker.broker_world import in_broker, text_of
+from tests.support.broker_world import in_broker, text_of
 
 
 async def update(world, **members):

@@ -11,7 +11,7 @@ from rocketlens.broker.pull_records import PullRecords
 from rocketlens.net.channel import Channel
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire.codes import RequestCode
-from tests.unit.broker.broker_world import (
+from tests.support.broker_world import (
     World,
     bodies,
     create_topic,

@@ -12,7 +12,7 @@ from rocketlens.model.config_keys import keys_of
 from rocketlens.store.disk import Disk
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.wire.codes import RequestCode
-from tests.unit.broker.broker_world import in_broker, properties_of
+from tests.support.broker_world import in_broker, properties_of
 
 
 def test_all_topics_are_told_with_their_version(tmp_path):

@@ -13,8 +13,8 @@ from rocketlens.wire import declare
 from rocketlens.wire.bodies.heartbeat import HeartbeatData, ProducerData
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import write_body
+from tests.support.broker_world import in_broker
 from tests.support.patience import PATIENCE_S
-from tests.unit.broker.broker_world import in_broker
 
 QUESTIONS = {
     RequestCode.GET_TOPIC_STATS_INFO: {"topic": "Wide"},

@@ -10,9 +10,9 @@ from rocketlens.broker.live_index import LiveIndex
 from rocketlens.broker.look_up import LookUp
 from rocketlens.broker.turns import result_of
 from rocketlens.query.verify import MessageFilter
-from tests.unit.broker.broker_world import records_of
+from tests.support.broker_world import records_of
+from tests.support.written_stores import open_small, send_many
 from tests.unit.broker.searches import LARGE, NO_BUILDER
-from tests.unit.store.written_stores import open_small, send_many
 
 
 @contextmanager

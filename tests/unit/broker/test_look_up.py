@@ -11,13 +11,14 @@ from rocketlens.formats import commitlog_record
 from rocketlens.query.verify import MessageFilter
 from rocketlens.store.read import index, starts
 from rocketlens.wire.codes import RequestCode, ResponseCode
-from tests.unit.broker.broker_world import (
+from tests.support.broker_world import (
     NOW_MS,
     bodies,
     in_broker,
     properties_of,
     records_of,
 )
+from tests.support.written_stores import SMALL, open_small, send_many
 from tests.unit.broker.searches import (
     LARGE,
     NO_BUILDER,
@@ -29,7 +30,6 @@ from tests.unit.broker.searches import (
     searching_many,
     start,
 )
-from tests.unit.store.written_stores import SMALL, open_small, send_many
 
 
 def test_the_newest_of_a_key_are_found_with_no_look_at_the_others(tmp_path, monkeypatch):

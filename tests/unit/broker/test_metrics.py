@@ -7,7 +7,7 @@ from rocketlens import limits
 from rocketlens.broker import metrics
 from rocketlens.errors import StoreFull
 from rocketlens.wire.codes import RequestCode
-from tests.unit.broker.broker_world import in_broker
+from tests.support.broker_world import in_broker
 from tests.unit.broker.heartbeats import beat
 
 NAME = re.compile(r"(rocketmq|rocketlens)_[a-z_]+")

@@ -7,8 +7,8 @@ import pytest
 
 from rocketlens.net.channel import Response
 from rocketlens.wire.codes import RequestCode
-from tests.unit.broker.broker_world import running
-from tests.unit.broker.impostors import (
+from tests.support.broker_world import running
+from tests.support.impostors import (
     NameServerStub,
     figures,
     impostor_and_world,

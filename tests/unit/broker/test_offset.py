@@ -8,7 +8,7 @@ import pytest
 from rocketlens.wire.bodies.stats import ResetOffsets
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.declare import read_body
-from tests.unit.broker.broker_world import NOW_MS, in_broker, running
+from tests.support.broker_world import NOW_MS, in_broker, running
 from tests.unit.broker.heartbeats import beat
 from tests.unit.net.loopback import until
 

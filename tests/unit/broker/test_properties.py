@@ -1,7 +1,7 @@
 """Properties of messages as they are stored."""
 
 from rocketlens.model import properties as props
-from tests.unit.broker.broker_world import in_broker, properties_of
+from tests.support.broker_world import in_broker, properties_of
 
 
 def test_properties_stand_as_a_real_broker_stores_them(tmp_path, golden):

@@ -9,7 +9,7 @@ from rocketlens.broker.pull_records import PullRecords
 from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES
 from rocketlens.store.write.queue_append import QueueWriter
 from rocketlens.wire.codes import RequestCode, ResponseCode
-from tests.unit.broker.broker_world import bodies, in_broker, properties_of, records_of
+from tests.support.broker_world import bodies, in_broker, properties_of, records_of
 from tests.unit.broker.heartbeats import heartbeat_of
 
 

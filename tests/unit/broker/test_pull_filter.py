@@ -7,7 +7,7 @@ from rocketlens.broker.pull_filter import ALL_MESSAGES, PullFilter, PullRefused
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.model.java import string_hash
-from tests.unit.broker.broker_world import properties_of
+from tests.support.broker_world import properties_of
 
 
 def parse_filter(kind, expression, *, with_sql92=True):

@@ -8,7 +8,7 @@ from rocketlens.broker import pull_records
 from rocketlens.broker.pull_filter import ALL_MESSAGES, parse_filter
 from rocketlens.broker.pull_records import Budget, PullRecords
 from rocketlens.formats.consumequeue_entry import ENTRY, ENTRY_BYTES, FILLER_SIZE
-from tests.unit.broker.broker_world import in_broker, properties_of
+from tests.support.broker_world import in_broker, properties_of
 
 MANY = 1 << 40
 WIDE = Budget(MANY, MANY, MANY, MANY, MANY, 0)

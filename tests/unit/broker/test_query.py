@@ -12,8 +12,7 @@ from rocketlens.errors import ConnectionLost
 from rocketlens.net.pool import ClientPool
 from rocketlens.store.read.tail import Tail
 from rocketlens.wire.codes import RequestCode, ResponseCode
-from tests.support.patience import PATIENCE_S
-from tests.unit.broker.broker_world import (
+from tests.support.broker_world import (
     NOW_MS,
     bodies,
     in_broker,
@@ -21,6 +20,7 @@ from tests.unit.broker.broker_world import (
     records_of,
     running,
 )
+from tests.support.patience import PATIENCE_S
 
 KEY = "0A0000091F4018B4AAC2140DD5A20000"
 

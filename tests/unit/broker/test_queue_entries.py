@@ -6,7 +6,7 @@ import pytest
 
 from rocketlens.broker.queue_entries import read_entries
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
-from tests.unit.store.written_stores import SMALL, open_small, send_many
+from tests.support.written_stores import SMALL, open_small, send_many
 
 FILE_ENTRIES = SMALL.mappedFileSizeConsumeQueue // ENTRY_BYTES
 

@@ -7,7 +7,7 @@ import pytest
 from rocketlens import limits
 from rocketlens.broker.queue_locks import QueueLocks
 from rocketlens.wire.codes import RequestCode
-from tests.unit.broker.broker_world import create_topic, in_broker
+from tests.support.broker_world import create_topic, in_broker
 from tests.unit.broker.heartbeats import table_of
 
 

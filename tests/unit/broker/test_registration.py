@@ -13,15 +13,15 @@ from rocketlens.errors import ConnectionLost
 from rocketlens.net.channel import Response
 from rocketlens.net.pace import in_thread
 from rocketlens.wire.codes import RequestCode
-from tests.support.patience import PATIENCE_S
-from tests.unit.broker.broker_world import create_topic, running, settings_of
-from tests.unit.broker.impostors import (
+from tests.support.broker_world import create_topic, running, settings_of
+from tests.support.impostors import (
     NameServerStub,
     figures,
     impostor_and_world,
     topics_in,
     wrapper_in,
 )
+from tests.support.patience import PATIENCE_S
 
 
 def test_a_broker_registers_with_all_name_servers_and_leaves_them(tmp_path):

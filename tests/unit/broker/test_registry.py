@@ -2,7 +2,7 @@
 
 from rocketlens import limits
 from rocketlens.wire.codes import RequestCode, ResponseCode
-from tests.unit.broker.broker_world import in_broker
+from tests.support.broker_world import in_broker
 from tests.unit.broker.heartbeats import (
     beat,
     table_of,

@@ -4,7 +4,7 @@ import asyncio
 import shutil
 
 from rocketlens.wire.codes import RequestCode
-from tests.unit.broker.broker_world import Clock, properties_of, running
+from tests.support.broker_world import Clock, properties_of, running
 
 
 async def send_delayed(world, *bodies):

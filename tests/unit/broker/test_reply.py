@@ -11,7 +11,7 @@ from rocketlens.model import properties as props
 from rocketlens.net.channel import Response
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire.codes import RequestCode
-from tests.unit.broker.broker_world import World, in_broker, records_of
+from tests.support.broker_world import World, in_broker, records_of
 from tests.unit.broker.heartbeats import groups_of
 from tests.unit.net.loopback import until
 

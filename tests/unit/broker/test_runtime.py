@@ -8,7 +8,7 @@ import pytest
 from rocketlens.broker.runtime import _size, _size_1024
 from rocketlens.store.disk import Disk
 from rocketlens.wire.codes import RequestCode
-from tests.unit.broker.broker_world import NOW_MS, in_broker, properties_of
+from tests.support.broker_world import NOW_MS, in_broker, properties_of
 
 READ_BY_TOOLS = (
     "putTps getTransferredTps getTransferedTps sendThreadPoolQueueSize pullThreadPoolQueueSize "

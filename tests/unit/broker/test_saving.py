@@ -11,7 +11,7 @@ from rocketlens.broker.tables import entry_table
 from rocketlens.broker.tables.topics import StoredTopic, TopicTable
 from rocketlens.store.disk import Disk
 from rocketlens.wire.codes import RequestCode
-from tests.unit.broker.broker_world import in_broker, running
+from tests.support.broker_world import in_broker, running
 
 FIELDS = {
     "defaultTopic": "TBW102",

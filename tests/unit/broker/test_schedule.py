@@ -6,7 +6,7 @@ import errno
 from rocketlens.broker.schedule import Schedule
 from rocketlens.errors import StoreFailed, StoreFull
 from rocketlens.store.read.commitlog import SegmentLost
-from tests.unit.broker.broker_world import NOW_MS, Clock, in_broker, properties_of, running
+from tests.support.broker_world import NOW_MS, Clock, in_broker, properties_of, running
 
 
 def deliver(world):

@@ -10,7 +10,8 @@ from rocketlens.broker.look_up import LookUp
 from rocketlens.broker.search import LiveSearch
 from rocketlens.query.verify import MessageFilter
 from rocketlens.store.read.tail import Tail, load_kernels
-from tests.unit.broker.broker_world import records_of
+from tests.support.broker_world import records_of
+from tests.support.written_stores import open_small, send_many
 from tests.unit.broker.searches import (
     LARGE,
     NO_BUILDER,
@@ -23,7 +24,6 @@ from tests.unit.broker.searches import (
     searching_many,
     start,
 )
-from tests.unit.store.written_stores import open_small, send_many
 
 
 @pytest.mark.parametrize("is_at_once", [True, False])

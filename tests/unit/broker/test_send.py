@@ -8,7 +8,7 @@ from rocketlens import limits
 from rocketlens.errors import StoreFull
 from rocketlens.model import properties as props
 from rocketlens.wire.codes import RequestCode, ResponseCode
-from tests.unit.broker.broker_world import NOW_MS, in_broker, properties_of
+from tests.support.broker_world import NOW_MS, in_broker, properties_of
 
 KEY = "0A0000091F4018B4AAC2140DD5A20000"
 
@@ -82,7 +82,7 @@ def test_a_negative_queue_id_means_any_queue(tmp_path):
 
 def test_a_one_way_message_is_stored_and_not_answered(tmp_path):
     async def test(world):
-        from tests.unit.broker.broker_world import send_fields, text_of
+        from tests.support.broker_world import send_fields, text_of
 
         fields = {k: text_of(v) for k, v in send_fields("Orders", "").items() if v is not None}
         await world.pool.tell(world.service.address, 310, fields, b"body")

@@ -4,7 +4,7 @@ import pytest
 
 from rocketlens.model import properties as props
 from rocketlens.wire.codes import RequestCode
-from tests.unit.broker.broker_world import in_broker, properties_of, records_of
+from tests.support.broker_world import in_broker, properties_of, records_of
 
 DELAYS = "SCHEDULE_TOPIC_XXXX"
 RETRY, DEAD = "%RETRY%readers", "%DLQ%readers"

@@ -20,8 +20,7 @@ from rocketlens.store.read import tail
 from rocketlens.store.read.scan import LogWalk
 from rocketlens.store.write import index_build
 from rocketlens.wire.codes import RequestCode
-from tests.support.patience import PATIENCE_S
-from tests.unit.broker.broker_world import (
+from tests.support.broker_world import (
     Clock,
     World,
     in_broker,
@@ -31,6 +30,7 @@ from tests.unit.broker.broker_world import (
     settings_of,
     text_of,
 )
+from tests.support.patience import PATIENCE_S
 from tests.unit.net.loopback import NEVER, BlackHole, request_frame
 
 

@@ -1,7 +1,7 @@
 """What a broker counts, and its rates over time."""
 
 from rocketlens.broker.stats import BrokerStats
-from tests.unit.broker.broker_world import NOW_MS, Clock
+from tests.support.broker_world import NOW_MS, Clock
 
 
 def test_rates_are_over_ten_seconds_a_minute_and_ten(tmp_path):

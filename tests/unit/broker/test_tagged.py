@@ -1,7 +1,7 @@
 """What queries by tag find, by the entries of queues."""
 
 from rocketlens.wire.codes import RequestCode
-from tests.unit.broker.broker_world import (
+from tests.support.broker_world import (
     NOW_MS,
     bodies,
     in_broker,

@@ -13,8 +13,8 @@ from rocketlens.formats import timer_checkpoint
 from rocketlens.formats.commitlog_record import decode
 from rocketlens.formats.timer_checkpoint import TimerCheckpoint
 from rocketlens.model import properties as props
-from tests.unit.broker import broker_world
-from tests.unit.broker.broker_world import NOW_MS, Clock, properties_of
+from tests.support import broker_world
+from tests.support.broker_world import NOW_MS, Clock, properties_of
 
 TIMERS = "rmq_sys_wheel_timer"
 DAY_MS = 86_400_000

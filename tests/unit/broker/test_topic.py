@@ -7,7 +7,7 @@ import pytest
 
 from rocketlens.errors import StoreFailed
 from rocketlens.wire.codes import RequestCode
-from tests.unit.broker.broker_world import (
+from tests.support.broker_world import (
     NOW_MS,
     Clock,
     create_topic,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.broker.broker_world import (
+from tests.support.broker_world import (
     create_topic,
     in_broker,
 )

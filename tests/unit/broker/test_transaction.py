@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.broker.broker_world import in_broker, properties_of, records_of
+from tests.support.broker_world import in_broker, properties_of, records_of
 from tests.unit.broker.transactions import (
     COMMIT,
     HALF,

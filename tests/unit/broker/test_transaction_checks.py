@@ -9,7 +9,7 @@ from rocketlens.broker import transaction_checks
 from rocketlens.model import properties as props
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire.codes import RequestCode
-from tests.unit.broker.broker_world import NOW_MS, World, in_broker, records_of, running
+from tests.support.broker_world import NOW_MS, World, in_broker, records_of, running
 from tests.unit.broker.heartbeats import beat
 from tests.unit.broker.transactions import (
     COMMIT,

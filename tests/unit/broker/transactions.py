@@ -2,7 +2,7 @@
 
 from rocketlens.model import properties as props
 from rocketlens.wire.codes import RequestCode
-from tests.unit.broker.broker_world import properties_of
+from tests.support.broker_world import properties_of
 
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
 HALF = "RMQ_SYS_TRANS_HALF_TOPIC"

@@ -2,7 +2,7 @@
 
 from rocketlens.formats.index_file import Geometry
 from rocketlens.store.read.commitlog import CommitLog
-from tests.pipeline.synthetic import record, reference_index, reference_queue, write_log
+from tests.support.synthetic import record, reference_index, reference_queue, write_log
 
 GEOMETRY = Geometry(50, 40)
 FILE_ENTRIES = 20

@@ -10,8 +10,8 @@ import pytest
 from rocketlens.errors import StoreError
 from rocketlens.pipeline import dispatch, jobs
 from rocketlens.store.disk import Disk
-from tests.crash.failing_disks import QuickDisk
-from tests.unit.store.written_stores import content_of, open_small, send_many
+from tests.support.failing_disks import QuickDisk
+from tests.support.written_stores import content_of, open_small, send_many
 
 OPERATIONS = (
     "new_file",

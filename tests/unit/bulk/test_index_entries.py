@@ -6,7 +6,7 @@ import pytest
 from rocketlens.bulk import index_entries
 from rocketlens.bulk.ranges import open_range, true_start
 from rocketlens.model import java
-from tests.pipeline.synthetic import index_keys
+from tests.support.synthetic import index_keys
 from tests.unit.bulk.built_stores import build, ranges_of
 
 

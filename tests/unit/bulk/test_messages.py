@@ -4,7 +4,7 @@ import pytest
 
 from rocketlens import read_batches
 from rocketlens.errors import BadInput
-from tests.pipeline.synthetic import write_busy_log
+from tests.support.synthetic import write_busy_log
 
 
 @pytest.fixture

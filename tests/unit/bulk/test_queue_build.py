@@ -7,7 +7,7 @@ from rocketlens import limits
 from rocketlens.bulk import queue_build
 from rocketlens.bulk.extract import ExtractTask, extract
 from rocketlens.store.disk import Disk
-from tests.pipeline.synthetic import files_below, record, reference_queue, write_log
+from tests.support.synthetic import files_below, record, reference_queue, write_log
 from tests.unit.bulk.built_stores import ranges_of
 
 FILE_ENTRIES = 8

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from rocketlens.formats import commitlog_record
 from rocketlens.store.read.commitlog import CommitLog
-from tests.pipeline.synthetic import record, write_log
 from tests.support.effort import sized
+from tests.support.synthetic import record, write_log
 
 SEGMENT = 1 << 13
 

@@ -6,7 +6,7 @@ from rocketlens.bulk import store_settings
 from rocketlens.formats.consumequeue_entry import DEFAULT_FILE_BYTES
 from rocketlens.formats.index_file import DEFAULT_GEOMETRY, Geometry
 from rocketlens.store.read.commitlog import CommitLog
-from tests.pipeline.synthetic import record, reference_index, write_log
+from tests.support.synthetic import record, reference_index, write_log
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from rocketlens.bulk.stream_offset import (
     replacement,
 )
 from rocketlens.store.read.commitlog import CommitLog
-from tests.pipeline.synthetic import record, write_log
+from tests.support.synthetic import record, write_log
 
 SEGMENT_BYTES = 1 << 12
 BODY_AT = 88

@@ -8,7 +8,7 @@ from rocketlens.bulk.workspace import Workspace, check_output
 from rocketlens.errors import BadInput, StoreLocked
 from rocketlens.store import fs
 from rocketlens.store.lock import StoreLock
-from tests.unit.store.written_stores import content_of, open_small, send_many
+from tests.support.written_stores import content_of, open_small, send_many
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from tests.conftest import fingerprint
-from tests.unit.store.written_stores import open_small, send_many
+from tests.support.written_stores import open_small, send_many
 
 NAME = "broker name"
 

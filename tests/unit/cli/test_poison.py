@@ -15,7 +15,7 @@ from rocketlens.main import main
 from rocketlens.net.pool import ClientPool
 from rocketlens.testing import cluster
 from rocketlens.wire.codes import RequestCode
-from tests.unit.broker.broker_world import properties_of, send_fields, text_of
+from tests.support.broker_world import properties_of, send_fields, text_of
 
 KEY = "poisoned"
 TOO_LARGE = zlib.compress(bytes(65 << 20))

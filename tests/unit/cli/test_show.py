@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.unit.decode.written_bodies import body as written_body
+from tests.support.written_bodies import body as written_body
 
 
 @pytest.fixture

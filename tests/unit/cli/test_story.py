@@ -11,7 +11,7 @@ from rocketlens.client.message import Message
 from rocketlens.query.group_state import GroupState
 from rocketlens.query.story import GroupStory
 from rocketlens.testing import cluster
-from tests.unit.query.story_world import copy, dead, known, retried, story, waiting
+from tests.support.story_world import copy, dead, known, retried, story, waiting
 
 GROUP = "billing"
 

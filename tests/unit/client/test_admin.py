@@ -5,7 +5,7 @@ import pytest
 from rocketlens.client.route import MessageQueue
 from rocketlens.errors import BadInput, BrokerError, MessageIllegal, TopicNotFound, WrongType
 from rocketlens.wire.codes import RequestCode, ResponseCode
-from tests.unit.client.fake_cluster import CONNECTS, T0, ask
+from tests.support.fake_cluster import CONNECTS, T0, ask
 
 
 def test_queues_are_asked_for_their_offsets():

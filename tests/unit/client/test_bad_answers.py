@@ -9,7 +9,7 @@ from rocketlens.client.message import Message
 from rocketlens.errors import BadAnswer, CallTimeout, RocketLensError, SendFailed
 from rocketlens.net.channel import Response
 from rocketlens.wire.codes import RequestCode
-from tests.unit.client.fake_cluster import running
+from tests.support.fake_cluster import running
 
 
 def told(error, address, request):

@@ -12,8 +12,8 @@ from rocketlens.model.answer import SourceState
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire import acl
 from rocketlens.wire.commands.query import QUERY_MESSAGE, QueryMessageRequest
+from tests.support.fake_cluster import FAILURES, ask, bodies, fail, running
 from tests.support.patience import SILENCE_S
-from tests.unit.client.fake_cluster import FAILURES, ask, bodies, fail, running
 
 
 @pytest.mark.parametrize("how", FAILURES)

@@ -6,8 +6,8 @@ import pytest
 
 from rocketlens.errors import AnswerIncomplete, MessageNotFound
 from rocketlens.model.answer import SourceKind
+from tests.support.fake_cluster import FAILURES, ask, bodies, fail
 from tests.support.patience import SILENCE_S
-from tests.unit.client.fake_cluster import FAILURES, ask, bodies, fail
 
 
 @pytest.mark.parametrize("failing", [*itertools.combinations(FAILURES, 2), FAILURES])

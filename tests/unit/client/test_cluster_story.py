@@ -20,7 +20,7 @@ from rocketlens.wire.bodies.subscription_group import (
 )
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.declare import write_body
-from tests.unit.client.fake_cluster import ask
+from tests.support.fake_cluster import ask
 from tests.unit.client.test_group_calls import answer
 from tests.unit.client.test_track import ADDRESS, BROKERS, FakeCluster, consumers, refused
 from tests.unit.conftest import record

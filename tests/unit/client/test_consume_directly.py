@@ -15,8 +15,8 @@ from rocketlens.wire.bodies.consumer import ConsumeMessageDirectlyResult, Consum
 from rocketlens.wire.bodies.heartbeat import ConsumeType
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import write_body
+from tests.support.fake_cluster import ask, unregister
 from tests.support.patience import SILENCE_S
-from tests.unit.client.fake_cluster import ask, unregister
 from tests.unit.client.test_group_calls import GROUP, answer, not_connected, offline, online
 
 HAND = RequestCode.CONSUME_MESSAGE_DIRECTLY

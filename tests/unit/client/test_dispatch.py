@@ -4,8 +4,8 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.errors import AnswerIncomplete
+from tests.support.fake_cluster import ask, bodies
 from tests.support.patience import PATIENCE_S
-from tests.unit.client.fake_cluster import ask, bodies
 
 
 def test_a_message_that_a_broker_has_not_indexed_yet_is_waited_for():

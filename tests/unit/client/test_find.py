@@ -16,7 +16,7 @@ from rocketlens.query.find import find as find_in_one
 from rocketlens.query.find import run_without_waiting
 from rocketlens.query.request import FindRequest
 from rocketlens.testing import cluster
-from tests.crash.made_stores import make_store, some_messages
+from tests.support.made_stores import make_store, some_messages
 
 KEY = "ORDER-1"
 FULL_WIDTH = "Orders/\uff10/\uff15"

@@ -12,7 +12,7 @@ from rocketlens.wire.bodies.consumer import ClientConnection, ConsumeResult, Pro
 from rocketlens.wire.bodies.subscription_group import SubscriptionGroupConfig
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import write_body
-from tests.unit.client.fake_cluster import ask
+from tests.support.fake_cluster import ask
 from tests.unit.client.test_group_calls import answer, know, online
 
 MAKE, DELETE = (

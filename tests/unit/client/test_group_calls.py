@@ -10,8 +10,8 @@ from rocketlens.net.channel import Response
 from rocketlens.wire.bodies import consumer, heartbeat, stats
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import write_body
+from tests.support.fake_cluster import ask
 from tests.support.patience import SILENCE_S
-from tests.unit.client.fake_cluster import ask
 
 GROUP = "g"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.support.fake_cluster import ask, bodies
 from tests.support.patience import PATIENCE_S
-from tests.unit.client.fake_cluster import ask, bodies
 
 
 @pytest.mark.parametrize("step_ms", [0, 1, 7, 400, 5000])

@@ -3,7 +3,7 @@
 import pytest
 
 from rocketlens.client.namespace import with_namespace, without_namespace
-from tests.unit.client.fake_cluster import ask, bodies
+from tests.support.fake_cluster import ask, bodies
 
 
 def test_a_namespace_is_put_before_topics():

@@ -8,7 +8,7 @@ from rocketlens.net.channel import Response
 from rocketlens.wire.bodies import stats
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import write_body
-from tests.unit.client.fake_cluster import T0, ask
+from tests.support.fake_cluster import T0, ask
 from tests.unit.client.test_group_calls import GROUP, answer
 
 

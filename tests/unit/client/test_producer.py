@@ -19,8 +19,8 @@ from rocketlens.formats.commitlog_record import message_of
 from rocketlens.model.java import string_hash
 from rocketlens.net.channel import Response
 from rocketlens.wire.codes import RequestCode, ResponseCode
+from tests.support.fake_cluster import produce, running, sends, stored
 from tests.support.patience import SILENCE_S
-from tests.unit.client.fake_cluster import produce, running, sends, stored
 
 RETRIABLE = (1, 2, 14, 16, 17, 204, 205, 1500)
 

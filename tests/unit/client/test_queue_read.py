@@ -10,8 +10,8 @@ from rocketlens.net.channel import Response
 from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.verify import MessageFilter
 from rocketlens.wire.codes import RequestCode, ResponseCode
+from tests.support.fake_cluster import T0, ask
 from tests.support.patience import PATIENCE_S
-from tests.unit.client.fake_cluster import T0, ask
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 

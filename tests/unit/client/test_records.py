@@ -4,7 +4,7 @@ import pytest
 
 from rocketlens.errors import AnswerIncomplete
 from rocketlens.model.java import index_hash
-from tests.unit.client.fake_cluster import ask, bodies, damage_body
+from tests.support.fake_cluster import ask, bodies, damage_body
 
 
 def test_hash_twins_are_told_apart():

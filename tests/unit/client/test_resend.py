@@ -6,7 +6,7 @@ import pytest
 
 from rocketlens.client.resend import message_again
 from rocketlens.errors import BadInput
-from tests.unit.client.fake_cluster import ask, sends
+from tests.support.fake_cluster import ask, sends
 
 
 def test_a_message_is_sent_again_with_everything_it_had():

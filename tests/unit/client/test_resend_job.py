@@ -30,7 +30,7 @@ from rocketlens.errors import (
     TopicNotFound,
 )
 from rocketlens.testing import cluster
-from tests.crash.failing_disks import QuickDisk
+from tests.support.failing_disks import QuickDisk
 
 COUNT = 3
 NOW_S = 1_000_000.0

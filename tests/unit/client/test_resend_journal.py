@@ -22,7 +22,7 @@ from rocketlens.client.resend_journal import (
 )
 from rocketlens.errors import BadInput, StoreLocked
 from rocketlens.store.disk import Disk
-from tests.crash.failing_disks import QuickDisk
+from tests.support.failing_disks import QuickDisk
 
 MESSAGES = [
     PlannedMessage(

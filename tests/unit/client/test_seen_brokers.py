@@ -12,7 +12,7 @@ from rocketlens.client.route import Broker
 from rocketlens.client.seen_brokers import SeenBroker, SeenBrokers
 from rocketlens.errors import AnswerIncomplete, MessageNotFound
 from rocketlens.model.message_id import OffsetMessageId
-from tests.unit.client.fake_cluster import ask_with_memory, unregister
+from tests.support.fake_cluster import ask_with_memory, unregister
 
 DAY_MS = 86_400_000
 HOUR_MS = 3_600_000

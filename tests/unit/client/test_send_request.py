@@ -6,7 +6,7 @@ from rocketlens.client import Compression, Message
 from rocketlens.errors import BadInput, MessageIllegal
 from rocketlens.formats.body_compression import decompress
 from rocketlens.formats.commitlog_record import message_of
-from tests.unit.client.fake_cluster import produce, sends, stored
+from tests.support.fake_cluster import produce, sends, stored
 
 
 @pytest.mark.parametrize("size", [1, 4095, 4096, 100_000])

@@ -2,7 +2,7 @@
 
 from rocketlens.client import Message
 from rocketlens.formats.commitlog_record import message_of
-from tests.unit.client.fake_cluster import produce, sends, stored
+from tests.support.fake_cluster import produce, sends, stored
 
 
 def test_a_result_has_the_fields_and_the_printed_form_of_java():

@@ -6,7 +6,7 @@ from rocketlens.client.message import Message
 from rocketlens.client.status import runtime_number
 from rocketlens.model.topic import TopicKind
 from rocketlens.testing import cluster as embedded
-from tests.unit.client.fake_cluster import ask, fail
+from tests.support.fake_cluster import ask, fail
 
 
 def test_a_broker_is_described_by_its_own_words(tmp_path):

@@ -8,7 +8,7 @@ import rocketlens
 from rocketlens import BadInput, SyncPushConsumer
 from rocketlens.client.message import Message
 from rocketlens.testing import cluster
-from tests.unit.query.story_world import KEY
+from tests.support.story_world import KEY
 
 
 @pytest.fixture(scope="module")

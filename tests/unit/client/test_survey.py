@@ -6,7 +6,7 @@ from rocketlens import limits
 from rocketlens.errors import AnswerIncomplete, RemotingError, TopicNotFound
 from rocketlens.model.answer import SourceState
 from rocketlens.wire.codes import ResponseCode
-from tests.unit.client.fake_cluster import ask, ask_with_memory, bodies, fail
+from tests.support.fake_cluster import ask, ask_with_memory, bodies, fail
 
 
 def test_a_topic_that_no_name_server_knows_is_not_an_empty_answer():

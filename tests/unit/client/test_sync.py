@@ -12,7 +12,7 @@ from rocketlens.client import Message, MessageQueue
 from rocketlens.client.sync import SyncMQAdmin, SyncProducer
 from rocketlens.errors import BadInput, MessageIllegal, MessageNotFound, WrongUse
 from rocketlens.net.sync import LoopThread
-from tests.unit.client.fake_cluster import running
+from tests.support.fake_cluster import running
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from rocketlens.model.rocketmq import TOOLS_GROUP
 from rocketlens.net.server import RemotingServer
 from rocketlens.testing import cluster
 from rocketlens.wire.codes import RequestCode, ResponseCode
+from tests.support.fake_cluster import LOOPBACK, T0, ask, unregister
 from tests.support.patience import PATIENCE_S
-from tests.unit.client.fake_cluster import LOOPBACK, T0, ask, unregister
 
 
 @pytest.fixture(autouse=True)

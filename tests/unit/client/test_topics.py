@@ -8,8 +8,8 @@ from rocketlens.client.message import Message
 from rocketlens.errors import RemotingError, TopicNotFound
 from rocketlens.testing import cluster as embedded
 from rocketlens.wire.codes import ResponseCode
+from tests.support.fake_cluster import ask, fail
 from tests.support.patience import SILENCE_S
-from tests.unit.client.fake_cluster import ask, fail
 
 
 def offsets(topic):

@@ -5,7 +5,7 @@ import pytest
 from rocketlens.errors import MessageNotFound
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import OffsetMessageId
-from tests.unit.client.fake_cluster import CONNECTS, ask
+from tests.support.fake_cluster import CONNECTS, ask
 
 
 def test_a_thousand_forged_ids_dial_nothing_but_the_cluster():

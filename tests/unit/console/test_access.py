@@ -12,9 +12,9 @@ from rocketlens.console.access import PUBLIC, Access
 from rocketlens.console.audit import AuditLog
 from rocketlens.console.logins import Logins
 from rocketlens.console.viewer import LOCAL, NOBODY, current_viewer
-from tests.crash.made_stores import Sent, make_store
 from tests.support.console_client import console_client, form_token_in, store_at
 from tests.support.console_users import PASSWORD, users
+from tests.support.made_stores import Sent, make_store
 
 BASIC = ("root", PASSWORD)
 

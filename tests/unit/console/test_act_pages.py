@@ -17,7 +17,6 @@ from rocketlens.console.viewer import Grant, Role
 from rocketlens.errors import BrokerError, CallTimeout, SendFailed
 from rocketlens.terminal.contexts import Context
 from rocketlens.testing import cluster
-from tests.crash.made_stores import Sent, make_store
 from tests.support.console_client import (
     answer,
     cluster_at,
@@ -27,6 +26,7 @@ from tests.support.console_client import (
     store_at,
 )
 from tests.support.console_users import user, users
+from tests.support.made_stores import Sent, make_store
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from rocketlens import limits
 from rocketlens.console.failures import failure_of
 from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, WrongUse
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
-from tests.crash.made_stores import NOW_MS, Sent, make_store
 from tests.support.console_client import answer, answers, cluster_at, store_at
+from tests.support.made_stores import NOW_MS, Sent, make_store
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.crash.made_stores import Sent, make_store
 from tests.support.console_client import answer, answers, store_at
+from tests.support.made_stores import Sent, make_store
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from rocketlens.client.resend_job import MARKER
 from rocketlens.console.act_values import JOB_ROWS
 from rocketlens.console.forms import new_name
 from rocketlens.testing import cluster
-from tests.crash.made_stores import Sent, make_store
 from tests.support.console_client import (
     answer,
     cluster_at,
@@ -17,6 +16,7 @@ from tests.support.console_client import (
     post_form,
     store_at,
 )
+from tests.support.made_stores import Sent, make_store
 
 COUNT = 7
 

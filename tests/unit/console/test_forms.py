@@ -7,8 +7,8 @@ import pytest
 from rocketlens import limits
 from rocketlens.console.forms import checked_name, checked_reason, is_name, new_name
 from rocketlens.errors import BadInput
-from tests.crash.made_stores import Sent, make_store
 from tests.support.console_client import console_client, store_at
+from tests.support.made_stores import Sent, make_store
 
 A_NAME = "20260101T000000-000000000000"
 

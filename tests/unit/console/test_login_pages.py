@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from tests.crash.made_stores import Sent, make_store
 from tests.support.console_client import console_client, form_token_in, store_at
 from tests.support.console_users import PASSWORD, users
+from tests.support.made_stores import Sent, make_store
 
 
 @pytest.fixture

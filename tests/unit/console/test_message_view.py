@@ -10,7 +10,7 @@ from rocketlens import limits
 from rocketlens.console.message_view import BODY_FORMS, body_of, decoded_ids, detail_of, row_of
 from rocketlens.decode.rules import BodyRules
 from rocketlens.model.message_id import UniqueKey
-from tests.crash.made_stores import Sent, make_store
+from tests.support.made_stores import Sent, make_store
 
 RULES = BodyRules()
 

@@ -14,7 +14,7 @@ from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput
 from rocketlens.model.message import Host
 from rocketlens.query.find import find_in_all
-from tests.crash.made_stores import Sent, make_store
+from tests.support.made_stores import Sent, make_store
 
 NUMBERS = st.integers(0, limits.MAX_LONG)
 CURSORS = st.builds(

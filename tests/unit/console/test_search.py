@@ -13,7 +13,7 @@ from rocketlens.console.sources import Sources
 from rocketlens.console.values import SearchAnswer
 from rocketlens.decode.rules import BodyRules
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
-from tests.crash.made_stores import NOW_MS, Sent, make_store
+from tests.support.made_stores import NOW_MS, Sent, make_store
 
 SEARCHED = Coverage("here", SourceKind.BROKER, SourceState.SEARCHED)
 

@@ -10,7 +10,7 @@ import zstandard
 
 from rocketlens.decode.avro import parse_schema, read_avro, read_container, reader_of
 from rocketlens.errors import BodyError
-from tests.unit.decode.written_bodies import body
+from tests.support.written_bodies import body
 
 SCHEMA = parse_schema(body("order.avsc"))
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rocketlens import limits
 from rocketlens.decode.bodies import decode_body, text_of_body
-from tests.unit.decode.written_bodies import NAMES, body
+from tests.support.written_bodies import NAMES, body
 
 FORMATS = {
     "classes.java-object": "java",

@@ -4,7 +4,7 @@ import pytest
 
 from rocketlens.decode.canal import read_canal
 from rocketlens.errors import BodyError
-from tests.unit.decode.written_bodies import body
+from tests.support.written_bodies import body
 
 
 def test_a_packet_is_read_down_to_its_columns():

@@ -7,7 +7,7 @@ import pytest
 
 from rocketlens.decode.cbor import may_be_cbor, read_cbor
 from rocketlens.errors import BodyError
-from tests.unit.decode.written_bodies import body
+from tests.support.written_bodies import body
 
 
 def test_a_map_is_read():

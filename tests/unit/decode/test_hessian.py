@@ -8,7 +8,7 @@ import pytest
 from rocketlens import limits
 from rocketlens.decode.hessian import may_be_hessian, read_hessian
 from rocketlens.errors import BodyError
-from tests.unit.decode.written_bodies import body
+from tests.support.written_bodies import body
 
 PAID = datetime(2025, 11, 20, 0, 53, 20, 123000, tzinfo=UTC)
 

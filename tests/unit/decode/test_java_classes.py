@@ -7,7 +7,7 @@ import pytest
 
 from rocketlens.decode.java_classes import plain
 from rocketlens.decode.java_object import read_java_object
-from tests.unit.decode.written_bodies import body
+from tests.support.written_bodies import body
 
 MOMENT = datetime(2025, 11, 20, 0, 53, 20, 123000, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ import pytest
 
 from rocketlens.decode.java_object import MAGIC, read_java_object
 from rocketlens.errors import BodyError
-from tests.unit.decode.written_bodies import body
+from tests.support.written_bodies import body
 
 
 def test_an_object_becomes_its_fields_those_of_its_superclass_first():

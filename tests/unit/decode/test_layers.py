@@ -9,7 +9,7 @@ import zstandard
 
 from rocketlens.decode.layers import unwrap
 from rocketlens.errors import BodyError
-from tests.unit.decode.written_bodies import body
+from tests.support.written_bodies import body
 
 PACKED = {
     "gzip": gzip.compress,

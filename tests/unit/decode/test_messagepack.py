@@ -8,7 +8,7 @@ import pytest
 from rocketlens.decode.cbor import read_cbor
 from rocketlens.decode.messagepack import may_be_messagepack, read_messagepack
 from rocketlens.errors import BodyError
-from tests.unit.decode.written_bodies import body
+from tests.support.written_bodies import body
 
 
 def test_a_map_is_read():

@@ -3,7 +3,7 @@
 import pytest
 
 from rocketlens.decode.plain_text import find_text
-from tests.unit.decode.written_bodies import body
+from tests.support.written_bodies import body
 
 CHINESE = "订单已支付,等待发货。"
 

@@ -6,7 +6,7 @@ from rocketlens.decode.canal import read_canal
 from rocketlens.decode.protobuf import message_schema
 from rocketlens.decode.protobuf_wire import read_protobuf
 from rocketlens.errors import BodyError
-from tests.unit.decode.written_bodies import body
+from tests.support.written_bodies import body
 
 SET = body("file.descriptor-set")
 PACKAGE = "com.alibaba.otter.canal.protocol"

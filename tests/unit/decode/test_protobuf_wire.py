@@ -5,7 +5,7 @@ import pytest
 from rocketlens import limits
 from rocketlens.decode.protobuf_wire import ProtobufField, may_be_protobuf, read_protobuf
 from rocketlens.errors import BodyError
-from tests.unit.decode.written_bodies import body
+from tests.support.written_bodies import body
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from rocketlens.decode.thrift import may_be_thrift, read_thrift
 from rocketlens.errors import BodyError
-from tests.unit.decode.written_bodies import body
+from tests.support.written_bodies import body
 
 FIELDS = {
     "1": "ORDER-20261120-0042",

@@ -7,7 +7,7 @@ import pytest
 from rocketlens.bulk.ranges import RangeReader, open_range
 from rocketlens.formats import columns
 from rocketlens.formats.commitlog_record import encode, message_of
-from tests.pipeline.synthetic import record, write_log
+from tests.support.synthetic import record, write_log
 from tests.unit.bulk.built_stores import ranges_of
 
 COMPRESSED = 1

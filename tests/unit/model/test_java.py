@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketlens.model import java
-from tests.unit.mqadmin.group_world import CONFIG
+from tests.support.group_world import CONFIG
 
 PRINTED = Path(__file__).parents[1] / "mqadmin" / "printed"
 VECTORS = Path(__file__).parent / "java_text_vectors.txt"

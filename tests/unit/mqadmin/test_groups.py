@@ -7,7 +7,7 @@ import pytest
 
 from rocketlens.main import main
 from rocketlens.net.sync import LoopThread
-from tests.unit.mqadmin.group_world import command_lines, comparable, group_world
+from tests.support.group_world import command_lines, comparable, group_world
 from tests.unit.mqadmin.printed_by_rocketmq import VERSIONS
 
 PRINTED = Path(__file__).with_name("printed")

@@ -9,8 +9,8 @@ from rocketlens.mqadmin.running_info import (
     is_subscribed_alike,
     stuck_queues_text,
 )
-from tests.unit.client.fake_cluster import T0
-from tests.unit.mqadmin.group_world import running_info, subscription
+from tests.support.fake_cluster import T0
+from tests.support.group_world import running_info, subscription
 
 LATER = T0 + 600_000
 NEW, OLD = Form(), Form(is_5=False)

@@ -3,7 +3,7 @@
 import pytest
 
 import rocketlens
-from tests.crash.made_stores import make_store, some_messages
+from tests.support.made_stores import make_store, some_messages
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import rocketlens
 from rocketlens.errors import AnswerIncomplete, MessageNotFound
 from rocketlens.model.message import Host
 from rocketlens.model.message_id import OffsetMessageId
-from tests.crash.made_stores import BROKER, Sent, flip, make_store, some_messages
+from tests.support.made_stores import BROKER, Sent, flip, make_store, some_messages
 
 
 def offset_id(physical_offset, host=BROKER):

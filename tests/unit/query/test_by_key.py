@@ -7,7 +7,7 @@ from rocketlens import limits
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.entry_runs import EntryRuns
 from rocketlens.store.read.index import IndexFile
-from tests.crash.made_stores import NOW_MS, Sent, make_store
+from tests.support.made_stores import NOW_MS, Sent, make_store
 
 COUNT = 1200
 KINDS = {

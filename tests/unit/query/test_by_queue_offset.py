@@ -4,7 +4,7 @@ import pytest
 
 import rocketlens
 from rocketlens.formats.consumequeue_entry import QueueEntry
-from tests.pipeline.synthetic import record, write_log
+from tests.support.synthetic import record, write_log
 
 SEGMENT_BYTES = 1 << 14
 FORMER, CURRENT = range(8, 20), range(10)

@@ -2,7 +2,7 @@
 
 import rocketlens
 from rocketlens.query import answer_builder, by_time
-from tests.crash.made_stores import make_store, some_messages
+from tests.support.made_stores import make_store, some_messages
 
 
 def test_topic_and_times_alone_give_the_newest(made, store):

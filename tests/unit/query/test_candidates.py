@@ -7,7 +7,7 @@ from rocketlens.query.candidates import check_entry, read_candidate
 from rocketlens.query.verify import MessageFilter
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.index_files import CorruptIndexFile, Hit
-from tests.crash.made_stores import Sent, flip, make_store
+from tests.support.made_stores import Sent, flip, make_store
 
 ASKED = MessageFilter(topic="Orders", key="asked")
 

@@ -17,8 +17,8 @@ from rocketlens.model.answer import SourceKind, SourceState
 from rocketlens.query import by_time, content_filter
 from rocketlens.query.request import FindRequest
 from rocketlens.query.request import content_filter as filter_of
-from tests.crash.made_stores import Sent, flip, make_store, record_of
-from tests.unit.decode.written_bodies import body as written
+from tests.support.made_stores import Sent, flip, make_store, record_of
+from tests.support.written_bodies import body as written
 
 BODIES = {
     "json": json.dumps({"amount": 120.5, "city": "上海"}, ensure_ascii=False).encode(),

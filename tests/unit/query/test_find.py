@@ -9,7 +9,7 @@ from rocketlens import limits
 from rocketlens.model.answer import SourceKind, SourceState
 from rocketlens.query.find import find
 from rocketlens.query.request import FindRequest
-from tests.crash.made_stores import Sent, make_store
+from tests.support.made_stores import Sent, make_store
 from tests.unit.query.texts import texts_for
 
 

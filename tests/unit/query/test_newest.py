@@ -5,7 +5,7 @@ import pytest
 import rocketlens
 from rocketlens import limits
 from rocketlens.query import by_time, newest
-from tests.crash.made_stores import QUEUE_ENTRY, make_store, some_messages
+from tests.support.made_stores import QUEUE_ENTRY, make_store, some_messages
 
 
 @pytest.fixture

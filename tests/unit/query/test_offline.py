@@ -6,7 +6,7 @@ import pytest
 
 import rocketlens
 from rocketlens.errors import BadInput, MessageNotFound, WrongType, WrongUse
-from tests.crash.made_stores import Sent, make_store
+from tests.support.made_stores import Sent, make_store
 
 
 def test_of_several_messages_with_one_unique_key_the_oldest_is_viewed(tmp_path):

@@ -12,7 +12,7 @@ from rocketlens.query.store_check import (
     read_contents,
 )
 from rocketlens.query.store_reader import StoreReader
-from tests.unit.store.written_stores import open_small, send_many
+from tests.support.written_stores import open_small, send_many
 
 ENTRY = 20
 

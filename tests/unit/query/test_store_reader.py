@@ -6,7 +6,7 @@ import rocketlens
 from rocketlens.errors import AnswerIncomplete
 from rocketlens.model.answer import SourceKind, SourceState
 from rocketlens.store.read.tail import Tail
-from tests.crash.made_stores import Sent, make_store, overwrite, record_of, some_messages
+from tests.support.made_stores import Sent, make_store, overwrite, record_of, some_messages
 
 LOG = SourceKind.COMMIT_LOG
 

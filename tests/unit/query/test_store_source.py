@@ -4,8 +4,8 @@ import pytest
 
 import rocketlens
 from rocketlens.errors import AnswerIncomplete, BadInput
-from tests.crash import made_stores
-from tests.crash.made_stores import Sent, flip, make_store, some_messages
+from tests.support import made_stores
+from tests.support.made_stores import Sent, flip, make_store, some_messages
 from tests.unit.query.texts import texts_for
 
 

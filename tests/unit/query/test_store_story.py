@@ -5,7 +5,7 @@ import json
 import pytest
 
 import rocketlens
-from tests.unit.query.story_world import KEY
+from tests.support.story_world import KEY
 
 OFFSETS = {
     "T@late": {"0": 0},

@@ -14,8 +14,7 @@ from rocketlens.query.story import (
     groups_in,
     is_same_message,
 )
-from tests.unit.conftest import NOON_MS
-from tests.unit.query.story_world import (
+from tests.support.story_world import (
     consumed,
     copy,
     dead,
@@ -25,6 +24,7 @@ from tests.unit.query.story_world import (
     story,
     waiting,
 )
+from tests.unit.conftest import NOON_MS
 
 ORIGINAL = copy()
 

@@ -4,8 +4,8 @@ import pytest
 
 from rocketlens.formats.trace_body import TraceRecord, TraceType
 from rocketlens.query.story_events import TraceEntry, deliveries_of, events_of
+from tests.support.story_world import KEY, consumed, copy, dead, pub, retried, waiting
 from tests.unit.conftest import NOON_MS
-from tests.unit.query.story_world import KEY, consumed, copy, dead, pub, retried, waiting
 
 
 def event_of(record):

@@ -10,8 +10,8 @@ from rocketlens import limits
 from rocketlens.errors import BadInput, CallTimeout, TopicNotFound
 from rocketlens.query.request import FindRequest
 from rocketlens.query.story_search import find_story
+from tests.support.story_world import KEY
 from tests.unit.conftest import NOON_MS
-from tests.unit.query.story_world import KEY
 
 UNIQUE = {"UNIQ_KEY": KEY, "KEYS": "order-1"}
 WAITS = {**UNIQUE, "REAL_TOPIC": "%RETRY%g", "DELAY": "3"}

@@ -13,7 +13,7 @@ import pytest
 import rocketlens
 from rocketlens.errors import TopicNotFound
 from rocketlens.store.read.consumequeue import ConsumeQueue
-from tests.crash.made_stores import Sent, make_store, overwrite, some_messages
+from tests.support.made_stores import Sent, make_store, overwrite, some_messages
 
 ROW = re.compile(r"^\S+ +(\d+) +(\d+) +(\d+) +(\S+ \S+)$", re.MULTILINE)
 

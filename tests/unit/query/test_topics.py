@@ -6,7 +6,7 @@ import rocketlens
 from rocketlens import limits
 from rocketlens.errors import AnswerIncomplete, TopicNotFound
 from rocketlens.model.answer import SourceKind
-from tests.crash.made_stores import Sent, flip, make_store, some_messages
+from tests.support.made_stores import Sent, flip, make_store, some_messages
 from tests.unit.query.texts import texts_for
 
 

@@ -1,6 +1,6 @@
 """Texts that name one message."""
 
-from tests.crash import made_stores
+from tests.support import made_stores
 
 
 def texts_for(record):

@@ -12,7 +12,7 @@ import rocketlens
 from rocketlens.bulk.workspace import Workspace
 from rocketlens.cli import doctor_store
 from rocketlens.store import disk, fs
-from tests.unit.store.written_stores import content_of, open_small, send_many
+from tests.support.written_stores import content_of, open_small, send_many
 
 
 class Killed(BaseException):

@@ -9,7 +9,7 @@ from rocketlens.errors import StoreLocked
 from rocketlens.store.disk import Disk
 from rocketlens.store.lock import LOCK_TEXT, OUR_TEXT, StoreLock, is_locked
 from tests.conftest import fingerprint
-from tests.unit.store.written_stores import (
+from tests.support.written_stores import (
     be_a_real_broker,
     open_small,
     send,
@@ -36,7 +36,7 @@ def test_a_second_opener_is_refused_and_touches_nothing(tmp_path):
         with pytest.raises(StoreLocked):
             open_small(tmp_path)
         program = (
-            "import sys; from tests.unit.store.written_stores import open_small;"
+            "import sys; from tests.support.written_stores import open_small;"
             "open_small(sys.argv[1])"
         )
         done = subprocess.run(

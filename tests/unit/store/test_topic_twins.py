@@ -8,8 +8,8 @@ import rocketlens
 from rocketlens.store.read import scan, tail
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.scan import LogWalk
-from tests.crash.made_stores import Sent, make_store
-from tests.unit.store import written_stores
+from tests.support import written_stores
+from tests.support.made_stores import Sent, make_store
 
 VICTIM = "order-paid-topic"
 TWIN = "-NOxL7-LAfpI-mTe"

@@ -5,7 +5,7 @@ import pytest
 
 from rocketlens.wire import acl, codec
 from rocketlens.wire.frame import FrameSplitter
-from tests.unit.wire.wire_samples import all_vectors
+from tests.support.wire_samples import all_vectors
 
 FIELDS = {"topic": "t", "queueId": "3"}
 

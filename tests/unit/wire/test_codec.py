@@ -8,7 +8,7 @@ from rocketlens.wire import codec, frame, header_binary, header_json
 from rocketlens.wire.codes import LanguageCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.frame import FrameSplitter
-from tests.unit.wire.wire_samples import HEADERS, VERSIONS, all_vectors, sample
+from tests.support.wire_samples import HEADERS, VERSIONS, all_vectors, sample
 
 CODECS = {"JSON": header_json, "ROCKETMQ": header_binary}
 

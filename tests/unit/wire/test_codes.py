@@ -2,7 +2,7 @@ import pytest
 
 from rocketlens.wire import codes
 from rocketlens.wire.codes import LanguageCode, RequestCode, ResponseCode
-from tests.unit.wire.wire_samples import VERSIONS, vectors_of
+from tests.support.wire_samples import VERSIONS, vectors_of
 
 # 4.9's access control; 5.x gave these numbers another meaning.
 LEFT_OUT = {

@@ -10,7 +10,7 @@ from rocketlens.wire.bodies import heartbeat, route, stats, topic
 from rocketlens.wire.commands import query, send
 from rocketlens.wire.commands.topic import UPDATE_AND_CREATE_TOPIC
 from rocketlens.wire.declare import fields_of, read_body, read_i32, read_i64, write_body
-from tests.unit.wire.wire_samples import sample
+from tests.support.wire_samples import sample
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 from contextlib import asynccontextmanager
 
 from rocketlens.wire.acl import signed_fields
+from tests.support.broker_world import running
 from tests.support.patience import PATIENCE_S
-from tests.unit.broker.broker_world import running
 
 SECRET = "s3cret-s3cret"
 ACCOUNTS = f"""\

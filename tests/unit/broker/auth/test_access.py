@@ -8,8 +8,8 @@ from rocketlens.broker.auth.access import AccessControl
 from rocketlens.errors import BadInput
 from rocketlens.wire.acl import signed_fields
 from rocketlens.wire.codes import RequestCode
+from tests.support.broker_world import NOW_MS, running, send_fields
 from tests.unit.broker.auth.acl_world import SECRET, Signer, with_accounts, with_users
-from tests.unit.broker.broker_world import NOW_MS, running, send_fields
 
 
 def send(signer, topic="Orders", body=b"body"):

@@ -6,7 +6,7 @@ import pytest
 
 from rocketlens.broker.auth.config import AuthConfig, codes_in
 from rocketlens.errors import BadInput
-from tests.unit.broker.broker_world import settings_of
+from tests.support.broker_world import settings_of
 
 PACKAGE = "org.apache.rocketmq.auth."
 USER = '{"username":"admin","password":"s3cret-s3cret"}'

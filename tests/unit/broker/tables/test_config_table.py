@@ -16,7 +16,7 @@ from rocketlens.model import json_dialect
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
 from tests.support.effort import sized
-from tests.unit.store.written_stores import Clock
+from tests.support.written_stores import Clock
 
 
 @pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])

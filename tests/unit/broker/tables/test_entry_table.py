@@ -18,7 +18,7 @@ from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read import table_changes
 from rocketlens.store.read.former_topics import configured_topics
 from tests.support.effort import sized
-from tests.unit.store.written_stores import Clock
+from tests.support.written_stores import Clock
 
 
 class QuickDisk(Disk):

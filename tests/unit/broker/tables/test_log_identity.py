@@ -14,7 +14,7 @@ from rocketlens.broker.tables.offsets import ConsumerOffsets, DelayOffsets
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
-from tests.unit.store.written_stores import Clock, open_small, send_many
+from tests.support.written_stores import Clock, open_small, send_many
 
 
 def test_a_log_that_grew_or_lost_its_oldest_segments_is_the_same(tmp_path):

@@ -7,7 +7,7 @@ from rocketlens.broker.tables.offsets import ConsumerOffsets, DelayOffsets
 from rocketlens.errors import BadInput
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
-from tests.unit.store.written_stores import Clock
+from tests.support.written_stores import Clock
 
 
 def test_offsets_are_kept_until_saved_and_forgotten_when_removed(tmp_path):

@@ -7,7 +7,7 @@ from rocketlens.broker.tables.topics import GroupTable, StoredTopic, TopicTable
 from rocketlens.errors import BadInput
 from rocketlens.store.disk import Disk
 from rocketlens.store.layout import StoreLayout
-from tests.unit.store.written_stores import Clock
+from tests.support.written_stores import Clock
 
 
 def test_a_change_of_topics_is_counted_and_on_the_disk_when_saved(tmp_path):

@@ -21,8 +21,8 @@ from rocketlens.wire.bodies.heartbeat import HeartbeatData
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.commands.pull import SUSPEND_FLAG
 from rocketlens.wire.declare import read_body, write_body
+from tests.support.fake_cluster import FakeBroker, FakeNameServer
 from tests.support.patience import PATIENCE_S
-from tests.unit.client.fake_cluster import FakeBroker, FakeNameServer
 
 RETRY = "%RETRY%"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from rocketlens.store.read.commitlog import CommitLog
-from tests.crash.made_stores import make_store, some_messages
+from tests.support.made_stores import make_store, some_messages
 
 
 @pytest.fixture

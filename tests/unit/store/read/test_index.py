@@ -11,9 +11,8 @@ from rocketlens.model.java import index_hash
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.index import IndexFile, is_near
 from rocketlens.store.read.index_files import IndexFiles
-from tests.crash import made_stores
-from tests.crash.made_stores import flip, make_store, overwrite, some_messages
-from tests.unit.store import written_stores
+from tests.support import made_stores, written_stores
+from tests.support.made_stores import flip, make_store, overwrite, some_messages
 
 
 def test_an_index_file_gives_the_entries_of_a_hash_newest_first(made, log):

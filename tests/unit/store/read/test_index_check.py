@@ -14,7 +14,7 @@ from rocketlens.store.read.index_check import (
     entry_columns,
     log_explains,
 )
-from tests.crash.made_stores import flip, make_store, overwrite, some_messages
+from tests.support.made_stores import flip, make_store, overwrite, some_messages
 
 SLOTS, ENTRIES = 50, 1000
 

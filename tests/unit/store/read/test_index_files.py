@@ -6,7 +6,7 @@ from rocketlens.errors import IndexFileError
 from rocketlens.model.java import index_hash
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.index_files import PAUSE, Hit, IndexFiles, newest_first
-from tests.crash.made_stores import hashes_of, make_store, overwrite, some_messages
+from tests.support.made_stores import hashes_of, make_store, overwrite, some_messages
 
 
 @pytest.fixture

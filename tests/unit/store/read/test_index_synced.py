@@ -15,7 +15,7 @@ from rocketlens.store.lock import StoreLock
 from rocketlens.store.read import index_files
 from rocketlens.store.read.index_state import IndexState, ResumePoint
 from rocketlens.store.read.index_synced import SyncedFiles
-from tests.crash.made_stores import Sent, make_store, overwrite, write_index
+from tests.support.made_stores import Sent, make_store, overwrite, write_index
 
 SLOTS, ENTRIES = 100_000, 5000
 PAGE = 4096

@@ -11,7 +11,7 @@ from rocketlens.errors import RecordError
 from rocketlens.store import fs
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.note import LogMark, Note, decode_note, encode_note, read_note
-from tests.unit.store.written_stores import QUIET, Clock, open_small, records_of, send_many
+from tests.support.written_stores import QUIET, Clock, open_small, records_of, send_many
 
 MARK = LogMark(4711, 230, 2864434397)
 VALUE = {"safeOffset": 96788992, "clean": True, "files": [["20261121233000123", "00ff"]]}

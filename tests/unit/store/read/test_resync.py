@@ -7,8 +7,8 @@ from rocketlens import limits
 from rocketlens.formats.commitlog_record import Reason
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.resync import next_record
-from tests.crash import made_stores
-from tests.crash.made_stores import flip, make_store, overwrite, some_messages
+from tests.support import made_stores
+from tests.support.made_stores import flip, make_store, overwrite, some_messages
 
 
 def test_the_next_record_is_found_by_either_of_the_damaged_ones_own_words(made, log):

@@ -4,7 +4,7 @@ import numpy as np
 
 from rocketlens.store import fs
 from rocketlens.store.read.scan import LogWalk, exhaust
-from tests.crash.made_stores import flip, overwrite
+from tests.support.made_stores import flip, overwrite
 
 
 def test_a_segment_that_cannot_be_opened_is_damage_and_the_walk_goes_on(made, log, monkeypatch):

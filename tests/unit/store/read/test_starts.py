@@ -5,7 +5,7 @@ import pytest
 from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import Reason
 from rocketlens.store.read.starts import RecordStarts
-from tests.crash.made_stores import flip
+from tests.support.made_stores import flip
 
 
 def knows_nothing(_record):

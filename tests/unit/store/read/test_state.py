@@ -4,8 +4,8 @@ import struct
 from dataclasses import replace
 
 from rocketlens.store.read.state import StoreState, read_synced
-from tests.crash.failing_disks import QuickDisk
-from tests.unit.store.written_stores import (
+from tests.support.failing_disks import QuickDisk
+from tests.support.written_stores import (
     QUIET,
     open_small,
     queue_lengths,

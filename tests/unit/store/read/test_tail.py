@@ -11,11 +11,10 @@ from rocketlens.model.java import index_hash
 from rocketlens.store import fs
 from rocketlens.store.read import tail
 from rocketlens.store.read.commitlog import CommitLog
-from tests.crash import made_stores
-from tests.crash.failing_calls import FailingCalls
-from tests.crash.made_stores import make_store, some_messages
+from tests.support import made_stores, written_stores
+from tests.support.failing_calls import FailingCalls
+from tests.support.made_stores import make_store, some_messages
 from tests.support.patched import change_for
-from tests.unit.store import written_stores
 
 
 def knows_nothing(_record):

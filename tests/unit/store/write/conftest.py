@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.store.written_stores import QUIET, open_small, send_many
+from tests.support.written_stores import QUIET, open_small, send_many
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from rocketlens.model.message_id import pack_address
 from rocketlens.model.rocketmq import SCHEDULE_TOPIC
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.store.write.message_store import MessageStore, StoreOptions
-from tests.unit.store.written_stores import (
+from tests.support.written_stores import (
     BORN_HOST,
     BORN_HOST_V6,
     SMALL,

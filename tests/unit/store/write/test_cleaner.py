@@ -13,7 +13,7 @@ from rocketlens.store.disk import Disk
 from rocketlens.store.write import cleaner
 from rocketlens.store.write.cleaner import SegmentAge
 from rocketlens.store.write.config import StoreConfig
-from tests.unit.store.written_stores import SMALL, Clock, open_small, send, send_many
+from tests.support.written_stores import SMALL, Clock, open_small, send, send_many
 
 HOUR_MS = 3_600_000
 FOUR_O_CLOCK = int(datetime(2024, 5, 6, 4, 30).astimezone().timestamp() * 1000)

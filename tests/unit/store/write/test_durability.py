@@ -6,8 +6,8 @@ import pytest
 
 from rocketlens.store.read.state import read_state
 from rocketlens.store.write.append import Appender
-from tests.crash.failing_disks import RecordingDisk, RestartedDisk
-from tests.unit.store.written_stores import (
+from tests.support.failing_disks import RecordingDisk, RestartedDisk
+from tests.support.written_stores import (
     BORN_HOST,
     open_small,
     records_of,

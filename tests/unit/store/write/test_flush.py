@@ -6,7 +6,7 @@ from rocketlens.errors import StoreFailed
 from rocketlens.store.write.flush import FlushThread, GroupCommit
 from rocketlens.store.write.message_store import StoreOptions
 from tests.support.patience import PATIENCE_S
-from tests.unit.store.written_stores import STORE_HOST, open_small, send
+from tests.support.written_stores import STORE_HOST, open_small, send
 
 
 def test_one_round_serves_everyone_who_came_before_it():

@@ -9,7 +9,7 @@ import pytest
 import rocketlens
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
-from tests.unit.store.written_stores import (
+from tests.support.written_stores import (
     QUIET,
     builder_of,
     entries_of,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 from tests.support.patience import PATIENCE_S
-from tests.unit.store.written_stores import (
+from tests.support.written_stores import (
     QUIET,
     builder_of,
     entries_of,

@@ -20,8 +20,7 @@ from rocketlens.store.read.index_state import read_index_state
 from rocketlens.store.write.index_build import IndexBuilder
 from rocketlens.store.write.index_writer import IndexWriter
 from rocketlens.store.write.message_store import MessageStore, StoreOptions
-from tests.unit.store.index_as_rocketmq import RocketMQIndex
-from tests.unit.store.written_stores import (
+from tests.support.written_stores import (
     GOLDEN,
     QUIET,
     SMALL,
@@ -31,6 +30,7 @@ from tests.unit.store.written_stores import (
     records_of,
     send_many,
 )
+from tests.unit.store.index_as_rocketmq import RocketMQIndex
 
 GEOMETRY = SMALL.geometry._replace(entry_count=400)
 TINY = SMALL.geometry._replace(entry_count=80)

@@ -7,7 +7,7 @@ import pytest
 
 from rocketlens.errors import StoreLocked
 from rocketlens.store.layout import StoreLayout
-from tests.unit.store.written_stores import (
+from tests.support.written_stores import (
     QUIET,
     SMALL,
     builder_of,

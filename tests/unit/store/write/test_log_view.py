@@ -4,8 +4,8 @@ import pytest
 
 from rocketlens.errors import StoreBusy
 from rocketlens.store.read.commitlog import SegmentLost
-from tests.crash.failing_calls import FailingCalls
-from tests.unit.store.written_stores import open_small, send, send_many
+from tests.support.failing_calls import FailingCalls
+from tests.support.written_stores import open_small, send, send_many
 
 
 def test_a_record_is_given_only_where_it_is_whole(tmp_path):

@@ -5,7 +5,7 @@ import struct
 import rocketlens
 from rocketlens.model.message import Host
 from rocketlens.store.write.message_store import MessageStore, StoreOptions
-from tests.unit.store.written_stores import (
+from tests.support.written_stores import (
     SMALL,
     open_small,
     records_of,

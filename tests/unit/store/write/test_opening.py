@@ -10,7 +10,7 @@ import pytest
 import rocketlens
 from rocketlens.errors import BadInput
 from rocketlens.store import fs
-from tests.unit.store.written_stores import (
+from tests.support.written_stores import (
     GOLDEN,
     QUIET,
     SMALL,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rocketlens.formats.consumequeue_entry import FILLER
 from rocketlens.store.disk import Disk
-from tests.unit.store.written_stores import (
+from tests.support.written_stores import (
     BORN_HOST,
     open_small,
     send,

@@ -9,7 +9,7 @@ import pytest
 from rocketlens.errors import BadInput
 from rocketlens.formats.consumequeue_entry import FILLER
 from rocketlens.store.write.queue_files import first_physical_offset, good_end, list_queue_files
-from tests.unit.store.written_stores import (
+from tests.support.written_stores import (
     SMALL,
     content_of,
     open_small,

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from rocketlens.store import fs
-from tests.crash.failing_disks import QuickDisk, RestartedDisk
-from tests.unit.store.written_stores import (
+from tests.support.failing_disks import QuickDisk, RestartedDisk
+from tests.support.written_stores import (
     SMALL,
     Clock,
     assert_finds,

@@ -1,7 +1,7 @@
 """Queues are asked by offset and by time while they grow."""
 
 from rocketlens.store.write.log_view import LogView
-from tests.unit.store.written_stores import Clock, open_small, send, send_many
+from tests.support.written_stores import Clock, open_small, send, send_many
 
 
 def test_offsets_are_found_by_time_as_rocketmq_5_finds_them(tmp_path):

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from rocketlens.errors import StoreFull
-from tests.crash import made_stores
-from tests.crash.failing_disks import QuickDisk
-from tests.unit.store.written_stores import (
+from tests.support import made_stores
+from tests.support.failing_disks import QuickDisk
+from tests.support.written_stores import (
     QUIET,
     SMALL,
     assert_finds,

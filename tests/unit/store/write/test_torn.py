@@ -3,8 +3,8 @@
 import pytest
 
 from rocketlens.store.write.torn import SECTOR_BYTES, lacks_a_sector
-from tests.crash.failing_disks import RestartedDisk
-from tests.unit.store.written_stores import BORN_HOST, open_small, records_of, send_many
+from tests.support.failing_disks import RestartedDisk
+from tests.support.written_stores import BORN_HOST, open_small, records_of, send_many
 
 
 def append(store, body, properties):

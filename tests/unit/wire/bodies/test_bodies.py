@@ -7,7 +7,7 @@ from rocketlens.errors import CommandBodyError
 from rocketlens.model.json_dialect import loads
 from rocketlens.wire.bodies import auth, consumer
 from rocketlens.wire.declare import declared_classes, java_name_of, read_body, write_body
-from tests.unit.wire.wire_samples import VERSIONS, all_vectors, bodies
+from tests.support.wire_samples import VERSIONS, all_vectors, bodies
 
 CLASSES = {java_name_of(cls): cls for cls in declared_classes()}
 

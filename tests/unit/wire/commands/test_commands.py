@@ -12,7 +12,7 @@ from rocketlens.wire.declare import (
     fields_of,
     java_name_of,
 )
-from tests.unit.wire.wire_samples import (
+from tests.support.wire_samples import (
     GENERIC_FIELDS,
     HEADERS,
     VERSIONS,

@@ -22,7 +22,7 @@ from rocketlens.wire.commands.send import SendMessageRequest
 from rocketlens.wire.declare import BOOLEAN, I32, I64, TEXT, fields_of, java_name_of
 
 VERSIONS = {"4.9.7": 407, "5.5.0": 513}
-VECTORS = Path(__file__).parent / "vectors"
+VECTORS = Path(__file__).parents[1] / "unit" / "wire" / "vectors"
 
 # In every request header of RocketMQ's since 4.9 or 5.0; brokers need none of them.
 GENERIC_FIELDS = {"bname", "lo", "ns", "nsd", "oway"}

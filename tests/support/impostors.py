@@ -10,7 +10,7 @@ from rocketlens.net.channel import Response
 from rocketlens.net.pool import ClientPool
 from rocketlens.net.server import RemotingServer
 from rocketlens.wire.codes import RequestCode
-from tests.unit.broker.broker_world import create_topic, running
+from tests.support.broker_world import create_topic, running
 
 
 class NameServerStub:

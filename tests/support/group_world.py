@@ -14,7 +14,7 @@ from rocketlens.wire.bodies import consumer, heartbeat, stats
 from rocketlens.wire.bodies.route import TopicList
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.declare import write_body
-from tests.unit.client.fake_cluster import T0, FakeBroker, FakeCluster
+from tests.support.fake_cluster import T0, FakeBroker, FakeCluster
 
 UNIQUE_KEY = "AC1E0A0900014E0E2F0E0AC1E0A90000"
 PUSH, PULL = heartbeat.ConsumeType.CONSUME_PASSIVELY, heartbeat.ConsumeType.CONSUME_ACTIVELY

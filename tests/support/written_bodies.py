@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rocketlens.model.message import Host, MessageExt
 
-DIRECTORY = Path(__file__).parent / "bodies"
+DIRECTORY = Path(__file__).parents[1] / "unit" / "decode" / "bodies"
 NAMES = sorted(each.name for each in DIRECTORY.iterdir() if each.is_file())
 
 
