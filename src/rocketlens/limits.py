@@ -603,6 +603,11 @@ MAX_UNREGISTER_S: Final = 1.0
 MAX_STOP_ANSWERS_S: Final = 1.0
 """Of these for answers that are under way."""
 
+MAX_HUNG_STOP_S: Final = 25.0
+"""Seconds from a signal to the end of a server whose disk does not answer: Kubernetes kills after
+30, and logs nothing.
+"""
+
 MIN_STOP_INDEX_S: Final = 1.0
 """Seconds for index entries when a server stops, however long the rest took."""
 

@@ -21,7 +21,6 @@ import rocketlens
 from docs import generate
 from rocketlens.broker.config import BrokerConfig
 from rocketlens.bulk.options import OPTIONS
-from rocketlens.cli.as_json import answer_fields, message_fields
 from rocketlens.cli.demo import unpack
 from rocketlens.decode.rules import FORMATS, BodyRules
 from rocketlens.errors import BadInput
@@ -32,6 +31,7 @@ from rocketlens.model.config_keys import keys_of
 from rocketlens.namesrv.config import NameServerConfig
 from rocketlens.net.tls import TlsConfig
 from rocketlens.store.write.config import StoreConfig
+from rocketlens.terminal.as_json import answer_fields, message_fields
 from rocketlens.terminal.contexts import Context
 from rocketlens.terminal.exit_code import ExitCode
 from rocketlens.testing import cluster

@@ -96,7 +96,7 @@ async def _fields(admin: "MQAdmin", topic: str) -> dict[str, Any]:
 
 def _print(arguments: Namespace, fields: dict[str, Any], *, with_titles: bool) -> None:
     if arguments.output == "json":
-        from rocketlens.cli.as_json import json_line
+        from rocketlens.terminal.as_json import json_line
 
         print(json_line(fields))
         return

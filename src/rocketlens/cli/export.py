@@ -8,10 +8,10 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from rocketlens.cli.body_view import BODY_FORMS
 from rocketlens.cli.message_stream import add_selection, read_into, selection_of
 from rocketlens.errors import BadInput
 from rocketlens.model.counted import counted
+from rocketlens.terminal.body_view import BODY_FORMS
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 
 if TYPE_CHECKING:

@@ -149,7 +149,7 @@ def group_fields(group: "FoundGroup") -> dict[str, Any]:
 
 
 def _print_json(found: "GroupsAnswer") -> None:
-    from rocketlens.cli.as_json import coverage_fields, json_line
+    from rocketlens.terminal.as_json import coverage_fields, json_line
 
     groups = [group_fields(group) for group in found.groups]
     coverage = [coverage_fields(each) for each in found.coverage]

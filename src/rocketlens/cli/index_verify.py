@@ -57,7 +57,7 @@ def run(arguments: Namespace) -> ExitCode:
 
         report = verify(spark, store, progress=ProgressLine())
     if arguments.output == "json":
-        from rocketlens.cli.as_json import json_line
+        from rocketlens.terminal.as_json import json_line
 
         print(json_line(report_fields(report)))
     else:

@@ -9,9 +9,9 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketlens.cli.body_view import BODY_FORMS, BodyView
 from rocketlens.errors import BadInput
 from rocketlens.model.escape import printable
+from rocketlens.terminal.body_view import BODY_FORMS, BodyView
 from rocketlens.terminal.output import COLOUR_CHOICES, choose_colour
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class MessageOutput:
         :raises BadInput: naming options that do not go together, or a value that messages lack.
         """
         # Late: help must not pay for the fields of a message.
-        from rocketlens.cli.message_values import Template, value_names
+        from rocketlens.terminal.message_values import Template, value_names
 
         choose_colour(arguments.color)
         self._searched: Final = searched
@@ -143,7 +143,7 @@ class MessageOutput:
 
     def print_array(self, messages: "Iterable[MessageExt]") -> None:
         """Print messages as a JSON array."""
-        from rocketlens.cli.as_json import write_message
+        from rocketlens.terminal.as_json import write_message
 
         sys.stdout.write("[")
         for number, message in enumerate(messages):
@@ -168,13 +168,15 @@ class MessageOutput:
         sys.stdout.write(printable(text, keep="\n\t\0") if self._is_terminal else text)
 
     def _print_json(self, message: "MessageExt") -> None:
-        from rocketlens.cli.as_json import write_message
+        from rocketlens.terminal.as_json import write_message
 
         write_message(message, "\n", names=self._names, bodies=self._bodies)
 
     def _print_csv(self, message: "MessageExt") -> None:
         self.print_header()
-        cells = [self._cell(message, name) for name in self._csv_names()]
+        from rocketlens.terminal.message_values import csv_cell
+
+        cells = [csv_cell(message, name, self._bodies) for name in self._csv_names()]
         if self._is_terminal:
             cells = [printable(cell, keep="\n\t") for cell in cells]
         self._csv_writer().writerow(cells)
@@ -186,7 +188,7 @@ class MessageOutput:
             self._csv_writer().writerow(self._csv_names())
 
     def _csv_names(self) -> Sequence[str]:
-        from rocketlens.cli.table import PIPED_COLUMNS
+        from rocketlens.terminal.message_values import PIPED_COLUMNS
 
         return self._names or PIPED_COLUMNS
 
@@ -195,15 +197,9 @@ class MessageOutput:
 
         return csv.writer(sys.stdout, lineterminator="\n")
 
-    def _cell(self, message: "MessageExt", name: str) -> str:
-        from rocketlens.cli.message_values import defused, text_of, value_of
-
-        value = None if name == "body" else value_of(message, name)
-        return defused(value if isinstance(value, int) else text_of(message, name, self._bodies))
-
     def _print_tabbed(self, message: "MessageExt") -> None:
-        from rocketlens.cli.message_values import text_of
-        from rocketlens.cli.table import PIPED_COLUMNS, piped_row
+        from rocketlens.cli.table import piped_row
+        from rocketlens.terminal.message_values import PIPED_COLUMNS, text_of
 
         if self._needs_header:
             self._needs_header = False
@@ -218,7 +214,7 @@ class MessageOutput:
 
     def _short(self, message: "MessageExt", name: str) -> object:
         """Return a cell of a table: a body is cut unless its form was chosen."""
-        from rocketlens.cli.message_values import text_of, value_of
+        from rocketlens.terminal.message_values import text_of, value_of
 
         if name == "body" and self._bodies.form is None:
             return self._bodies.preview(message)

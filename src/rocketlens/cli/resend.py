@@ -344,7 +344,7 @@ def _print_row(
     if arguments.output == "json":
         from dataclasses import asdict
 
-        from rocketlens.cli.as_json import json_line
+        from rocketlens.terminal.as_json import json_line
 
         print(json_line({"n": number, "state": state, **asdict(planned), "detail": detail}))
         return

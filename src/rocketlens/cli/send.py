@@ -101,7 +101,7 @@ def run(arguments: Namespace) -> ExitCode:
     access = writable_cluster_access(chosen_context(arguments, takes_store=False))
     result = run_loop(_send(arguments, access, message))
     if arguments.output == "json":
-        from rocketlens.cli.as_json import json_line
+        from rocketlens.terminal.as_json import json_line
 
         print(json_line(_result_fields(result)))
     else:
@@ -139,7 +139,6 @@ def _result_fields(result: "SendResult") -> dict[str, Any]:
 
 def _send_many(arguments: Namespace) -> ExitCode:
     """Send a message for each line; print how many there were."""
-    from rocketlens.cli.as_json import json_line
     from rocketlens.cli.send_many import (
         ManySender,
         SendSummary,
@@ -150,6 +149,7 @@ def _send_many(arguments: Namespace) -> ExitCode:
     )
     from rocketlens.client.producer import Producer
     from rocketlens.net.event_loop import run as run_loop
+    from rocketlens.terminal.as_json import json_line
     from rocketlens.terminal.cluster_access import chosen_context, writable_cluster_access
 
     if arguments.body is not None or arguments.sharding_key is not None:

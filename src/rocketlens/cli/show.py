@@ -7,16 +7,16 @@ from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.cli.body_view import BodyView
 from rocketlens.cli.find import exit_code, print_answer
-from rocketlens.cli.json_text import checked_json, indented, json_of
 from rocketlens.cli.message_output import MessageOutput, add_colour
 from rocketlens.cli.options import add_body_rules, add_message
 from rocketlens.cli.table import cells, fit, highlighted
 from rocketlens.errors import BadInput
 from rocketlens.model.escape import printable
 from rocketlens.model.rocketmq import is_system_topic
+from rocketlens.terminal.body_view import BodyView
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
+from rocketlens.terminal.json_text import checked_json, indented, json_of
 from rocketlens.terminal.output import BOLD, choose_colour, coloured, say
 from rocketlens.terminal.times import iso_text, time_text
 

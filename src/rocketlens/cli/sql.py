@@ -239,7 +239,7 @@ def _print(result: "pa.RecordBatchReader", arguments: Namespace) -> int:
     if arguments.output == "csv":
         import csv
 
-        from rocketlens.cli.message_values import defused
+        from rocketlens.terminal.message_values import defused
 
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(names)
@@ -247,7 +247,7 @@ def _print(result: "pa.RecordBatchReader", arguments: Namespace) -> int:
             writer.writerow([defused(_cell(value)) for value in row])
             count += 1
         return count
-    from rocketlens.cli.as_json import json_line
+    from rocketlens.terminal.as_json import json_line
 
     is_array = arguments.output == "json"
     sys.stdout.write("[" if is_array else "")

@@ -216,8 +216,8 @@ def _print_line(label: str, text: str) -> None:
 def _print_json(found: "StoreStatus | ClusterStatus") -> None:
     from dataclasses import asdict
 
-    from rocketlens.cli.as_json import coverage_fields, json_line
     from rocketlens.cli.groups import group_fields
+    from rocketlens.terminal.as_json import coverage_fields, json_line
 
     fields: dict[str, Any] = {
         **asdict(found),

@@ -213,7 +213,7 @@ def _wrapped(text: str, room: int) -> list[str]:
 def _print_json(story: "Story") -> None:
     from dataclasses import asdict
 
-    from rocketlens.cli.as_json import coverage_fields, json_line, message_fields
+    from rocketlens.terminal.as_json import coverage_fields, json_line, message_fields
 
     message: dict[str, Any] | None = None
     if story.message is not None:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from rocketlens.cli.body_view import BodyView
 from rocketlens.model.escape import printable
+from rocketlens.terminal.body_view import BodyView
 from rocketlens.terminal.output import BOLD, DIM, MATCH, coloured, has_colour, size_text
 from rocketlens.terminal.times import iso_text, time_text, zone_text
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rocketlens.model.message import MessageExt
 
 AS_IT_IS: Final = BodyView()
-PIPED_COLUMNS: Final = ("time", "topic", "tags", "keys", "id", "position", "size", "body")
 # On a terminal. Ids and positions are never cut: people copy them. Nor is the key that was found.
 _MAX_WIDTHS: Final = {"TAGS": 16, "KEYS": 32}
 _MIN_WIDTH: Final = 8
@@ -116,7 +115,7 @@ def _folds(widths: Sequence[int], columns: int) -> Iterator[tuple[int, int]]:
 
 
 def piped_row(message: "MessageExt", bodies: BodyView = AS_IT_IS) -> Iterable[str]:
-    """Return the values of a message in the order of `PIPED_COLUMNS`, safe to print."""
+    """Return the values of a message in the order of its `PIPED_COLUMNS`, safe to print."""
     yield iso_text(message.store_timestamp_ms)
     yield printable(message.topic)
     yield printable(message.tags or "")

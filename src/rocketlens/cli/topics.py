@@ -128,7 +128,7 @@ def _time(epoch_ms: int | None, messages: int | None) -> "Moment | str | None":
 def _print_json(found: "TopicsAnswer", shown: Sequence["FoundTopic"]) -> None:
     from dataclasses import asdict
 
-    from rocketlens.cli.as_json import coverage_fields, json_line
+    from rocketlens.terminal.as_json import coverage_fields, json_line
 
     topics: list[dict[str, Any]] = [
         {

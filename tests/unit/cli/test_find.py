@@ -11,7 +11,8 @@ from types import SimpleNamespace
 import pytest
 
 from rocketlens import Coverage, open_store
-from rocketlens.cli import as_json, table
+from rocketlens.cli import table
+from rocketlens.terminal import as_json
 from tests.conftest import fingerprint
 
 NOON_MS = 1_790_000_000_000

@@ -17,8 +17,8 @@ from rocketlens.console.passwords import PasswordHash
 from rocketlens.console.run import _contexts
 from rocketlens.main import build_parser, main
 from rocketlens.terminal.contexts import CONFIG_VARIABLE
-from tests.crash.made_stores import Sent, make_store
 from tests.support.console_users import HASH, PASSWORD
+from tests.support.made_stores import Sent, make_store
 
 
 def parsed(*words) -> Namespace:

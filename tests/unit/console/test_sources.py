@@ -14,8 +14,8 @@ from rocketlens.errors import BadInput, NotAStore
 from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.request import FindRequest
 from rocketlens.terminal.contexts import Context
-from tests.crash.made_stores import Sent, make_store
 from tests.support.console_client import answers, cluster_at, store_at
+from tests.support.made_stores import Sent, make_store
 
 
 def test_names_are_fit_for_addresses_and_no_two_the_same():

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from rocketlens import limits
-from rocketlens.cli import as_json
 from rocketlens.formats import kernels_json
 from rocketlens.formats.commitlog_record import message_of
 from rocketlens.formats.json_lines import json_lines
 from rocketlens.model.message import MESSAGE_FIELDS, Host
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.scan import LogWalk
-from tests.crash.made_stores import Sent, make_store
+from rocketlens.terminal import as_json
+from tests.support.made_stores import Sent, make_store
 
 USUAL = [
     Sent(keys="a b  c", unique_key="0A01", tags="TagA", body=b"x" * length)

@@ -7,10 +7,10 @@ import pytest
 
 import rocketlens
 from rocketlens import WrongUse, errors, open_store
-from rocketlens.cli.as_json import message_fields
 from rocketlens.formats.columns import COLUMNS
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.message import MESSAGE_FIELDS, Host, MessageExt
+from rocketlens.terminal.as_json import message_fields
 
 
 def test_a_host_is_written_with_brackets_round_ipv6():

@@ -6,11 +6,11 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketlens.cli.body_view import BodyView
-from rocketlens.cli.message_values import value_of
 from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.escape import safe_json
 from rocketlens.model.message import MESSAGE_FIELDS, Host, MessageExt
+from rocketlens.terminal.body_view import BodyView
+from rocketlens.terminal.message_values import value_of
 
 if TYPE_CHECKING:
     from rocketlens.store.read.scan import Chunk
@@ -109,7 +109,7 @@ def _json_value(message: MessageExt, name: str) -> Any:
 def _json_body(body: bytes, form: str | None) -> str | None:
     """Return the member of a body that is JSON or text, as ``form`` asks; None for base64."""
     if form == "json":
-        from rocketlens.cli.json_text import compact, json_of
+        from rocketlens.terminal.json_text import compact, json_of
 
         found = json_of(body)
         if found is not None:

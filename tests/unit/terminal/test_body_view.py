@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from rocketlens import open_store
-from rocketlens.cli.body_view import BodyView
 from rocketlens.errors import BadInput
-from tests.unit.decode.written_bodies import body as written_body
+from rocketlens.terminal.body_view import BodyView
+from tests.support.written_bodies import body as written_body
 
 GBK = "订单已支付,等待发货。"
 BINARY = bytes(range(128, 256))

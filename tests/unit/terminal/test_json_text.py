@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketlens.cli import json_text
 from rocketlens.errors import BadInput
+from rocketlens.terminal import json_text
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(alphabet='aé订 \\"/\n\x01') | st.just(0.5),

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from rocketlens import open_store
-from rocketlens.cli import message_values as values
-from rocketlens.cli.body_view import BodyView
 from rocketlens.errors import BadInput
+from rocketlens.terminal import message_values as values
+from rocketlens.terminal.body_view import BodyView
 
 
 @pytest.fixture

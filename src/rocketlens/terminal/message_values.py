@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from string import Formatter
 from typing import TYPE_CHECKING, Final
 
-from rocketlens.cli.body_view import BodyView
 from rocketlens.errors import BadInput
 from rocketlens.model.escape import printable
 from rocketlens.model.message import MESSAGE_FIELDS
+from rocketlens.terminal.body_view import BodyView
 from rocketlens.terminal.times import iso_text
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ _SHORT: Final[Mapping[str, Callable[["MessageExt"], object]]] = {
     "size": lambda message: len(message.body),
 }
 """Values that the table has, beside the fields of a message."""
+PIPED_COLUMNS: Final = ("time", "topic", "tags", "keys", "id", "position", "size", "body")
+"""Of tab-separated values and of CSV, where the caller does not choose."""
 VALUE_NAMES: Final = (*_SHORT, *(field.name for field in MESSAGE_FIELDS))
 _ESCAPES: Final = {"\\n": "\n", "\\t": "\t", "\\0": "\0", "\\\\": "\\"}
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
@@ -86,7 +88,7 @@ def body_text(body: bytes, form: str | None) -> str:
     if form == "base64":
         return b64encode(body).decode("ascii")
     if form == "json":
-        from rocketlens.cli.json_text import compact, json_of
+        from rocketlens.terminal.json_text import compact, json_of
 
         found = json_of(body)
         if found is not None:
@@ -98,6 +100,12 @@ def body_text(body: bytes, form: str | None) -> str:
             return json.dumps({"base64": b64encode(body).decode("ascii")})
         return f"0x{body.hex()}"
     return json.dumps(text, ensure_ascii=False) if form == "json" else text
+
+
+def csv_cell(message: "MessageExt", name: str, bodies: BodyView) -> str:
+    """Return one value of a message as a cell of CSV, which no spreadsheet program computes."""
+    value = None if name == "body" else value_of(message, name)
+    return defused(value if isinstance(value, int) else text_of(message, name, bodies))
 
 
 def defused(value: object) -> str:

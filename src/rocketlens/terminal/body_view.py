@@ -59,7 +59,7 @@ class BodyView:
         """
         body, form = self.shown(message)
         if form in {"json", "base64"}:
-            from rocketlens.cli.message_values import body_text
+            from rocketlens.terminal.message_values import body_text
 
             return printable(body_text(body, form)[:PREVIEW_BYTES])
         start = text_start(body)

@@ -7,8 +7,8 @@ from dataclasses import fields
 import pytest
 
 import rocketlens
-from rocketlens.cli.as_json import answer_fields, json_line, message_fields, write_message
 from rocketlens.model.answer import Coverage
+from rocketlens.terminal.as_json import answer_fields, json_line, message_fields, write_message
 
 
 @pytest.fixture
