@@ -20,7 +20,18 @@ PAGES = (
     "/topics?all=true",
     "/groups",
 )
+TELEPHONE = {"width": 360, "height": 740}
 TABS = ("body", "properties", "ids", "story")
+every_look = pytest.mark.parametrize(
+    ("language", "theme"),
+    [
+        ("en", "light"),
+        ("zh", "dark"),
+        # Colours follow the theme and texts the language, each of which is above.
+        pytest.param("en", "dark", marks=pytest.mark.slow),
+        pytest.param("zh", "light", marks=pytest.mark.slow),
+    ],
+)
 
 
 def message_path(page):
@@ -100,23 +111,21 @@ def acting_pages(console):
     )
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("language", ["en", "zh"])
+@every_look
 def test_no_page_breaks_a_rule_of_accessibility(open_page, language, theme):
-    options = {"language": language, "theme": theme}
-    found = {path: complaints_of(open_page(path, **options)) for path in PAGES}
-    path = message_path(open_page("/search?q=order-42"))
-    found |= {t: complaints_of(open_page(f"{path}?tab={t}", **options)) for t in TABS}
+    message = message_path(open_page("/search?q=order-42"))
+    paths = (*PAGES, *(f"{message}?tab={tab}" for tab in TABS))
+    pages = one_by_one(open_page, paths, language=language, theme=theme)
+    found = {path: complaints_of(page) for path, page in pages}
     assert {path: wrong for path, wrong in found.items() if wrong} == {}
 
 
-@pytest.mark.parametrize("path", PAGES)
-def test_every_page_fits_a_telephone(open_page, path):
-    assert width_beyond(open_page(path, width=360, height=740)) <= 0
+def test_every_page_fits_a_telephone(open_page):
+    wide = {path: width_beyond(page) for path, page in one_by_one(open_page, PAGES, **TELEPHONE)}
+    assert {path: pixels for path, pixels in wide.items() if pixels > 0} == {}
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("language", ["en", "zh"])
+@every_look
 def test_no_page_that_acts_breaks_a_rule_of_accessibility(open_page, acting_pages, language, theme):
     options = {"language": language, "theme": theme}
     pages = one_by_one(open_page, acting_pages, **options)
@@ -127,7 +136,7 @@ def test_no_page_that_acts_breaks_a_rule_of_accessibility(open_page, acting_page
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_every_page_that_acts_fits_a_telephone(open_page, acting_pages, language):
-    telephone = {"language": language, "width": 360, "height": 740}
+    telephone = {"language": language, **TELEPHONE}
     pages = one_by_one(open_page, acting_pages, **telephone)
     wide = {path: width_beyond(page) for path, page in pages}
     wide["an old form"] = width_beyond(old_form_page(open_page, **telephone))
@@ -287,8 +296,7 @@ def test_a_command_line_is_copied(open_page):
     assert page.evaluate("navigator.clipboard.readText()").startswith("rocketlens find")
 
 
-@pytest.mark.parametrize("language", ["en", "zh"])
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@every_look
 def test_the_login_works_without_a_script_and_has_no_violation(open_page, guarded, language, theme):
     page = open_page("/topics", at=guarded, language=language, theme=theme, script=False)
     page.fill("#name", "li")

@@ -15,9 +15,9 @@ import pytest
 
 import rocketlens
 from tests.crash.broker_load import BROKER_GONE, TOPIC, Load, assert_found, clients_of
-from tests.crash.broker_process import WITH_KERNELS, BrokerProcess
 from tests.crash.test_broker_kill import check_log
 from tests.crash.test_store_kill import check_index_has_each_entry_once
+from tests.support.broker_process import WITH_KERNELS, BrokerProcess
 
 SEED = 20_261_123
 QUEUES = 150
@@ -125,7 +125,7 @@ async def check_all(broker, load):
             await asyncio.gather(*(assert_found(admin, sent) for sent in some))
 
 
-@pytest.mark.parametrize("open_files", [256, 1024])
+@pytest.mark.parametrize("open_files", [256, pytest.param(1024, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("rounds", [3, pytest.param(30, marks=pytest.mark.slow)])
 def test_a_broker_out_of_descriptors_again_and_again_keeps_what_it_acknowledged(
     tmp_path, rounds, open_files, record_property

@@ -9,6 +9,7 @@ import pytest
 from tests.oracle.chances import live
 from tests.oracle.servers import OURS
 from tests.oracle.story import Story, told
+from tests.support.effort import sized
 
 SEED = int(os.environ.get("ROCKETLENS_ORACLE_SEED", "20261121"))
 LONG_RUN_S = float(os.environ.get("ROCKETLENS_ORACLE_SECONDS", "1800"))
@@ -22,8 +23,8 @@ async def live_with_ours(story):
         await story.start(OURS)
         for kind in ("handle", "scans", "command", "wire"):
             story.reader(kind)
-        await story.send(80)
-        await story.kill(40)
+        await story.send(sized(40, 80))
+        await story.kill(sized(20, 40))
         await story.start(OURS)
         await story.remake_topic("T", 50)
         story.reader("handle")
@@ -32,7 +33,7 @@ async def live_with_ours(story):
         await story.move_away_and_back()
         await story.put_copy()
         await story.start(OURS, cleans=True)
-        await story.send(120)
+        await story.send(sized(60, 120))
         await story.stop()
         await story.settle()
     finally:
@@ -45,7 +46,7 @@ async def live_with_both(story, version):
         await story.start(version)
         story.reader("handle")
         story.reader("scans")
-        await story.send(400)
+        await story.send(sized(150, 400))
         story.reader("command")
         await story.remake_topic("T", 80)
         await story.kill(50)

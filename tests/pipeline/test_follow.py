@@ -15,9 +15,10 @@ import pytest
 from rocketlens import limits
 from rocketlens.errors import NotAStore, StoreError, StoreLocked
 from rocketlens.pipeline.follow import IndexFollower
-from tests.pipeline.synthetic import record, write_log
+from tests.peer.rocketmq_peer import POLL_SECONDS, PeerFailed, wait_until
 from tests.support.patience import PATIENCE_S
-from tests.unit.store.written_stores import (
+from tests.support.synthetic import record, write_log
+from tests.support.written_stores import (
     QUIET,
     SMALL,
     Clock,
@@ -99,13 +100,21 @@ def test_a_growing_log_is_followed_until_it_is_told_to_stop(spark, live):
         for _ in range(5):
             grow(live, 30)
             while live.indexed_offset < live.end_offset:
+                thread.join(POLL_SECONDS)
                 assert thread.is_alive()
         stop.set()
         thread.join()
     assert entries_of(live.layout.root) == expected_entries(live.layout.root)
 
 
-@pytest.mark.parametrize("step", ["put", "sync", "_write_state"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param("put", marks=pytest.mark.slow),
+        "sync",
+        pytest.param("_write_state", marks=pytest.mark.slow),
+    ],
+)
 def test_a_batch_that_fails_anywhere_ends_it_with_the_reason_and_the_next_one_goes_on(
     spark, live, monkeypatch, step
 ):
@@ -262,9 +271,16 @@ def followed(path):
         process.communicate()
 
 
+def wait(process, condition):
+    """Return once ``condition`` holds; the process must not end before."""
+    try:
+        wait_until(condition, process, PATIENCE_S)
+    except PeerFailed as failure:
+        pytest.fail(f"{failure}: {process.stderr.read() if process.poll() is not None else ''}")
+
+
 @pytest.mark.parametrize("kills", [1, pytest.param(5, marks=pytest.mark.slow)])
 def test_a_builder_that_is_killed_leaves_neither_gap_nor_duplicate(spark, live, kills):
-    assert spark
     path = live.layout.root
     chance = random.Random(kills)
     grow(live, 50)
@@ -276,14 +292,21 @@ def test_a_builder_that_is_killed_leaves_neither_gap_nor_duplicate(spark, live, 
             wanted = chance.randrange(1, 400)
             for _ in range(wanted):
                 grow(live, 1)
-            while live.indexed_offset == begin:
-                assert process.poll() is None, process.stderr.read()
+            wait(process, lambda begin=begin: live.indexed_offset > begin)
             os.killpg(process.pid, signal.SIGKILL)
-    with followed(path) as process:
+    with follower_of(path) as follower:
+        follower.run_once(spark)
+    assert entries_of(path) == expected_entries(path)
+
+
+@pytest.mark.slow
+def test_the_command_indexes_all_and_ends_with_its_standard_input(live, jdk):
+    """`make test` has it with a server, in tests/unit/cli/test_serve.py."""
+    assert jdk
+    grow(live, 50)
+    with followed(live.layout.root) as process:
         assert process.stdout.readline().startswith("ready")
-        while live.indexed_offset < live.end_offset:
-            assert process.poll() is None, process.stderr.read()
-        # It ends with its standard input.
+        wait(process, lambda: live.indexed_offset == live.end_offset)
         _, err = process.communicate(timeout=PATIENCE_S)
         assert (process.returncode, err.count("\n")) == (0, 1)
-    assert entries_of(path) == expected_entries(path)
+    assert entries_of(live.layout.root) == expected_entries(live.layout.root)

@@ -1,14 +1,18 @@
 """Messages as a stream: ``spark.readStream.format("rocketmq")``."""
 
 import json
+import pickle
 import shutil
+from types import SimpleNamespace
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from rocketlens.errors import StoreError
 from rocketlens.pipeline.source import RocketMQDataSource
-from tests.pipeline.synthetic import record, write_log
-from tests.unit.store.written_stores import open_small, send_many
+from rocketlens.pipeline.stream import RocketMQStreamReader
+from tests.support.synthetic import record, write_log
+from tests.support.written_stores import open_small, send_many
 
 SEGMENT_BYTES = 1 << 14
 
@@ -59,20 +63,86 @@ class Stream:
         return True
 
 
+class DrivenStream:
+    """Reads a store as :class:`Stream` does, through the calls that Spark makes, in this process.
+
+    Each query of Spark starts Python anew, which takes longer than all that the reader does.
+    """
+
+    def __init__(self, store, checkpoint, **options):
+        self.options = {"store": str(store)} | options
+        self.checkpoint = checkpoint
+        self.batches = []
+        for name in ("offsets", "commits"):
+            (checkpoint / name).mkdir(parents=True, exist_ok=True)
+
+    def run(self):
+        """Read what there is now; gives the rows of all micro-batches."""
+        before = len(self.batches)
+        reader = RocketMQStreamReader(self.options)
+        reader.prepareForTriggerAvailableNow()
+        number = len(list((self.checkpoint / "commits").iterdir()))
+        done = self._offset(number - 1)
+        # A batch that was planned and did not end comes again as it was.
+        end = self._offset(number)
+        while True:
+            # The first batch is made even if it is empty, so that its offset is kept.
+            begin = done or _as_json(reader.initialOffset())
+            end = end or _as_json(reader.latestOffset(begin, reader.getDefaultReadLimit()))
+            if end == done:
+                break
+            planned = self.checkpoint / "offsets" / str(number)
+            planned.write_text("v1\n{}\n" + json.dumps(end))
+            self.batches.append(rows_of(reader, begin, end))
+            reader.commit(end)
+            (self.checkpoint / "commits" / str(number)).touch()
+            done, end, number = end, None, number + 1
+        return [row for batch in self.batches[before:] for row in batch]
+
+    def _offset(self, number):
+        path = self.checkpoint / "offsets" / str(number)
+        return json.loads(path.read_text().splitlines()[-1]) if path.exists() else None
+
+
+def _as_json(offset):
+    return json.loads(json.dumps(offset))
+
+
+def rows_of(reader, begin, end):
+    """Read what lies between two offsets, planned there and read elsewhere."""
+    rows = []
+    for partition in reader.partitions(begin, end):
+        for batch in reader.read(pickle.loads(pickle.dumps(partition))):
+            rows += [SimpleNamespace(**row) for row in batch.to_pylist(maps_as_pydicts="strict")]
+    return rows
+
+
+FAILURES = (StreamingQueryException, StoreError)
+
+
 @pytest.fixture
-def stream_of(registered, tmp_path):
+def spark_stream_of(registered, tmp_path):
     return lambda store, **options: Stream(registered, store, tmp_path / "checkpoint", **options)
+
+
+@pytest.fixture(
+    params=["driven", pytest.param("spark", marks=[pytest.mark.slow, pytest.mark.spark])]
+)
+def stream_of(request, tmp_path):
+    if request.param == "spark":
+        return request.getfixturevalue("spark_stream_of")
+    return lambda store, **options: DrivenStream(store, tmp_path / "checkpoint", **options)
 
 
 def offsets(rows):
     return [row.physical_offset for row in rows]
 
 
-def test_a_stream_gives_each_message_once_as_the_log_grows(stream_of, tmp_path):
+def test_a_stream_gives_each_message_once_as_the_log_grows(spark_stream_of, tmp_path):
     store = tmp_path / "store"
     log = [record(n, body=bytes(200)) for n in range(400)]
     first = write_log(store, log[:150], SEGMENT_BYTES)
-    stream = stream_of(store, maxPartitionBytes=str(SEGMENT_BYTES // 3))
+    stream = spark_stream_of(store, maxPartitionBytes=str(SEGMENT_BYTES // 3))
     assert offsets(stream.run()) == offsets(first)
     assert stream.run() == []
     (store / "commitlog").rename(tmp_path / "old")
@@ -81,15 +151,17 @@ def test_a_stream_gives_each_message_once_as_the_log_grows(stream_of, tmp_path):
     assert offsets(stream.run()) == offsets(all_of_them[150:])
 
 
-def test_its_rows_are_those_of_a_table(stream_of, registered, golden):
+def test_its_rows_are_those_of_a_table(spark_stream_of, registered, golden):
     store = golden("5.5.0").store
     table = registered.read.format("rocketmq").option("store", str(store)).load()
-    assert stream_of(store).run() == table.collect()
+    assert spark_stream_of(store).run() == table.collect()
 
 
-def test_a_micro_batch_is_bounded_by_bytes_of_log_and_ends_with_a_whole_record(stream_of, tmp_path):
+def test_a_micro_batch_is_bounded_by_bytes_of_log_and_ends_with_a_whole_record(
+    spark_stream_of, tmp_path
+):
     log = write_log(tmp_path / "store", [record(n, body=bytes(900)) for n in range(100)], 1 << 16)
-    stream = stream_of(tmp_path / "store", maxBytesPerTrigger="20000")
+    stream = spark_stream_of(tmp_path / "store", maxBytesPerTrigger="20000")
     assert offsets(stream.run()) == offsets(log)
     sizes = [sum(row.store_size for row in batch) for batch in stream.batches if batch]
     assert max(sizes) < 20_000 + log[0].total_size
@@ -149,13 +221,15 @@ def replace_log(store, records):
     return write_log(store, records, SEGMENT_BYTES)
 
 
-def test_a_store_that_was_replaced_fails_the_stream_and_says_what_is_lost(stream_of, tmp_path):
+def test_a_store_that_was_replaced_fails_the_stream_and_says_what_is_lost(
+    spark_stream_of, tmp_path
+):
     store = tmp_path / "store"
     log = write_log(store, [record(n, body=bytes(90)) for n in range(100)], SEGMENT_BYTES)
-    assert len(stream_of(store).run()) == 100
+    assert len(spark_stream_of(store).run()) == 100
     replace_log(store, [record(n, body=bytes(91)) for n in range(200)])
     with pytest.raises(StreamingQueryException, match="the log is not the one") as caught:
-        stream_of(store).run()
+        spark_stream_of(store).run()
     end = log[-1].physical_offset + log[-1].total_size
     assert f"physical offsets 0 to {end} may be other ones" in str(caught.value)
     assert "failOnDataLoss" in str(caught.value)
@@ -193,7 +267,7 @@ def test_what_was_deleted_before_it_was_read_fails_the_stream_or_is_passed_over(
     written = replace_log(store, log)
     for number in range(2):
         (store / "commitlog" / f"{number * SEGMENT_BYTES:020}").unlink()
-    with pytest.raises(StreamingQueryException, match="deleted before they were read") as caught:
+    with pytest.raises(FAILURES, match="deleted before they were read") as caught:
         stream_of(store).run()
     begin = written[10].physical_offset
     assert f"{2 * SEGMENT_BYTES - begin} bytes of the log" in str(caught.value)
@@ -281,7 +355,7 @@ def test_options_that_cannot_be_used_are_named(stream_of, tmp_path, options, say
 
 def test_index_entries_are_refused_for_a_store_whose_broker_is_not_ours(stream_of, tmp_path):
     write_log(tmp_path / "store", [record(0)], SEGMENT_BYTES)
-    with pytest.raises(StreamingQueryException, match="not the store of a RocketLens broker"):
+    with pytest.raises(FAILURES, match="not the store of a RocketLens broker"):
         stream_of(tmp_path / "store", table="index_entries").run()
 
 

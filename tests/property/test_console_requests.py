@@ -6,9 +6,9 @@ from urllib.parse import quote
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.crash.made_stores import Sent, make_store
 from tests.support.console_client import console_client, store_at
 from tests.support.effort import sized
+from tests.support.made_stores import Sent, make_store
 
 NAMES = ("q", "topic", "kind", "tag", "since", "until", "source", "max", "cursor", "zone", "form")
 KNOWN = ("k", "Orders", "s", "key", "auto", "*", "2h", "now", "Orders/0/0", "-1", "9" * 30, "id:x")
@@ -17,7 +17,7 @@ PART = st.sampled_from(("s", "Orders", "-", "0", "1")) | st.text(min_size=1, max
 QUERY = st.lists(st.tuples(st.sampled_from(NAMES), TEXT), max_size=5)
 LISTS = st.sampled_from(
     ("/search", "/search/more", "/search/rows", "/api/search", "/api/search/stream", "/topics",
-     "/groups", "/api/topics", "/api/groups", "/preferences")
+     "/api/export", "/groups", "/api/topics", "/api/groups", "/preferences")
 )  # fmt: skip
 MESSAGES = st.builds(
     lambda before, parts, after: before + "/".join(quote(each, safe="") for each in parts) + after,

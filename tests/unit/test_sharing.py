@@ -8,6 +8,8 @@ from tests.support.sharing import SHARED_BROKERS, SPARK, scope_of, start_order
 REPOSITORY = Path(__file__).parents[2]
 USES_A_SHARED_BROKER = re.compile(r"def \w+\([^)]*\breal_broker\b[^)]*\):\n(?!    \"\"\")")
 
+USES_SPARK = re.compile(r"^def (test_\w+)\([^)]*\bspark\b", re.MULTILINE)
+
 
 def test_every_file_that_uses_the_shared_brokers_is_known():
     using = [
@@ -19,7 +21,21 @@ def test_every_file_that_uses_the_shared_brokers_is_known():
 
 
 def test_what_is_named_is_there():
-    assert [path for path in SPARK if not (REPOSITORY / path).exists()] == []
+    for named in SPARK:
+        file, _, test = named.partition("::")
+        assert (REPOSITORY / file).exists(), named
+        assert not test or f"def {test}(" in (REPOSITORY / file).read_text(encoding="utf-8"), named
+
+
+def test_every_test_that_uses_the_session_of_spark_is_known():
+    using = [
+        f"{path}::{name}"
+        for file in sorted((REPOSITORY / "tests").rglob("test_*.py"))
+        for path in [str(file.relative_to(REPOSITORY))]
+        for name in USES_SPARK.findall(file.read_text(encoding="utf-8"))
+    ]
+    assert len(using) > 10
+    assert [test for test in using if not test.startswith(SPARK)] == []
 
 
 def test_tests_of_one_broker_and_of_spark_stay_together_others_by_file():
@@ -29,6 +45,7 @@ def test_tests_of_one_broker_and_of_spark_stay_together_others_by_file():
         "tests/peer/test_rocketmq_peer.py::test_c": "tests/peer/test_rocketmq_peer.py",
         "tests/pipeline/test_stream.py::test_d": "Spark",
         "tests/unit/cli/test_demo.py::test_e": "Spark",
+        "tests/unit/test_docs.py::test_the_python_for_spark_runs[a]": "Spark",
         "tests/unit/test_docs.py::test_f[a::b]": "tests/unit/test_docs.py",
     }
     assert {test: scope_of(test) for test in scopes} == scopes
