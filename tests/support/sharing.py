@@ -8,13 +8,18 @@ end all processors have work.
 from typing import Final
 
 SPARK: Final = (
+    "tests/peer/test_deleted_topics.py",
     "tests/pipeline/",
     "tests/unit/cli/test_demo.py",
     "tests/unit/cli/test_index_build.py",
     "tests/unit/cli/test_index_verify.py",
+    "tests/unit/test_docs.py::test_the_python_for_spark_runs",
 )
+"""Files, and single tests of others, that use the fixture ``spark``."""
 SHARED_BROKERS: Final = (
     "tests/peer/test_client.py",
+    "tests/peer/test_console.py",
+    "tests/peer/test_console_browser.py",
     "tests/peer/test_open_handle.py",
     "tests/peer/test_python_consumers.py",
     "tests/peer/test_request_reply.py",
@@ -28,7 +33,7 @@ LATE: Final = "tests/unit/"
 def scope_of(test: str) -> str:
     """Return the name of what one process runs with the test."""
     file, _, name = test.partition("::")
-    if file.startswith(SPARK):
+    if test.startswith(SPARK):
         return "Spark"
     if file in SHARED_BROKERS:
         for version in VERSIONS:

@@ -7,8 +7,9 @@ RocketMQ's is, so a consumer may go on where one in Java stopped; the file befor
 """
 
 import asyncio
+import itertools
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -83,6 +84,7 @@ class RemoteOffsets:
     def __init__(self, cluster: ClusterCalls, group: str) -> None:
         self._cluster: Final = cluster
         self._group: Final = group
+        self._first_turns: Final[dict[tuple[str, str], asyncio.Lock]] = {}
 
     async def read(self, queue: MessageQueue) -> int | None:
         """Ask the broker; None if the group is new to the queue."""
@@ -99,8 +101,22 @@ class RemoteOffsets:
         return fields_of(address, QUERY_CONSUMER_OFFSET, answer).queue_offset
 
     async def write(self, offsets: Iterable[tuple[MessageQueue, int]]) -> None:
-        """Send the offsets to the brokers, all at once."""
-        await asyncio.gather(*[self._write(queue, offset) for queue, offset in offsets])
+        """Send the offsets to the brokers: the first of each topic alone, then its others at once.
+
+        RocketMQ's brokers forget one of two that are a group's first of a topic and arrive
+        together: each makes the table of them (``ConsumerOffsetManager.commitOffset``).
+        """
+        shares: dict[tuple[str, str], list[tuple[MessageQueue, int]]] = {}
+        for queue, offset in offsets:
+            shares.setdefault((queue.broker_name, queue.topic), []).append((queue, offset))
+        await asyncio.gather(*itertools.starmap(self._write_share, shares.items()))
+
+    async def _write_share(
+        self, broker_and_topic: tuple[str, str], share: Sequence[tuple[MessageQueue, int]]
+    ) -> None:
+        async with self._first_turns.setdefault(broker_and_topic, asyncio.Lock()):
+            await self._write(*share[0])
+        await asyncio.gather(*itertools.starmap(self._write, share[1:]))
 
     async def _write(self, queue: MessageQueue, queue_offset: int) -> None:
         header = UpdateConsumerOffsetRequest(

@@ -1,12 +1,12 @@
-"""Offsets of a broadcasting consumer, in RocketMQ's file."""
+"""Offsets that brokers keep, and those of a broadcasting consumer, in RocketMQ's file."""
 
 import asyncio
 
 import pytest
 
 from rocketlens.client.consumer import offsets
-from rocketlens.client.consumer.offsets import LocalOffsetFile, OffsetTable
-from rocketlens.client.route import MessageQueue
+from rocketlens.client.consumer.offsets import LocalOffsetFile, OffsetTable, RemoteOffsets
+from rocketlens.client.route import Broker, MessageQueue, Route
 from rocketlens.errors import CommandBodyError
 from tests.unit.client.consumer import consumer_vectors
 
@@ -88,3 +88,37 @@ def test_offsets_only_grow_unless_they_are_reset():
     assert table.of_topic("T") == {QUEUE: 3}
     table.forget(QUEUE)
     assert [queue.topic for queue, _ in table.items()] == ["U"]
+
+
+class RacingBroker:
+    """Makes the table of a group's first offset in a topic as RocketMQ's brokers do: of two that
+    arrive together each finds none, and the table made last is kept.
+    """
+
+    def __init__(self):
+        self.tables = {}
+
+    async def route(self, topic, *, wait):
+        assert not wait
+        return Route(topic, {"broker-a": Broker("broker-a", {0: "10.0.0.1:10911"})}, (), ())
+
+    async def ask(self, _address, _command, header):
+        table = self.tables.get(header.topic, {})
+        await asyncio.sleep(0)
+        table[header.queue_id] = header.commit_offset
+        self.tables[header.topic] = table
+
+
+@pytest.mark.parametrize("is_together", [True, False])
+def test_a_broker_forgets_none_of_a_groups_first_offsets(is_together):
+    offsets = [(QUEUE._replace(topic=topic, queue_id=n), n) for topic in "TU" for n in range(8)]
+
+    async def write():
+        broker = RacingBroker()
+        store = RemoteOffsets(broker, "g")
+        each_write = [offsets] if is_together else [[offset] for offset in offsets]
+        await asyncio.gather(*map(store.write, each_write))
+        return broker.tables
+
+    table = {number: number for number in range(8)}
+    assert asyncio.run(write()) == {"T": table, "U": table}
