@@ -4,6 +4,7 @@ import asyncio
 import gc
 import importlib
 import logging
+import os
 import signal
 import sys
 import threading
@@ -11,6 +12,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
+from rocketlens import limits
 from rocketlens.net.service_manager import STOPPING, notify
 
 T = TypeVar("T")
@@ -57,6 +59,9 @@ _ASKED: Final = threading.Event()
 """Set when a signal has requested that a server of this process stops."""
 _IS_SERVER: Final = threading.Event()
 """Set while :func:`run` runs a server, which this process is for."""
+_HAS_ENDED: Final = threading.Event()
+"""Set when :func:`run` has come to its end."""
+_HUNG_EXIT_CODE: Final = 2
 END_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -76,10 +81,36 @@ class StopRequest:
         if self.ended.is_set():
             self.hurried.set()
             _log.info("stops without waiting for clients: %s", why)
+            _end_process_after(limits.MAX_STOP_S)
         else:
             _log.info("stopping: %s", why)
             notify(STOPPING)
+            _end_process_after(limits.MAX_HUNG_STOP_S)
         self.ended.set()
+
+
+def _end_process_after(wait_s: float) -> None:
+    """End this process, if it is a server's, when it has not ended after so long.
+
+    A thread waits for that: the event loop's may be what hangs, in the disk.
+    """
+
+    def wait() -> None:
+        if _HAS_ENDED.wait(wait_s):
+            return
+        _log.error(
+            "the stop did not end in %g s, a disk or a name server may not answer: the process "
+            "ends as if it was killed, and the store is recovered at the next start",
+            wait_s,
+        )
+        # The log may be on what hangs.
+        last_lines = threading.Thread(target=logging.shutdown, daemon=True)
+        last_lines.start()
+        last_lines.join(limits.MAX_UNREGISTER_S)
+        os._exit(_HUNG_EXIT_CODE)
+
+    if _IS_SERVER.is_set():
+        threading.Thread(target=wait, name="rocketlens-stop", daemon=True).start()
 
 
 def end_on_signals(ended: asyncio.Event | None = None) -> StopRequest:
@@ -154,6 +185,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     return_large_memory()
     _ASKED.clear()
+    _HAS_ENDED.clear()
     _IS_SERVER.set()
     results: list[T] = []
 
@@ -162,11 +194,14 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
     # Kept outside the task: asyncio and signal format the task and its result at the end, and the
     # text of a response of 512 MiB takes 4 GiB.
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        try:
-            runner.run(keep_result())
-        finally:
-            _IS_SERVER.clear()
-            if _ASKED.is_set():
-                signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
+    try:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            try:
+                runner.run(keep_result())
+            finally:
+                _IS_SERVER.clear()
+                if _ASKED.is_set():
+                    signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
+    finally:
+        _HAS_ENDED.set()
     return results[0]
