@@ -1,4 +1,4 @@
-"""Our consumers on real clusters of two masters, and on a slave whose master is gone."""
+"""Our consumers on real clusters of two masters, and on slaves, with their master and without."""
 
 import asyncio
 from contextlib import ExitStack, contextmanager
@@ -6,10 +6,12 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from rocketlens import (
+    LitePullConsumer,
     Message,
     MQAdmin,
     Producer,
 )
+from rocketlens.wire.commands.pull import COMMIT_OFFSET_FLAG
 from tests.peer.rocketmq_peer import (
     BROKER_MAIN,
     VERSIONS,
@@ -31,7 +33,7 @@ PATIENT = {"waitTimeMillsInSendQueue": 60_000}
 def another_broker(peer, first, directory, **settings):
     """Start one more broker of a cluster."""
     directory.mkdir()
-    port = free_ports(-2, 1)
+    port = settings.get("listenPort") or free_ports(-2, 1)
     conf = {
         "brokerClusterName": "DefaultCluster",
         "brokerIP1": "127.0.0.1",
@@ -115,3 +117,70 @@ def test_two_masters_are_shared_and_a_slave_serves_when_its_master_is_gone(peer,
         running.enter_context(another_broker(peer, first, tmp_path / "slave", **slave))
         running.enter_context(another_broker(peer, first, tmp_path / "b", brokerName="broker-b"))
         asyncio.run(scenario(first))
+
+
+class PullSpy:
+    """Notes of each pull of a topic where it goes, and whether it carries an offset to commit."""
+
+    def __init__(self, consumer, topic):
+        self.pulls = set()
+        make = consumer._puller._request
+
+        def request(address, pq, *arguments, **named):
+            command, header = make(address, pq, *arguments, **named)
+            if pq.queue.topic == topic:
+                self.pulls.add((address, bool(header.sys_flag & COMMIT_OFFSET_FLAG)))
+            return command, header
+
+        consumer._puller._request = request
+
+    def commits_to(self, address):
+        return {commits for asked, commits in self.pulls if asked == address}
+
+
+async def committed(name_server, group, topic):
+    """Return the sum of a group's offsets, as the master has them."""
+    async with LitePullConsumer(name_server, group=group) as reader:
+        queues = await reader.message_queues(topic)
+        return sum([await reader._store.read(each) or 0 for each in queues])
+
+
+@pytest.mark.parametrize("role", ["ASYNC_MASTER", "SYNC_MASTER"])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_who_is_behind_is_served_by_the_slave_while_the_master_lives(peer, tmp_path, version, role):
+    async def scenario(first, slave, slave_address):
+        name_server = first.namesrv_address
+        slow = {"send_timeout_s": PATIENCE_S, "attempt_timeout_s": PATIENCE_S}
+        async with MQAdmin(name_server) as admin, Producer(name_server, **slow) as producer:
+            await admin.create_topic("Shared", 4)
+
+            async def send(numbers):
+                queues = await producer.write_queues("Shared")
+                for number in numbers:
+                    queue = queues[number % len(queues)]
+                    await producer.send(Message("Shared", str(number)), queue=queue)
+
+            await send(range(400))
+            await until(lambda: is_copied(tmp_path / "a", tmp_path / "slave"))
+            listener = Collecting()
+            consumer = push(name_server, "Shared", listener, group="g_behind")
+            spy = PullSpy(consumer, "Shared")
+            async with consumer:
+                await until(lambda: {*listener.bodies} == EVERYTHING)
+                # Who has come to the end is sent back to the master.
+                await until(lambda: True in spy.commits_to(first.broker_address))
+                assert spy.commits_to(slave_address) == {False}
+                slave.kill()
+                slave.wait()
+                await send(range(400, 420))
+                await until(lambda: {*listener.bodies} == set(range(420)))
+        return await committed(name_server, "g_behind", "Shared")
+
+    settings = SLOW_READS | PATIENT | {"brokerRole": role, "brokerIP2": "127.0.0.1"}
+    with ExitStack() as running:
+        first = running.enter_context(peer.start(version, tmp_path / "a", **settings))
+        port = free_ports(-2, 1)
+        named = {"brokerName": "broker-a", "brokerId": 1, "brokerRole": "SLAVE", "listenPort": port}
+        directory = tmp_path / "slave"
+        slave = running.enter_context(another_broker(peer, first, directory, **named, **SLOW_READS))
+        assert asyncio.run(scenario(first, slave, f"127.0.0.1:{port}")) == 420

@@ -212,6 +212,8 @@ class Puller:
                 has_progress = await self._pull_once(owned)
             except RocketLensError as error:
                 logger.warning("group %s: %s: %s", self._settings.group, owned.queue, error)
+                # A slave that fails is left at once; the name servers may list it for minutes.
+                owned.broker_id = MASTER_ID
                 await backoff.pause()
                 if isinstance(error, RemotingError | TopicNotFound):
                     await self._look_for_broker(owned.queue.topic)
@@ -260,6 +262,7 @@ class Puller:
         pq = owned.pq
         began_s = self._clock()
         subscription = self._user.subscription_to(pq.queue.topic)
+        asked_id = owned.broker_id
         address, is_master = await self._address(owned)
         command, header = self._request(address, pq, subscription, commits=is_master)
         answer = await self._cluster.call(
@@ -290,9 +293,12 @@ class Puller:
         if code in {ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_IMMEDIATELY}:
             fields = fields_of(address, command, answer)
             owned.broker_id = fields.suggest_which_broker_id
-            return self._pass(owned, pq, fields.next_begin_offset, took_s)
+            has_progress = self._pass(owned, pq, fields.next_begin_offset, took_s)
+            # A slave that has nothing more sends its consumers back to the master.
+            return has_progress or asked_id != owned.broker_id == MASTER_ID
         if code == ResponseCode.PULL_OFFSET_MOVED:
             fields = fields_of(address, command, answer)
+            owned.broker_id = fields.suggest_which_broker_id
             await self._move(owned, pq, fields)
             return False
         raise broker_error(address, answer)
