@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rocketlens.client.find import find, find_async
     from rocketlens.client.message import Message
     from rocketlens.client.producer import Producer
+    from rocketlens.client.request_reply import ReplyMessage, reply_to
     from rocketlens.client.route import MessageQueue
     from rocketlens.client.send_result import SendResult, SendStatus
     from rocketlens.client.story import story, story_async
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
         ProtocolError,
         RecordError,
         RemotingError,
+        ReplyTimeout,
         RocketLensError,
         SendFailed,
         SparkUnavailable,
@@ -132,6 +134,8 @@ __all__ = [
     "PushConsumer",
     "RecordError",
     "RemotingError",
+    "ReplyMessage",
+    "ReplyTimeout",
     "RocketLensError",
     "Scan",
     "SendFailed",
@@ -165,6 +169,7 @@ __all__ = [
     "find_async",
     "open_store",
     "read_batches",
+    "reply_to",
     "story",
     "story_async",
 ]
@@ -190,6 +195,8 @@ _HOMES = {
     "Message": "rocketlens.client.message",
     "MessageQueue": "rocketlens.client.route",
     "Producer": "rocketlens.client.producer",
+    "ReplyMessage": "rocketlens.client.request_reply",
+    "reply_to": "rocketlens.client.request_reply",
     "SendResult": "rocketlens.client.send_result",
     "SendStatus": "rocketlens.client.send_result",
     "SyncMQAdmin": "rocketlens.client.sync",
@@ -223,6 +230,7 @@ _HOMES = {
     "ProtocolError": "rocketlens.errors",
     "RecordError": "rocketlens.errors",
     "RemotingError": "rocketlens.errors",
+    "ReplyTimeout": "rocketlens.errors",
     "RocketLensError": "rocketlens.errors",
     "SendFailed": "rocketlens.errors",
     "SparkUnavailable": "rocketlens.errors",

@@ -34,6 +34,7 @@
     ├── BrokerError           a broker or name server answered that it will not (``address``)
     ├── TopicNotFound         no broker, or nothing in a store, knows the topic
     ├── SendFailed            no attempt to send was acknowledged (``attempts``)
+    ├── ReplyTimeout          a request was sent, and no reply came (``topic``, ``correlation_id``)
     ├── MessageNotFound       everything was searched, and the message is not there
     ├── AnswerIncomplete      not found, but something could not be searched (``answer``)
     ├── WrongUse              an object used after it was closed, or in another event loop
@@ -296,6 +297,24 @@ class SendFailed(RocketLensError):
         self.attempts = tuple(attempts)
         codes = [error.code for _, error in self.attempts if error.code is not None]
         self.code = codes[-1] if codes else None
+
+
+class ReplyTimeout(RocketLensError, TimeoutError):
+    """A request was sent, and no reply came in time: a consumer may still handle it.
+
+    ``topic`` is the request's, and ``correlation_id`` what a reply to it would carry.
+    """
+
+    retriable = True
+
+    def __init__(self, topic: str, correlation_id: str, timeout_s: float) -> None:
+        """Store which request it was."""
+        super().__init__(
+            f"no reply in {timeout_s:g} s to the request {correlation_id} to topic {topic}, which "
+            "was sent: make sure that a consumer of the topic replies to requests"
+        )
+        self.topic = topic
+        self.correlation_id = correlation_id
 
 
 class MessageNotFound(RocketLensError, LookupError):

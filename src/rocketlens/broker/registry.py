@@ -32,6 +32,7 @@ from rocketlens.model.rocketmq import (
     TIMER_TOPIC,
     group_problem,
     perm_text,
+    reply_topic,
 )
 from rocketlens.wire.codes import ResponseCode
 
@@ -214,7 +215,7 @@ def _first_topics(config: BrokerConfig) -> list[StoredTopic]:
         StoredTopic(config.brokerName, 1, 1, PERM_READ_WRITE | PERM_INHERIT),
         StoredTopic(OFFSET_MOVED_TOPIC, 1, 1),
         StoredTopic(SCHEDULE_TOPIC, DELAY_LEVEL_COUNT, DELAY_LEVEL_COUNT),
-        StoredTopic(f"{config.brokerClusterName}_REPLY_TOPIC", 1, 1),
+        StoredTopic(reply_topic(config.brokerClusterName), 1, 1),
         StoredTopic(HALF_TOPIC, 1, 1),
         StoredTopic(OP_HALF_TOPIC, 1, 1),
         StoredTopic(TIMER_TOPIC, 1, 1),

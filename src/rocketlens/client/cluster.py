@@ -42,7 +42,7 @@ from rocketlens.errors import (
     WrongUse,
 )
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
-from rocketlens.net.channel import Handler
+from rocketlens.net.channel import Channel, Handler
 from rocketlens.net.pace import LARGE_BODY_BYTES, in_thread
 from rocketlens.net.pool import NO_HANDLERS, ClientPool
 from rocketlens.wire.acl import UNSIGNED_FLAG, signed_fields
@@ -248,6 +248,13 @@ class ClusterCalls:
             raise CallTimeout(address, said) from None
         finally:
             is_over = True
+
+    async def channel(self, address: str) -> Channel:
+        """Return the connection to an address; it is opened if there is none.
+
+        :raises RemotingError: if it cannot be opened.
+        """
+        return await self._pool.channel(address)
 
     async def tell(
         self, address: str, command: Command[Q, A], header: Q, body: bytes = b""

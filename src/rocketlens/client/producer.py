@@ -29,6 +29,7 @@ from rocketlens.client.cluster import Credentials, broker_error, request_name
 from rocketlens.client.faults import QueueChooser
 from rocketlens.client.message import Message, check_message
 from rocketlens.client.namespace import without_namespace
+from rocketlens.client.request_reply import PendingRequests, ReplyMessage
 from rocketlens.client.route import MessageQueue, Route
 from rocketlens.client.send_request import Compression, Sending, SendRequest, result_of
 from rocketlens.client.send_result import STATUS_OF_CODE, SendResult, SendStatus
@@ -46,10 +47,11 @@ from rocketlens.errors import (
 )
 from rocketlens.model import properties as props
 from rocketlens.model.java import string_hash
-from rocketlens.model.rocketmq import DEFAULT_TOPIC, group_problem
-from rocketlens.net.channel import Handler
+from rocketlens.model.rocketmq import DEFAULT_TOPIC, group_problem, reply_topic
+from rocketlens.net.channel import Channel, Handler
 from rocketlens.net.pool import NO_HANDLERS
 from rocketlens.wire.bodies.heartbeat import HeartbeatData, ProducerData
+from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.commands.client import (
     HEART_BEAT,
     UNREGISTER_CLIENT,
@@ -129,6 +131,7 @@ class Producer(ClusterClient):
         handlers: Mapping[int, Handler] = NO_HANDLERS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._requests: Final = PendingRequests()
         super().__init__(
             name_servers,
             namespace=namespace,
@@ -136,7 +139,7 @@ class Producer(ClusterClient):
             tls=tls,
             timeout_s=timeout_s,
             connect_timeout_s=connect_timeout_s,
-            handlers=handlers,
+            handlers={RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self._requests.receive, **handlers},
             clock=clock,
         )
         problem = group_problem(group)
@@ -169,6 +172,8 @@ class Producer(ClusterClient):
         self._client_id: Final = f"{own_address()}@{os.getpid()}#{id(self)}"
         self._heartbeats: asyncio.Task[None] | None = None
         self._greeted: set[str] = set()
+        self._introduced: dict[str, Channel] = {}
+        """Connections over which brokers had a heartbeat, so that they can pass replies on."""
         self._topics: set[str] = set()
         self._new_route: Final = asyncio.Event()
 
@@ -236,6 +241,31 @@ class Producer(ClusterClient):
             await self._cluster.tell(
                 context.broker_address, request.command, request.header(chosen), request.body
             )
+
+    async def request(
+        self,
+        message: Message,
+        timeout_s: float,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | None = None,
+    ) -> ReplyMessage:
+        """Send a message, and return the reply to it of the consumer that handled it.
+
+        The consumer makes the reply with `reply_to`, and sends it; Java's clients can be on either
+        side. ``timeout_s`` is for both, the message and the reply; the rest is as of `send`.
+
+        :raises ReplyTimeout: when the message is stored, and no reply came in time.
+        :raises BadAnswer: when the body of the reply cannot be decompressed.
+        """
+        check_message(message)
+        deadline_s = self._now_s() + timeout_s
+        with self._requests.begun(message.topic, timeout_s) as pending:
+            pending.mark(message, self._client_id)
+            await self._introduce_to_all(message.topic, timeout_s / 2)
+            left_s = deadline_s - self._now_s()
+            await self.send(message, queue=queue, sharding_key=sharding_key, timeout_s=left_s)
+            return await pending.wait(deadline_s - self._now_s())
 
     async def write_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the queues that a topic's messages go to, in the order of broker name and id.
@@ -416,16 +446,39 @@ class Producer(ClusterClient):
         shown = queue._replace(topic=self._short_topic(queue.topic))
         return SendContext(self.group, request.sent, shown, address, mode)
 
+    async def _introduce_to_all(self, topic: str, timeout_s: float) -> None:
+        """Send a heartbeat to brokers that may get replies, unless they had one.
+
+        A broker that fails is left out: another may get the reply.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                route = await self._write_route(self._full_topic(topic))
+                for cluster in {each.cluster_name for each in route.brokers.values()} - {""}:
+                    with contextlib.suppress(TopicNotFound):
+                        await self._cluster.route(reply_topic(cluster), wait=False)
+                await asyncio.gather(*map(self._introduce, self._cluster.known_masters()))
+
+    async def _introduce(self, address: str) -> None:
+        try:
+            channel = await self._cluster.channel(address)
+            if self._introduced.get(address) is channel:
+                return
+            self._greeted.add(address)
+            await self._cluster.ask(address, HEART_BEAT, NoFields(), self._heartbeat())
+            self._introduced[address] = channel
+        except RocketLensError as error:
+            logger.warning("replies cannot come through broker %s: %s", address, error)
+
     def _short_topic(self, topic: str) -> str:
         return without_namespace(self.namespace, topic)
 
+    def _heartbeat(self) -> bytes:
+        groups = (ProducerData(group_name=self.group),)
+        return write_body(HeartbeatData(client_id=self._client_id, producer_datas=groups))
+
     async def _beat(self) -> None:
-        body = write_body(
-            HeartbeatData(
-                client_id=self._client_id,
-                producer_datas=(ProducerData(group_name=self.group),),
-            )
-        )
+        body = self._heartbeat()
 
         async def greet(address: str) -> None:
             self._greeted.add(address)

@@ -25,6 +25,7 @@ from rocketlens.wire.commands.command_table import Command
 from rocketlens.wire.commands.send import (
     SEND_BATCH_MESSAGE,
     SEND_MESSAGE_V2,
+    SEND_REPLY_MESSAGE_V2,
     SendMessageRequest,
     SendMessageResponse,
 )
@@ -81,7 +82,9 @@ class Sending:
 
         :raises BadInput: if it cannot be sent.
         """
-        topic = self.full_topic(message.topic)
+        is_reply = _is_reply(message)
+        # The topic of replies is the cluster's, in no namespace.
+        topic = message.topic if is_reply else self.full_topic(message.topic)
         check_sendable(message, topic, self.max_message_bytes)
         self._complete(message)
         body, sys_flag = self._body(message.body)
@@ -97,7 +100,8 @@ class Sending:
                 fields["max_reconsume_times"] = int(most)
         fields["properties"] = encoded_properties(sent)
         key = message.properties[props.UNIQUE_KEY]
-        return SendRequest(SEND_MESSAGE_V2, topic, body, fields, message, key)
+        command = SEND_REPLY_MESSAGE_V2 if is_reply else SEND_MESSAGE_V2
+        return SendRequest(command, topic, body, fields, message, key)
 
     def batch_request(self, messages: tuple[Message, ...]) -> SendRequest:
         """Return the request for several messages.
@@ -118,6 +122,8 @@ class Sending:
                 raise MessageIllegal("a batch of messages that differ in wait_store")
             if each.delay_level:
                 raise MessageIllegal("a batch with a delayed message")
+            if _is_reply(each):
+                raise MessageIllegal("a batch with a reply to a request: send each reply alone")
             if is_group_topic(each.topic):
                 raise MessageIllegal(f"a batch of topic {each.topic}: not to a consumer group's")
         for each in messages:
@@ -164,6 +170,10 @@ class Sending:
             "unit_mode": False,
             "batch": False,
         }
+
+
+def _is_reply(message: Message) -> bool:
+    return message.properties.get(props.MESSAGE_TYPE) == props.REPLY_TYPE
 
 
 def result_of(

@@ -16,6 +16,7 @@ from rocketlens.client.cluster_source import ClusterSource
 from rocketlens.client.consume_directly import ConsumedDirectly
 from rocketlens.client.message import Message
 from rocketlens.client.offset_reset import RollbackStats
+from rocketlens.client.request_reply import ReplyMessage
 from rocketlens.client.route import MessageQueue
 from rocketlens.client.send_result import SendResult
 from rocketlens.client.tail import TopicTail
@@ -473,6 +474,18 @@ class SyncProducer(SyncClient[producer.Producer]):
     ) -> None:
         """Send a message without waiting for a response."""
         self._thread.run(self._client.send_oneway(message, queue=queue, sharding_key=sharding_key))
+
+    def request(
+        self,
+        message: Message,
+        timeout_s: float,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | None = None,
+    ) -> ReplyMessage:
+        """Send a message, and wait for the reply of a consumer."""
+        work = self._client.request(message, timeout_s, queue=queue, sharding_key=sharding_key)
+        return self._thread.run(work)
 
     def write_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the queues that a topic's messages go to."""

@@ -7,6 +7,7 @@ Source: ``MessageDecoder.string2messageProperties``.
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from rocketlens.errors import BadInput
@@ -41,7 +42,12 @@ MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
 MSG_REGION: Final = "MSG_REGION"
 TRACE_ON: Final = "TRACE_ON"
 CLUSTER: Final = "CLUSTER"
+CORRELATION_ID: Final = "CORRELATION_ID"
 REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
+TTL: Final = "TTL"
+MESSAGE_TYPE: Final = "MSG_TYPE"
+REPLY_TYPE: Final = "reply"
+"""Value of MSG_TYPE on replies to requests."""
 PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
 POP_CHECKPOINT: Final = "POP_CK"
 MULTI_DISPATCH: Final = "INNER_MULTI_DISPATCH"
@@ -56,6 +62,7 @@ TIMER_ENQUEUE_MS: Final = "TIMER_ENQUEUE_MS"
 TIMER_DEQUEUE_MS: Final = "TIMER_DEQUEUE_MS"
 TIMER_ROLL_TIMES: Final = "TIMER_ROLL_TIMES"
 TIMER_DELETED_KEY: Final = "TIMER_DEL_UNIQKEY"
+BORN_TIMESTAMP: Final = "BORN_TIMESTAMP"
 CRC32: Final = "__CRC32#"
 RESENT: Final = "RESENT_BY_ROCKETLENS"
 """Job and number of a message that RocketLens sent again; no word of RocketMQ."""
@@ -66,14 +73,14 @@ SYSTEM_PROPERTIES: Final = frozenset(
         *(PRODUCER_GROUP, "MIN_OFFSET", "MAX_OFFSET", "BUYER_ID", ORIGIN_MESSAGE_ID),
         *("TRANSFER_FLAG", "CORRECTION_FLAG", "MQ2_FLAG", RECONSUME_TIME, MSG_REGION, TRACE_ON),
         *(UNIQUE_KEY, "EXTEND_UNIQ_INFO", MAX_RECONSUME_TIMES, "CONSUME_START_TIME", INSTANCE_ID),
-        *("CORRELATION_ID", REPLY_TO_CLIENT, "TTL", "ARRIVE_TIME", PUSH_REPLY_TIME, CLUSTER),
-        *("MSG_TYPE", POP_CHECKPOINT, "POP_CK_OFFSET", "1ST_POP_TIME", "REDIRECT", "PROPAGATION"),
+        *(CORRELATION_ID, REPLY_TO_CLIENT, TTL, "ARRIVE_TIME", PUSH_REPLY_TIME, CLUSTER),
+        *(MESSAGE_TYPE, POP_CHECKPOINT, "POP_CK_OFFSET", "1ST_POP_TIME", "REDIRECT", "PROPAGATION"),
         *(*TIMER_NAMES, TIMER_OUT_MS, TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS, TIMER_ROLL_TIMES),
         *("TIMER_DELAY_LEVEL", TIMER_DELETED_KEY),
         *(TRANSACTION_ID, TRANSACTION_PREPARED_QUEUE_OFFSET, TRANSACTION_CHECK_TIMES),
         *(CHECK_IMMUNITY_TIME, "INNER_NUM", "INNER_BASE", "DUP_INFO"),
         *(MULTI_DISPATCH, MULTI_QUEUE_OFFSET, "ORIGIN_GROUP", DLQ_ORIGIN_TOPIC),
-        *("DLQ_ORIGIN_MESSAGE_ID", "BORN_TIMESTAMP", "_SYS_MSG_PRIORITY_", "__BORNHOST"),
+        *("DLQ_ORIGIN_MESSAGE_ID", BORN_TIMESTAMP, "_SYS_MSG_PRIORITY_", "__BORNHOST"),
         *("__LITE_TOPIC", CRC32),
     }
 )
@@ -133,12 +140,15 @@ def java_order(properties: Mapping[str, str], table_size: int = 128) -> dict[str
     while len(properties) * 4 > table_size * 3:
         table_size *= 2
     last_bucket = table_size - 1
+    names = sorted(properties, key=lambda name: _spread_hash(name) & last_bucket)
+    return {name: properties[name] for name in names}
 
-    def bucket(name: str) -> int:
-        hashed = string_hash(name) & 0xFFFFFFFF
-        return (hashed ^ hashed >> 16) & last_bucket
 
-    return {name: properties[name] for name in sorted(properties, key=bucket)}
+@lru_cache(maxsize=256)
+def _spread_hash(name: str) -> int:
+    """Return the hash of a name as ``HashMap`` uses it; most messages have the same few names."""
+    hashed = string_hash(name) & 0xFFFFFFFF
+    return hashed ^ hashed >> 16
 
 
 def split_keys(text: str | None) -> tuple[str, ...]:

@@ -170,6 +170,11 @@ def is_system_topic(topic: str) -> bool:
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
 
 
+def reply_topic(cluster_name: str) -> str:
+    """Return the topic that replies to requests of a cluster's clients go to."""
+    return f"{cluster_name}_REPLY_TOPIC"
+
+
 def perm_text(perm: int) -> str:
     """Return a permission as RocketMQ prints it, such as ``RW-``."""
     return "".join(

@@ -1,4 +1,5 @@
 import java.nio.charset.StandardCharsets;
+import java.util.concurrent.CountDownLatch;
 
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
@@ -12,7 +13,7 @@ import org.apache.rocketmq.common.message.MessageExt;
 /**
  * A producer asks with messages, and a consumer replies to them through the broker.
  *
- * Arguments: the name server, and a topic.
+ * Arguments: the name server, a topic, and one side if it is not to be both: "ask" or "reply".
  */
 public class RequestReply {
     static Message question(String topic, String text) {
@@ -24,8 +25,21 @@ public class RequestReply {
     }
 
     public static void main(String[] arguments) {
+        // A new topic's queues are found within a second or two.
+        System.setProperty("rocketmq.client.rebalance.waitInterval", "1000");
+        String side = arguments.length > 2 ? arguments[2] : "both";
         try {
-            ask(arguments[0], arguments[1]);
+            CountDownLatch replied = new CountDownLatch(2);
+            if (!side.equals("ask")) {
+                reply(arguments[0], arguments[1], replied);
+            }
+            if (!side.equals("reply")) {
+                ask(arguments[0], arguments[1]);
+            }
+            if (!side.equals("ask")) {
+                replied.await();
+                lose();
+            }
             System.exit(0);
         } catch (Throwable error) {
             error.printStackTrace(System.out);
@@ -34,18 +48,14 @@ public class RequestReply {
         }
     }
 
-    static void ask(String namesrv, String topic) throws Exception {
-        // The topic is made by the first question: its queues are found within a second or two.
-        System.setProperty("rocketmq.client.rebalance.waitInterval", "1000");
-        DefaultMQProducer replier = new DefaultMQProducer("repliers");
+    static DefaultMQProducer replier;
+
+    static void reply(String namesrv, String topic, CountDownLatch replied) throws Exception {
+        replier = new DefaultMQProducer("repliers");
         replier.setNamesrvAddr(namesrv);
         replier.setInstanceName("replier");
         replier.setPollNameServerInterval(1000);
         replier.start();
-        DefaultMQProducer producer = new DefaultMQProducer("requesters");
-        producer.setNamesrvAddr(namesrv);
-        producer.setInstanceName("requester");
-        producer.start();
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer("answering");
         consumer.setNamesrvAddr(namesrv);
         consumer.setInstanceName("consumer");
@@ -61,12 +71,23 @@ public class RequestReply {
                 } catch (Exception error) {
                     System.out.println("replied: " + error);
                 }
+                replied.countDown();
             }
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         consumer.start();
+    }
+
+    static void ask(String namesrv, String topic) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer("requesters");
+        producer.setNamesrvAddr(namesrv);
+        producer.setInstanceName("requester");
+        producer.start();
         System.out.println("answer: " + text(producer.request(question(topic, "one"), 120_000)));
         System.out.println("answer: " + text(producer.request(question(topic, "two"), 120_000)));
+    }
+
+    static void lose() {
         Message reply = new Message("DefaultCluster_REPLY_TOPIC", "late".getBytes(StandardCharsets.UTF_8));
         reply.getProperties().put("MSG_TYPE", "reply");
         reply.getProperties().put("CORRELATION_ID", "none");
@@ -76,8 +97,5 @@ public class RequestReply {
         } catch (Exception error) {
             System.out.println("lost: " + error.getCause().getMessage().split("\n")[0]);
         }
-        consumer.shutdown();
-        producer.shutdown();
-        replier.shutdown();
     }
 }
