@@ -90,6 +90,11 @@ class BrokerConfig(Configuration):
     storeReplyMessageEnable: bool = key(
         True, "Store replies to requests of producers in <cluster>_REPLY_TOPIC."
     )
+    recallMessageEnable: bool = key(
+        False,
+        "Let producers take back messages with a delivery time of their own.",
+        since=SINCE_5,
+    )
     regionId: str = key(DEFAULT_REGION, "Property MSG_REGION of its messages.", allowed=_NAME)
     traceOn: bool = key(True, "Property TRACE_ON of its messages.")
     traceTopicEnable: bool = key(False, "Create the topic of message traces.")

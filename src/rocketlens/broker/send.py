@@ -30,7 +30,7 @@ from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.properties import REDIRECTING_NAMES, PropertyWriter
 from rocketlens.broker.registry import SubscriptionGroupMissing, topic_text
 from rocketlens.broker.tables.topics import StoredTopic
-from rocketlens.broker.timer_time import recall_handle
+from rocketlens.broker.timer_time import RecallHandle
 from rocketlens.errors import FormatError, MessageIllegal
 from rocketlens.formats import batch_body
 from rocketlens.formats.batch_body import BatchMember
@@ -178,7 +178,7 @@ class SendProcessor:
         core = self.core
         handle = None
         if topic == TIMER_TOPIC:
-            handle = recall_handle(properties, core.config.brokerName)
+            handle = RecallHandle.of(properties, core.config.brokerName)
         appended = core.store.append(
             topic,
             queue_id,
@@ -201,7 +201,7 @@ class SendProcessor:
             }
         )
         if handle is not None:
-            response.ext_fields["recallHandle"] = handle
+            response.ext_fields["recallHandle"] = handle.encode()
         if self._is_sync and properties.get(props.WAIT, "true").lower() == "true":
             return self.when_durable(appended, response)
         return response

@@ -39,6 +39,7 @@ from rocketlens.broker.offset import OffsetProcessor
 from rocketlens.broker.pull import PullProcessor
 from rocketlens.broker.query import QueryProcessor
 from rocketlens.broker.queue_locks import QueueLockProcessor
+from rocketlens.broker.recall import RecallProcessor
 from rocketlens.broker.registration import Registrar
 from rocketlens.broker.relay import RelayProcessor
 from rocketlens.broker.reply import ReplyProcessor
@@ -322,6 +323,7 @@ class BrokerService:
         for processor in (
             sender,
             ReplyProcessor(core, sender),
+            RecallProcessor(core, sender),
             SendBackProcessor(core),
             QueryProcessor(core),
             PullProcessor(core),

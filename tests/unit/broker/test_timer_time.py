@@ -6,11 +6,12 @@ import pytest
 
 from rocketlens.broker.timer_time import (
     ROLL_WINDOW_MS,
+    RecallHandle,
     TimerIllegal,
     out_time_ms,
-    recall_handle,
     slot_ms,
 )
+from rocketlens.errors import BadInput
 
 NOW_MS = 1_795_357_003_992
 DAYS_MS = 259_200_000
@@ -74,8 +75,21 @@ def test_what_waits_longer_than_two_days_is_stored_again_on_the_way():
 
 def test_a_handle_names_topic_broker_time_and_key_as_rocketmqs_does():
     properties = {"REAL_TOPIC": "Orders", "TIMER_OUT_MS": "1795357009000", "UNIQ_KEY": "AAAA0009"}
-    handle = recall_handle(properties, "broker-a")
-    assert handle == "djEgT3JkZXJzIGJyb2tlci1hIDE3OTUzNTcwMDkwMDEgQUFBQTAwMDk="
-    assert base64.urlsafe_b64decode(handle) == b"v1 Orders broker-a 1795357009001 AAAA0009"
-    assert recall_handle(properties | {"REAL_TOPIC": "%RETRY%g"}, "broker-a") is None
-    assert recall_handle({"UNIQ_KEY": "k"}, "broker-a") is None
+    handle = RecallHandle.of(properties, "broker-a")
+    assert handle is not None
+    text = "djEgT3JkZXJzIGJyb2tlci1hIDE3OTUzNTcwMDkwMDEgQUFBQTAwMDk="
+    assert handle.encode() == text
+    assert base64.urlsafe_b64decode(text) == b"v1 Orders broker-a 1795357009001 AAAA0009"
+    # Java reads it without the padding, too.
+    assert RecallHandle.decode(text) == RecallHandle.decode(text.rstrip("=")) == handle
+    retry = properties | {"REAL_TOPIC": "%RETRY%g"}
+    assert RecallHandle.of(retry, "broker-a") is None
+    assert RecallHandle.of({"UNIQ_KEY": "k"}, "broker-a") is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "?", "é", "djEgT3JkZXJz", base64.urlsafe_b64encode(b"v2 T b 1 K").decode()]
+)
+def test_what_is_no_handle_is_refused_in_rocketmqs_words(text):
+    with pytest.raises(BadInput, match=r"^recall handle is invalid$"):
+        RecallHandle.decode(text)

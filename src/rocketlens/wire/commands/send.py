@@ -1,5 +1,5 @@
 """Sending: codes 10, 310, 320, and for replies 324 and 325, which share one header; 36, a message
-that failed; and 326, a reply that a broker passes on.
+that failed; 326, a reply that a broker passes on; and 370, a message that is taken back.
 
 The body is the message's, or for 320 the batch. Every client since 3.x sends 310, 320 or 325, whose
 fields have letters for names; 10 and 324 are what other clients may still send.
@@ -89,6 +89,23 @@ class ReplyMessageRequest:
     store_timestamp_ms: int = i64("storeTimestamp")
 
 
+@declare("RecallMessageRequestHeader")
+class RecallMessageRequest:
+    """A message with a delivery time of its own that is not to be delivered (5.x)."""
+
+    producer_group: str | None = text("producerGroup", default=None)
+    topic: str = text("topic")
+    recall_handle: str = text("recallHandle")
+    """What the broker gave the producer when it was sent."""
+
+
+@declare("RecallMessageResponseHeader")
+class RecallMessageResponse:
+    """``msg_id`` is the unique key of the message."""
+
+    msg_id: str = text("msgId")
+
+
 SEND_MESSAGE: Final = Command(RequestCode.SEND_MESSAGE, SendMessageRequest, SendMessageResponse)
 SEND_MESSAGE_V2: Final = Command(
     RequestCode.SEND_MESSAGE_V2, SendMessageRequest, SendMessageResponse, short=True
@@ -108,6 +125,9 @@ SEND_REPLY_MESSAGE_V2: Final = Command(
 PUSH_REPLY_MESSAGE_TO_CLIENT: Final = Command(
     RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, ReplyMessageRequest, NoFields
 )
+RECALL_MESSAGE: Final = Command(
+    RequestCode.RECALL_MESSAGE, RecallMessageRequest, RecallMessageResponse
+)
 COMMANDS: Final = (
     SEND_MESSAGE,
     SEND_MESSAGE_V2,
@@ -116,4 +136,5 @@ COMMANDS: Final = (
     SEND_REPLY_MESSAGE,
     SEND_REPLY_MESSAGE_V2,
     PUSH_REPLY_MESSAGE_TO_CLIENT,
+    RECALL_MESSAGE,
 )
