@@ -5,22 +5,19 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from contextlib import ExitStack, suppress
-from pathlib import Path
 
 import pytest
 
 from rocketlens import LitePullConsumer, Message, MQAdmin, Producer, PushConsumer
 from rocketlens.client.resend_job import MARKER
 from rocketlens.errors import RocketLensError, TopicNotFound
+from tests.peer.java_member import JavaMember
 from tests.peer.our_servers import OurBroker, OurNameServer
 from tests.peer.rocketmq_peer import START_SECONDS, VERSIONS, accepts_connections, wait_until
 from tests.support.patience import PATIENCE_S
 from tests.unit.client.consumer import behaviour
 from tests.unit.client.consumer.behaviour import Collecting, push, until
-
-PROGRAM = "ConsumerMember"
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -144,36 +141,6 @@ def test_the_tools_reach_a_consumer_through_our_broker(version, peer, our_name_s
 
 
 # One group of members in Python and Java.
-
-
-class JavaMember:
-    """A consumer in Java, in a process of its own."""
-
-    def __init__(self, peer, version, directory, *arguments):
-        source = Path(__file__).parent / "java" / f"{PROGRAM}.java"
-        classes = peer.compiled(version, source)
-        command = peer.command(version, directory, PROGRAM, *arguments, classes=classes)
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        self.bodies = []
-        self.queues = set()
-        self.thread = threading.Thread(target=self.read, daemon=True)
-        self.thread.start()
-
-    def read(self):
-        for line in self.process.stdout:
-            kind, _, rest = line.strip().partition(" ")
-            if kind == "got":
-                self.bodies.append(int(rest))
-            elif kind == "queues":
-                self.queues = set(map(int, filter(None, rest.split(","))))
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-        self.thread.join()
-        self.process.stdout.close()
 
 
 def owned(consumer):
