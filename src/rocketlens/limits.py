@@ -76,6 +76,12 @@ That takes 0.1 s, and numpy, which takes longer to load. Larger ones are checked
 along each path that a look-up walks. RocketMQ checks nothing.
 """
 
+MAX_INTERPRETED_INDEX_ENTRIES: Final = 20_000
+"""Index files of at most so many entries together are checked whole without numpy.
+
+That takes 30 ms; loading numpy alone takes 60 to 90 ms.
+"""
+
 MAX_INDEX_CANDIDATES: Final = 100_000
 """Positions in an index file that are tried for an entry when its geometry is looked for.
 

@@ -176,12 +176,14 @@ def _names_in(group: str) -> list[str]:
 
 
 def build_parser(argv: Sequence[str] | None = None) -> CommandParser:
-    """Return the parser of all commands; only the one that ``argv`` names has its arguments.
+    """Return the parser of the command that ``argv`` names; of all commands if it names none.
 
-    Without ``argv`` all have them, which takes the import of every command.
+    Only the one that is named has its arguments. Without ``argv`` all have them, which takes the
+    import of every command.
     """
     # The options before a command have no values, and end the program.
     words = None if argv is None else [word for word in argv if not word.startswith("-")]
+    named = next((name for name in _COMMANDS if _is_named(name, words)), None)
     parser = CommandParser(
         prog="rocketlens",
         description="Find any message in a RocketMQ store directory or a running cluster.",
@@ -190,6 +192,8 @@ def build_parser(argv: Sequence[str] | None = None) -> CommandParser:
     parser.add_argument("-V", "--version", action="version", version=f"rocketlens {__version__}")
     groups: dict[str, Any] = {"": parser.add_subparsers(metavar="COMMAND", required=True)}
     for name, (module, purpose) in _COMMANDS.items():
+        if named and not f"{named} ".startswith(f"{name} "):
+            continue
         group, _, word = name.rpartition(" ")
         command = groups[group].add_parser(
             word,
@@ -198,12 +202,21 @@ def build_parser(argv: Sequence[str] | None = None) -> CommandParser:
         )
         if not module:
             groups[name] = command.add_subparsers(metavar="COMMAND", required=True)
-        elif words is None or words[: name.count(" ") + 1] == name.split():
+        elif words is None or name == named:
             imported = import_module(module)
             imported.add_arguments(command)
             command.add_examples(getattr(imported, "EXAMPLES", ()))
             command.set_defaults(run=imported.run, parser=command, all_commands=build_parser)
     return parser
+
+
+def _is_named(name: str, words: Sequence[str] | None) -> bool:
+    """Return whether a command line begins with the words of a command that is no group."""
+    return (
+        words is not None
+        and bool(_COMMANDS[name][0])
+        and words[: 1 + name.count(" ")] == name.split()
+    )
 
 
 def _hint(error: RocketLensError, arguments: Namespace) -> str:

@@ -262,7 +262,8 @@ def test_finding_by_id_or_key_loads_nothing_heavy(golden):
     store = golden("5.5.0").store
     heavy = {
         *("numba", "pandas", "pyarrow", "pyspark", "rich", "asyncio", "email", "socket", "ssl"),
-        *("subprocess", "tempfile", "unittest", "multiprocessing", "logging"),
+        *("subprocess", "tempfile", "unittest", "multiprocessing", "logging", "numpy"),
+        *("rocketlens.model.sql92", "rocketlens.model.topic", "rocketlens.model.group"),
     }
     code = (
         "import sys; from rocketlens.main import main; code = main();"

@@ -10,17 +10,14 @@ from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Answer
 from rocketlens.model.arguments import check_int, check_text
-from rocketlens.model.group import GroupsAnswer
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
-from rocketlens.model.topic import TopicsAnswer
 from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.by_id import record_of_offset_id
 from rocketlens.query.by_key import find_by_key
 from rocketlens.query.by_queue_offset import find_by_queue_offset
 from rocketlens.query.by_time import Scan
 from rocketlens.query.find import find, run_without_waiting
-from rocketlens.query.groups import groups_of_store
 from rocketlens.query.newest import find_newest
 from rocketlens.query.request import (
     FindRequest,
@@ -34,9 +31,7 @@ from rocketlens.query.request import (
 )
 from rocketlens.query.store_reader import OnProgress, StoreReader
 from rocketlens.query.store_source import StoreSource
-from rocketlens.query.tail_filter import tail_filter
 from rocketlens.query.topic_choice import asked_topics
-from rocketlens.query.topic_list import topics_of_store
 from rocketlens.query.verify import MessageFilter
 
 if TYPE_CHECKING:
@@ -44,7 +39,9 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from rocketlens.decode.rules import BodyRules
+    from rocketlens.model.group import GroupsAnswer
     from rocketlens.model.status import StoreStatus
+    from rocketlens.model.topic import TopicsAnswer
     from rocketlens.query.store_story import StoreStorySource
     from rocketlens.query.story import Story
 
@@ -266,6 +263,8 @@ class Store:
         :raises BadInput: if a condition is not well-formed, or a number is negative.
         :raises TopicNotFound: if the store has no such topic.
         """
+        from rocketlens.query.tail_filter import tail_filter
+
         conditions = tail_filter(
             check_text(topic, "topic"),
             tags=tags,
@@ -287,7 +286,7 @@ class Store:
             findings.cover(tuple(told))
         return findings.answer(topic)
 
-    def topics(self, topic: str | Iterable[str] | None = None) -> TopicsAnswer:
+    def topics(self, topic: str | Iterable[str] | None = None) -> "TopicsAnswer":
         """Return the topics of the store, or some of them, each with its queues.
 
         ``topic`` is as `find` has it. Messages are counted by consume queues, and in the log
@@ -297,14 +296,18 @@ class Store:
         :raises WrongType: if `topic` is of a type that cannot be used.
         :raises TopicNotFound: if the store has no topic of a name, or none matches a pattern.
         """
+        from rocketlens.query.topic_list import topics_of_store
+
         return topics_of_store(self._reader, asked_topics(topic))
 
-    def groups(self, group: str | None = None) -> GroupsAnswer:
+    def groups(self, group: str | None = None) -> "GroupsAnswer":
         """Return the consumer groups that the store's files name, or one of them.
 
         Members are not in files; offsets are those that the broker wrote last. Errors as
         `MQAdmin.groups`: a file that cannot be read makes the answer incomplete.
         """
+        from rocketlens.query.groups import groups_of_store
+
         return groups_of_store(self._reader, None if group is None else check_text(group, "group"))
 
     def status(self) -> "StoreStatus":

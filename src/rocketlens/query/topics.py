@@ -72,9 +72,12 @@ class Topics:
             queues = set(self._source.queues.topics())
             configured = self.configured()
             former = read_table(self._source.path, TOPICS_FILE, TOPICS_MEMBER).former
-            self._named = queues | configured | former | self._sampled() | BROKER_TOPICS
+            self._named = queues | configured | former | BROKER_TOPICS
             if not (queues or configured) or self._unread_bytes() <= _READ_AT_ONCE_BYTES:
                 self.read_log()
+            # Where the log was damaged, entries can lead to records that reading it missed.
+            if self._read_to is None or self._damage:
+                self._named |= self._sampled()
         # Kept here because the memory is emptied when index files are opened.
         self._named |= set(self._source.tail.topics)
         return self._named

@@ -87,7 +87,8 @@ class IndexFile:
         """
         self.path = path
         self._mapped = fs.MappedFile(path, copy_bytes=_COPY_BYTES)
-        self._view = self._mapped.view
+        self.view: Final = self._mapped.view
+        """The bytes of the file."""
         self.header: IndexHeader = decode_header(self._mapped.content[:HEADER_BYTES])
         self.last_entry = self.header.last_entry
         self.geometry = infer_geometry(self._mapped.content, likely) if self.last_entry else None
@@ -113,7 +114,7 @@ class IndexFile:
         """Return the newest entry of a slot's chain; 0 for none."""
         if self.geometry is None:
             return 0
-        (number,) = SLOT.unpack_from(self._view, self.geometry.slot_position(slot))
+        (number,) = SLOT.unpack_from(self.view, self.geometry.slot_position(slot))
         return int(number)
 
     def entry(self, number: int) -> IndexEntry:
@@ -121,7 +122,7 @@ class IndexFile:
         if self.geometry is None or not 0 < number < self.geometry.entry_count:
             message = f"{self.path.name}: a chain leads to entry {number}, which it has not"
             raise IndexFileError(message)
-        return decode_entry(self._view, self.geometry, number)
+        return decode_entry(self.view, self.geometry, number)
 
     def chain(self, key_hash: int, *, at_once: bool = False) -> Iterator[tuple[int, IndexEntry]]:
         """Walk the chain of a hash, newest entry first; entries of other hashes included.
@@ -137,7 +138,7 @@ class IndexFile:
         if number == 0:
             self._check_empty_slot(slot, at_once=at_once)
             return
-        counted = max(self.header.next_entry, SLOT.unpack_from(self._view, _NEXT_ENTRY_POSITION)[0])
+        counted = max(self.header.next_entry, SLOT.unpack_from(self.view, _NEXT_ENTRY_POSITION)[0])
         # A builder counts entries after it put them on their slots: one, or many.
         above = max(counted, number + 1)
         offset_above = -1
@@ -230,7 +231,7 @@ class IndexFile:
             return
         start = self.geometry.slot_position(slot) // _PAGE_BYTES * _PAGE_BYTES
         end = min(start + _PAGE_BYTES, self.geometry.entry_position(0))
-        if not any(self._view[max(start, HEADER_BYTES) : end]):
+        if not any(self.view[max(start, HEADER_BYTES) : end]):
             if at_once:
                 raise TakesLong
             self.count_slots()
@@ -248,7 +249,7 @@ class IndexFile:
 
     def has_grown(self) -> bool:
         """Return whether a broker added entries since the file was opened."""
-        (next_entry,) = SLOT.unpack_from(self._view, _NEXT_ENTRY_POSITION)
+        (next_entry,) = SLOT.unpack_from(self.view, _NEXT_ENTRY_POSITION)
         return bool(next_entry > self.header.next_entry)
 
     def known_start_before(self, physical_offset: int) -> int | None:

@@ -2,7 +2,8 @@
 
 Small files are checked whole: every entry hangs on exactly one slot or later entry, on the chain
 of its own hash, and leads to a record of the log whose store time it has; what the log has between
-those records is a gap. Large ones are checked at 256 samples, spread evenly over their part of the
+those records is a gap. (Of very small ones :mod:`rocketlens.store.read.index_check_small` finds the
+same without numpy.) Large ones are checked at 256 samples, spread evenly over their part of the
 log, and at 64 entries: a gap or a stale stretch of 1/256 of that log is found for certain. Those
 that are not known to be complete on the disk (:mod:`rocketlens.store.read.index_synced`) are
 replayed before that, every slot and link of them.
@@ -35,8 +36,12 @@ if TYPE_CHECKING:
 _SAMPLES: Final = 256
 """Samples of a large file that are checked when it is opened: some 10 ms together."""
 
-_HASH_SAMPLES: Final = 8
+HASH_SAMPLES: Final = 8
 """Entries of a small file whose hash is compared with their record's."""
+
+CONTRADICTION: Final = "its slots and entries contradict each other"
+NO_RECORDS: Final = "most of its entries point to no records of this log"
+OTHER_TIME: Final = "its header has not the time of its last message"
 
 
 class Extent(NamedTuple):
@@ -123,8 +128,7 @@ def _check_chains(file: "IndexFile") -> None:
         and bool((np.diff(entries["physical_offset"][1:].astype(np.int64)) >= 0).all())
     )
     if not sound:
-        message = f"{file.path.name}: its slots and entries contradict each other"
-        raise IndexFileError(message)
+        raise IndexFileError(f"{file.path.name}: {CONTRADICTION}")
 
 
 def _compare(file: "IndexFile", log: CommitLog) -> Extent:
@@ -146,14 +150,12 @@ def _compare(file: "IndexFile", log: CommitLog) -> Extent:
     is_in_time = seconds == entries["seconds"][lasts].astype(np.int64)
     good = readable & np.where(lasts == 0, times == begin_ms, is_in_time)
     if 2 * int(np.count_nonzero(good)) < len(good):
-        message = f"{file.path.name}: most of its entries point to no records of this log"
-        raise IndexFileError(message)
+        raise IndexFileError(f"{file.path.name}: {NO_RECORDS}")
     if good[-1] and int(times[-1]) != file.header.end_timestamp_ms:
-        message = f"{file.path.name}: its header has not the time of its last message"
-        raise IndexFileError(message)
+        raise IndexFileError(f"{file.path.name}: {OTHER_TIME}")
     gaps = _gaps(log, offsets, offsets + sizes, good, readable)
     numbers = np.flatnonzero(good)
-    for number in numbers[:: len(numbers) // _HASH_SAMPLES + 1].tolist():
+    for number in numbers[:: len(numbers) // HASH_SAMPLES + 1].tolist():
         file.is_for_its_record(log, int(lasts[number]) + 1)
     return Extent(int(offsets[numbers[0]]), int(offsets[numbers[-1]]), tuple(gaps))
 
@@ -205,12 +207,12 @@ def _gaps(
     ):
         start, stop = int(ends[i]), int(offsets[j])
         is_damage = j > i + 1 and int(offsets[i + 1]) == start and not readable[i + 1 : j].any()
-        if start < stop and not is_damage and not _is_blank_before(log, start, stop):
+        if start < stop and not is_damage and not is_blank_before(log, start, stop):
             gaps.append((start, stop))
     return gaps
 
 
-def _is_blank_before(log: CommitLog, start: int, stop: int) -> bool:
+def is_blank_before(log: CommitLog, start: int, stop: int) -> bool:
     """Return whether there is only the filler of a segment's end between two offsets."""
     segment = log.segment_of(stop)
     if segment is None or segment.base_offset != stop:
@@ -248,10 +250,7 @@ def check_links(file: "IndexFile") -> None:
         or found.bad_slot_count > is_one_more
         or found.used_slot_count not in used
     ):
-        message = (
-            f"{file.path.name}: its slots and entries contradict each other, as after a power cut"
-        )
-        raise IndexFileError(message)
+        raise IndexFileError(f"{file.path.name}: {CONTRADICTION}, as after a power cut")
 
 
 def check_samples(file: "IndexFile", log: CommitLog, count: int = _SAMPLES) -> Extent:
@@ -308,7 +307,7 @@ def _gap_behind(
         return None
     start = offset + log.record_at(offset, check_crc=False).total_size
     stop = file.entry(following).physical_offset
-    return None if start >= stop or _is_blank_before(log, start, stop) else (start, stop)
+    return None if start >= stop or is_blank_before(log, start, stop) else (start, stop)
 
 
 def log_explains(log: CommitLog, start: int, physical_offset: int) -> bool:

@@ -23,6 +23,7 @@ from rocketlens.store.read.index_check import (
     check_whole,
     entry_columns,
 )
+from rocketlens.store.read.index_check_small import check_small
 from rocketlens.store.read.index_synced import SyncedFiles
 from rocketlens.store.read.scan import LogWalk
 
@@ -279,13 +280,16 @@ class IndexFiles:
     def _check(self) -> None:
         """Check each file, whole or by samples, and store the range that it covers."""
         files = [state.file for state in self.states if state.file and state.file.last_entry]
-        is_small = sum(file.last_entry for file in files) <= limits.MAX_INDEX_CHECK_ENTRIES
+        entry_count = sum(file.last_entry for file in files)
+        is_small = entry_count <= limits.MAX_INDEX_CHECK_ENTRIES
+        has_few = entry_count <= limits.MAX_INTERPRETED_INDEX_ENTRIES
         sample_count = max(_SAMPLE_COUNT // max(len(files), 4), 4)
         synced = None if is_small else SyncedFiles(StoreLayout(self._directory.parent))
         for file in files:
             try:
                 if is_small:
-                    self._extents[file] = check_whole(file, self._log)
+                    check = check_small if has_few else check_whole
+                    self._extents[file] = check(file, self._log)
                     file.are_slots_counted = True
                 else:
                     if synced and not synced.has(file.path, file.header, file.geometry):
