@@ -179,9 +179,11 @@ class Scan(ArrowMessages):
 
             rows = self._matching_rows(piece)
             is_sound = kernels.crc_ok(piece.content, piece.base_offset, rows)
+            is_whole = bool(is_sound.all())
             if len(rows):
-                yield Chunk(piece.content, piece.base_offset, rows[is_sound])
-            if not is_sound.all():
+                sound = rows if is_whole else rows[is_sound]
+                yield Chunk(piece.content, piece.base_offset, sound)
+            if not is_whole:
                 # Read again, for the reason; or it was being written at the first look.
                 yield from self._sound(rows["physical_offset"][~is_sound].tolist())
 
@@ -306,7 +308,7 @@ class Scan(ArrowMessages):
         if self._position is not None:
             mask &= rows["queue_id"] == self._position.queue_id
             mask &= rows["queue_offset"] == self._position.queue_offset
-        chosen = rows[mask]
+        chosen = rows if mask.all() else rows[mask]
         if self._message_filter.reads_records:
             chosen = chosen[np.fromiter(self._matches(chunk, chosen), np.bool_, len(chosen))]
         return chosen

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-CHUNK_ROWS: Final = 65_536
+CHUNK_ROWS: Final = 16_384
+"""Rows that a processor's cache holds: many passes are made over each of their columns."""
 _SHORT_BYTES: Final = 4096
 """Bytes of log up to which reading without the compiled kernels is faster, even if they are
 loaded.
