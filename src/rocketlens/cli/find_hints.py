@@ -1,12 +1,23 @@
 """What may have been meant by a text that nothing was found for."""
 
+from argparse import Namespace
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
+from rocketlens.cli.source import find_keys
+from rocketlens.errors import RocketLensError
+from rocketlens.model.counted import counted
+from rocketlens.terminal.cluster_access import ClusterAccess
+
+if TYPE_CHECKING:
+    from rocketlens.model.answer import Answer
 
 _MAX_SHOWN: Final = 5
+_MAX_COUNTED: Final = 100
+"""Messages of a key in another case that are counted."""
 
 
 def hints(text: str, store: Path | None) -> Iterator[str]:
@@ -17,6 +28,29 @@ def hints(text: str, store: Path | None) -> Iterator[str]:
         yield f"spaces separate keys, so no key has one: search for one of {shown}"
     elif store is not None and text in _topics_of(store):
         yield f"{text} is a topic: rocketlens find --topic {text} lists its messages"
+
+
+def other_cases(
+    text: str, source: ClusterAccess | None, arguments: Namespace, options: dict[str, Any]
+) -> Iterator[str]:
+    """Return a line for each key that is the text in capital or small letters and has messages.
+
+    ``source`` and ``options`` are as `find_in` has them. An index has only hashes of keys, so
+    a text in another case can be looked up, but keys that differ in case cannot be listed.
+    """
+    is_key = options["kind"] in {"auto", "key", "unique-key"} and len(text.split()) == 1
+    keys = sorted({text.upper(), text.lower()} - {text}) if is_key else []
+    options = {**options, "max_num": _MAX_COUNTED, "exhaustive": False}
+    answers: list[Answer] = []
+    if keys:
+        # The answer to what was asked stands: this is only more.
+        with suppress(RocketLensError, OSError):
+            answers = find_keys(source, arguments, keys, **options)
+    for key, answer in zip(keys, answers, strict=False):
+        if answer:
+            more = " or more" if answer.truncated else ""
+            found = counted(len(answer), "message")
+            yield f"nothing has the key {text}; {key} has {found}{more}: case matters in keys"
 
 
 def _topics_of(store: Path) -> set[str]:
