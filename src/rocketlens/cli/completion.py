@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from rocketlens.terminal.exit_code import ExitCode
 
-SHELLS: Final = ("bash", "zsh", "tcsh")
+SHELLS: Final = ("bash", "zsh", "fish", "tcsh")
 _KINDS: Final = ("topics", "contexts")
 _TIMEOUT_S: Final = 2.0
 """Seconds for which a Tab may wait for a cluster."""
@@ -41,6 +41,7 @@ EXAMPLES: Final = (
         "for bash: into ~/.local/share/bash-completion/completions/rocketlens",
     ),
     ("rocketlens completion zsh", "for zsh: into ~/.zfunc/_rocketlens, with ~/.zfunc in fpath"),
+    ("rocketlens completion fish", "for fish: into ~/.config/fish/completions/rocketlens.fish"),
     ("rocketlens completion tcsh", "for tcsh: into a file that ~/.tcshrc reads"),
 )
 
@@ -75,6 +76,10 @@ def run(arguments: Namespace) -> ExitCode:
 
 def script(shell: str, parser: ArgumentParser) -> str:
     """Return the script of a shell for all commands of a parser."""
+    if shell == "fish":
+        from rocketlens.cli.completion_fish import fish_script
+
+        return fish_script(parser, _kind_of)
     import shtab
 
     for each in _parsers(parser):
@@ -98,13 +103,19 @@ def _mark(action: Action) -> None:
     import shtab
 
     marked: Any = action
-    kinds = [_KIND_OF_OPTION[name] for name in action.option_strings if name in _KIND_OF_OPTION]
-    if kinds:
-        marked.complete = dict.fromkeys(("bash", "zsh"), f"_rocketlens_{kinds[0]}")
-    elif action.metavar == "DIR":
-        marked.complete = shtab.DIRECTORY
-    elif action.metavar == "FILE":
-        marked.complete = shtab.FILE
+    kind = _kind_of(action)
+    if kind in _KINDS:
+        marked.complete = dict.fromkeys(("bash", "zsh"), f"_rocketlens_{kind}")
+    elif kind is not None:
+        marked.complete = shtab.DIRECTORY if kind == "DIR" else shtab.FILE
+
+
+def _kind_of(action: Action) -> str | None:
+    """Return what the values of an option are: one of `_KINDS`, DIR, FILE, or None for others."""
+    for name in action.option_strings:
+        if name in _KIND_OF_OPTION:
+            return _KIND_OF_OPTION[name]
+    return action.metavar if action.metavar in {"DIR", "FILE"} else None
 
 
 def _words(kind: str, line: Sequence[str]) -> list[str]:

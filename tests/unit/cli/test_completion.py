@@ -41,7 +41,7 @@ def test_bash_completes_commands_options_choices_and_topics(run, golden, tmp_pat
     assert "PayTopic" in completed(script.out, f"find --store {store} -t Pay", tmp_path)
 
 
-@pytest.mark.parametrize("shell", ["zsh", "tcsh"])
+@pytest.mark.parametrize("shell", ["zsh", "fish", "tcsh"])
 def test_other_shells_have_a_script(run, shell):
     done = run("completion", shell)
     assert done.code == 0
@@ -77,7 +77,7 @@ def test_contexts_are_words_and_what_a_shell_would_obey_is_not(run, tmp_path, mo
 
 
 def test_an_unknown_shell_is_refused(run):
-    for words in ((), ("fish",)):
+    for words in ((), ("ksh",)):
         done = run("completion", *words)
         assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-        assert "bash, zsh, tcsh" in done.err
+        assert "bash, zsh, fish, tcsh" in done.err
