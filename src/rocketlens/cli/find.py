@@ -147,15 +147,27 @@ def run(arguments: Namespace) -> ExitCode:
         with progress:
             answer = find_in(source, arguments, text, on_progress=progress.report, **options)
     else:
-        answer = find_in(source, arguments, text, on_interrupted=progress.interrupt, **options)
+        try:
+            answer = find_in(
+                source,
+                arguments,
+                text,
+                on_interrupted=progress.interrupt,
+                on_read=progress.report_read,
+                **options,
+            )
+        finally:
+            progress.end()
     print_answer(
         answer, output, is_object=is_object, is_paged=not is_object and not arguments.no_pager
     )
     _say_range(begin, end)
     if text is not None and not answer.messages:
-        from rocketlens.cli.find_hints import hints
+        from rocketlens.cli.find_hints import hints, other_cases
 
         for line in hints(text, store_directory(arguments) if source is None else None):
+            note(line)
+        for line in other_cases(text, source, arguments, options) if answer.complete else ():
             note(line)
     return _code(progress, answer)
 
@@ -211,7 +223,7 @@ def print_answer(
     from rocketlens.terminal.notes import print_notes
 
     if is_object:
-        from rocketlens.cli.as_json import answer_fields, json_line
+        from rocketlens.terminal.as_json import answer_fields, json_line
 
         head = json_line(answer_fields(answer))
         sys.stdout.write(f'{head[:-1]},"messages":')
@@ -285,8 +297,8 @@ class _Counted:
 
     def print_json(self) -> None:
         """Print all as lines of JSON, many at once."""
-        from rocketlens.cli.as_json import write_chunk, write_message
         from rocketlens.formats.commitlog_record import Record, message_of
+        from rocketlens.terminal.as_json import write_chunk, write_message
 
         for piece in self._scan.pieces():
             self._begin()

@@ -17,9 +17,10 @@ from rocketlens.terminal.connection_options import NAME_SERVER_VARIABLES, STORE_
 from rocketlens.terminal.output import note
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from rocketlens.client.admin import MQAdmin
+    from rocketlens.query.answer_builder import OnRead
     from rocketlens.query.offline import Store
     from rocketlens.query.store_reader import OnProgress
     from rocketlens.query.story import Story
@@ -69,14 +70,17 @@ def find_in(
     source: ClusterAccess | None,
     arguments: Namespace,
     text: str | None,
+    *,
     on_progress: "OnProgress | None" = None,
     on_interrupted: "Callable[[], None] | None" = None,
+    on_read: "OnRead | None" = None,
     **options: Any,
 ) -> Answer:
     """Find in what `choose_source` gave; ``options`` as ``Store.find`` has them.
 
     ``on_progress`` is for a store, as ``open_store`` has it. ``on_interrupted`` is for a cluster:
-    the first Ctrl-C calls it, and ends the search with what was found.
+    the first Ctrl-C calls it, and ends the search with what was found. So is ``on_read``, which is
+    called while queues are read.
     """
     topic = arguments.topic or None
     if source is not None:
@@ -85,10 +89,31 @@ def find_in(
 
         request = FindRequest.parse(text, topic, **options)
         return ask_cluster(
-            source, lambda admin: find(request, admin.source, on_cancelled=on_interrupted)
+            source,
+            lambda admin: find(request, admin.source, on_cancelled=on_interrupted, on_read=on_read),
         )
     with _store_of(arguments, on_progress) as store:
         return store.find(text, topic, **options)
+
+
+def find_keys(
+    source: ClusterAccess | None, arguments: Namespace, keys: "Sequence[str]", **options: Any
+) -> list[Answer]:
+    """Find several keys in what `choose_source` gave; ``options`` as ``Store.find`` has them.
+
+    No log of a store is read only for topics that were deleted.
+    """
+    topic = arguments.topic or None
+    if source is not None:
+
+        async def find_each(admin: "MQAdmin") -> list[Answer]:
+            return [await admin.find(key, topic, **options) for key in keys]
+
+        return ask_cluster(source, find_each)
+    from rocketlens.query.offline import open_store
+
+    with open_store(store_directory(arguments), max_topic_scan_bytes=0) as store:
+        return [store.find(key, topic, **options) for key in keys]
 
 
 def story_in(

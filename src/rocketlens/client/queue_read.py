@@ -246,6 +246,7 @@ class _Reader:
         page = pulled.page
         self.empty_pulls = 0 if page.records else self.empty_pulls + 1
         self.read_bytes += page.held_bytes
+        self.findings.add_read(page.stored_bytes, page.records)
         if self.empty_pulls > limits.MAX_EMPTY_PULLS:
             self._give_up(f"nothing at {self.empty_pulls} offsets in a row")
         elif self.read_bytes > 2 * limits.MAX_ANSWER_BYTES and not self.exhaustive:

@@ -135,6 +135,10 @@ class AnswerMessages:
             self._is_heap = True
 
 
+OnRead = Callable[[int, int], None]
+"""Is called with the bytes and messages that were read so far."""
+
+
 class Findings:
     """The messages of one source, and its coverage.
 
@@ -143,15 +147,21 @@ class Findings:
     """
 
     def __init__(
-        self, messages: AnswerMessages, on_added: Callable[[MessageExt], None] | None = None
+        self,
+        messages: AnswerMessages,
+        on_added: Callable[[MessageExt], None] | None = None,
+        on_read: OnRead | None = None,
     ) -> None:
         """Create empty findings; `messages` may be shared with other sources.
 
         ``on_added`` is called with each message that was added, in the thread that added it. It may
-        be dropped later for others.
+        be dropped later for others. ``on_read`` is called while a source reads many messages.
         """
         self.messages: Final = messages
         self.on_added: Final = on_added
+        self._on_read: Final = on_read
+        self._read_bytes = 0
+        self._read_count = 0
         self.count = 0
         """Messages that this source added, kept or not."""
         self.unknown: dict[str, TopicNotFound] = {}
@@ -179,6 +189,13 @@ class Findings:
     def _report(self, added: MessageExt | None) -> None:
         if added is not None and self.on_added is not None:
             self.on_added(added)
+
+    def add_read(self, stored_bytes: int, count: int) -> None:
+        """Report that a source read more messages, whether they match or not."""
+        self._read_bytes += stored_bytes
+        self._read_count += count
+        if self._on_read is not None:
+            self._on_read(self._read_bytes, self._read_count)
 
     def is_past(self, store_timestamp_ms: int) -> bool:
         """Return whether no message from that time or from before it would be kept any more."""

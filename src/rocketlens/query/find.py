@@ -25,7 +25,7 @@ from typing import Any, Protocol, TypeVar
 from rocketlens.errors import BadInput, RocketLensError, WrongUse
 from rocketlens.model.answer import Answer, Coverage, SourceState
 from rocketlens.model.message import MessageExt
-from rocketlens.query.answer_builder import AnswerMessages, Findings
+from rocketlens.query.answer_builder import AnswerMessages, Findings, OnRead
 from rocketlens.query.request import FindRequest
 from rocketlens.query.source import Source
 
@@ -45,19 +45,24 @@ class FindWatch(Protocol):
 
 
 async def find(
-    request: FindRequest, source: Source, *, on_cancelled: Callable[[], None] | None = None
+    request: FindRequest,
+    source: Source,
+    *,
+    on_cancelled: Callable[[], None] | None = None,
+    on_read: OnRead | None = None,
 ) -> Answer:
     """Ask one source.
 
     If ``on_cancelled`` is given, a search that is cancelled calls it, and ends with an incomplete
-    answer that has what was found until then.
+    answer that has what was found until then. ``on_read`` is called while a cluster's queues are
+    read.
 
     :raises TopicNotFound: if the source has no topic of that name and found nothing.
     :raises RocketLensError: if the source cannot be searched.
     """
     in_log_order = source.is_one_log
     messages = AnswerMessages(request.max_num, oldest=request.oldest, in_log_order=in_log_order)
-    findings = Findings(messages)
+    findings = Findings(messages, on_read=on_read)
     request = request.for_one_source()
     try:
         await source.find(request, findings)

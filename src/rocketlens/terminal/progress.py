@@ -37,7 +37,11 @@ class SearchProgress:
         self.is_interrupted = False
         """Whether Ctrl-C was pressed."""
 
-    def report(self, read_bytes: int, total_bytes: int, messages: int) -> bool:
+    def report_read(self, read_bytes: int, messages: int) -> None:
+        """Show how many bytes and messages were read, of how many is not known."""
+        self.report(read_bytes, None, messages)
+
+    def report(self, read_bytes: int, total_bytes: int | None, messages: int) -> bool:
         """Show how many bytes and messages were read; return False if the search is to stop."""
         now_s = self._clock()
         if self._is_shown and not self._is_over and now_s - self._shown_s >= _STEP_S:
@@ -81,11 +85,11 @@ class SearchProgress:
             signal.signal(signal.SIGINT, self._before)
 
 
-def line_of(read_bytes: int, total_bytes: int, messages: int, seconds: float) -> str:
-    """Return the line: messages, bytes, their share, and the rate."""
-    share = f"{min(read_bytes / total_bytes, 1):.0%}" if total_bytes > 0 else "100%"
+def line_of(read_bytes: int, total_bytes: int | None, messages: int, seconds: float) -> str:
+    """Return the line: messages, bytes, their share if it is known, and the rate."""
+    share = ""
+    if total_bytes is not None:
+        part = min(read_bytes / total_bytes, 1) if total_bytes > 0 else 1
+        share = f" of {size_text(total_bytes)}, {part:.0%}"
     rate = size_text(int(read_bytes / seconds)) if seconds > 0 else "0"
-    return (
-        f"read {messages:,} messages, {size_text(read_bytes)} of {size_text(total_bytes)}, "
-        f"{share}, {rate}/s; Ctrl-C stops"
-    )
+    return f"read {messages:,} messages, {size_text(read_bytes)}{share}, {rate}/s; Ctrl-C stops"

@@ -1,8 +1,10 @@
 """``rocketlens find`` and ``show`` over a running cluster."""
 
 import asyncio
+import io
 import json
 import os
+import re
 import signal
 
 import pytest
@@ -10,6 +12,8 @@ import pytest
 from rocketlens.client import cluster_source
 from rocketlens.client.message import Message
 from rocketlens.client.route import MessageQueue
+from rocketlens.terminal import progress
+from rocketlens.terminal.progress import SearchProgress
 from rocketlens.testing import cluster
 from tests.support.patience import PATIENCE_S
 
@@ -53,6 +57,14 @@ def test_a_key_is_found_in_every_topic(find, sent):
     code, answer = find(KEY)
     assert (code, ids(answer)) == (0, [sent[0].msg_id, sent[1].msg_id])
     assert answer["complete"] is True
+
+
+def test_a_key_in_another_case_is_told(run, rocketmq, sent):
+    done = run("find", KEY.lower(), "--namesrv", rocketmq.name_server)
+    assert done.code == 1
+    assert f"nothing has the key order-1; {KEY} has 2 messages: case matters" in done.err
+    done = run("find", "pay-2", "--namesrv", rocketmq.name_server)
+    assert "case matters" not in done.err
 
 
 def test_a_topic_narrows_it_down(find, sent):
@@ -244,6 +256,34 @@ def test_a_broker_of_a_store_cannot_be_forgotten(run, tmp_path):
     (tmp_path / "commitlog").mkdir()
     done = run("find", "k", "--forget-broker", "broker-a", "--store", tmp_path)
     assert (done.code, "--forget-broker needs a cluster" in done.err) == (2, True)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+class LateClock:
+    """Two seconds go by between two looks."""
+
+    def __init__(self):
+        self.now_s = 0.0
+
+    def __call__(self):
+        self.now_s += 2.0
+        return self.now_s
+
+
+@pytest.mark.parametrize("options", [("-t", "Orders"), ("--since", "1h"), ("--where", "tag = 'A'")])
+def test_a_search_by_time_shows_how_much_it_has_read(run, rocketmq, sent, monkeypatch, options):
+    terminal = Terminal()
+    monkeypatch.setattr(progress, "SearchProgress", lambda: SearchProgress(terminal, LateClock()))
+    done = run("find", *options, "-n", rocketmq.name_server, "-o", "jsonl")
+    assert done.code == 0
+    shown = terminal.getvalue().split("\r")
+    assert re.match(r"read \d messages, \d+, \d+/s; Ctrl-C stops", shown[1])
+    assert shown[-1] == ""
+    assert "Ctrl-C" not in done.out + done.err
 
 
 @pytest.fixture

@@ -110,3 +110,12 @@ def test_a_broker_stands_in_the_coverage_once_with_its_newest_time():
 
 def test_nothing_covered_is_not_complete():
     assert not Findings(AnswerMessages(None)).answer("k").complete
+
+
+def test_what_was_read_is_reported_as_sums():
+    reported = []
+    findings = Findings(AnswerMessages(None), on_read=lambda *read: reported.append(read))
+    findings.add_read(100, 2)
+    findings.add_read(50, 1)
+    Findings(AnswerMessages(None)).add_read(1, 1)
+    assert reported == [(100, 2), (150, 3)]

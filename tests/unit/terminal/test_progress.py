@@ -95,5 +95,13 @@ def test_the_share_is_never_more_than_all(read, total, share):
     assert f", {share}, " in line_of(read, total, 1, 1.0)
 
 
+def test_a_line_without_a_total_has_no_share():
+    stream, clock = Terminal(), Clock()
+    progress = SearchProgress(stream, clock)
+    clock.now_s += 2
+    progress.report_read(3 << 20, 4_000)
+    assert stream.getvalue() == "\rread 4,000 messages, 3.0M, 1.5M/s; Ctrl-C stops"
+
+
 def test_the_line_fits_eighty_columns():
     assert len(line_of(999 << 30, 999 << 30, 10**9, 1000.0)) <= 80
