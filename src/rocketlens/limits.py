@@ -689,6 +689,10 @@ DEFAULT_CONSOLE_ROWS: Final = 100
 """Messages on one page of the console, where the caller does not say how many."""
 MAX_CONSOLE_ANSWER_BYTES: Final = 32 << 20
 """Memory that the messages of one page of the console take while it is made; a cursor continues."""
+MAX_EXPORT_ROWS: Final = 10_000
+"""Messages that the console reads at a time for a file, fewer if they take as much memory as those
+of a page may: a store is read once each time.
+"""
 MAX_CONSOLE_SEARCHES: Final = 64
 """Searches of the console at once; more are refused, with a status that says so."""
 MAX_CONSOLE_TEXT: Final = 40_000

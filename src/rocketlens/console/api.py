@@ -9,6 +9,7 @@ from fastapi.responses import Response, StreamingResponse
 
 from rocketlens import __version__, limits
 from rocketlens.console.asked import address_of, question_of
+from rocketlens.console.export import MEDIA_TYPES, ExportForm, export
 from rocketlens.console.failures import failure_of
 from rocketlens.console.look_up import LookUps, MessageAddress
 from rocketlens.console.message_view import BodyForm
@@ -32,6 +33,12 @@ ERRORS: Final[dict[int | str, dict[str, Any]]] = {
     404: {"model": ErrorAnswer, "description": "everything was searched, and it is not there"},
     429: {"model": ErrorAnswer, "description": "too many searches run: try again"},
     502: {"model": ErrorAnswer, "description": "not everything could be searched"},
+}
+_EXPORTED: Final[dict[int | str, dict[str, Any]]] = {
+    200: {
+        "description": "a line for each message; the last one can say what is missing",
+        "content": {each.partition(";")[0]: {} for each in MEDIA_TYPES.values()},
+    }
 }
 Sourced = Annotated[
     list[str],
@@ -70,6 +77,19 @@ def api_routes(searches: Searches, look_up: LookUps) -> APIRouter:
         # An answer that has begun has its status already.
         searches.check(question)
         return event_stream(_events(searches, question))
+
+    @routes.get("/export", response_class=StreamingResponse, responses=_EXPORTED)
+    async def exported(
+        request: Request,
+        question: Annotated[Question, Depends(question_of)],
+        form: Annotated[ExportForm, Query(alias="as", description="the format")] = "jsonl",
+    ) -> Response:
+        """Send all messages that match, the newest first, as a file to download.
+
+        ``max`` and ``cursor`` are not used. If messages are missing, the last line says so.
+        """
+        _check_asked(question)
+        return await export(request, searches, question, form)
 
     @routes.get("/message" + MESSAGE)
     async def message(

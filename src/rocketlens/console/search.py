@@ -7,7 +7,7 @@ for newer ones, and the answer in the end has them all.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Lock
@@ -53,6 +53,14 @@ class FoundSoFar(NamedTuple):
     rows: tuple[MessageRow, ...]
     coverage: tuple[CoverageValue, ...]
     elapsed_ms: int
+
+
+class FoundPage(NamedTuple):
+    """Messages of an export, the newest first, as its viewer may see them."""
+
+    messages: list[MessageExt]
+    answer: Answer
+    """What was searched for them."""
 
 
 class _Watch:
@@ -166,6 +174,37 @@ class Searches:
                 searching.cancel()
                 await asyncio.gather(searching, return_exceptions=True)
 
+    async def pages(self, question: Question, form: str) -> AsyncGenerator[FoundPage]:
+        """Yield all that is found, the newest first, page by page; as one search, and errors as
+        `search`. ``form`` is that of the file, for the audit log.
+
+        :raises BadInput: if more messages are of one millisecond than a cursor can pass.
+        """
+        with self._counted():
+            asked = replace(question, cursor=None, max_num=limits.MAX_EXPORT_ROWS)
+            request, chosen = self.check(asked)
+            parameters = question.parameters(cursor=None, max_num=limits.DEFAULT_CONSOLE_ROWS)
+            self.audit.record("export", asked=dict(parameters), form=form)
+            is_complete = True
+            while True:
+                watch = _Watch(chosen, asked.max_kept, lambda: None)
+                answer = await _find(request, chosen, watch)
+                page, is_more, answer = await self._newest(asked, chosen, answer, watch)
+                is_complete = is_complete and answer.complete
+                found = [(watch.origin(each), each) for each in reversed(page)]
+                yield FoundPage(await self._all_masked(found), answer)
+                if not (page and is_more):
+                    break
+                cursor = Cursor.after(page, asked.cursor)
+                if cursor.seen > limits.MAX_CONSOLE_SKIPPED:
+                    raise BadInput(
+                        f"over {limits.MAX_CONSOLE_SKIPPED} messages were stored at "
+                        f"{cursor.store_timestamp_ms}: export older ones with until"
+                    )
+                asked = replace(asked, cursor=cursor)
+                request = asked.request(self.rules)
+            self.counts["complete" if is_complete else "incomplete"] += 1
+
     def check(self, question: Question) -> tuple[FindRequest, list[ConsoleSource]]:
         """Return what is asked, and which sources.
 
@@ -237,6 +276,16 @@ class Searches:
         bound = limits.MAX_SHOWN_JSON_BYTES
         return await in_thread(lambda: self._masked(message, viewer, source, bound), ROW_THREADS)
 
+    async def _all_masked(
+        self, found: Sequence[tuple[ConsoleSource, MessageExt]]
+    ) -> list[MessageExt]:
+        viewer = current_viewer()
+        bound = limits.MAX_SHOWN_JSON_BYTES
+        return await in_thread(
+            lambda: [self._masked(each, viewer, source, bound) for source, each in found],
+            ROW_THREADS,
+        )
+
     def _masked(
         self, message: MessageExt, viewer: Viewer, source: ConsoleSource, max_body: int
     ) -> MessageExt:
@@ -258,12 +307,7 @@ class Searches:
         watch: _Watch,
         since: float,
     ) -> SearchAnswer:
-        page, is_more = _newest_of(question, answer)
-        if not page and is_more:
-            # One message takes more memory than a page may: it is a page of its own.
-            single = replace(question, max_num=1)
-            answer = await _find(single.request(self.rules), chosen, watch, is_large=True)
-            page, is_more = _newest_of(single, answer)
+        page, is_more, answer = await self._newest(question, chosen, answer, watch)
         rows = await self.rows([(watch.origin(each), each) for each in reversed(page)])
         cursor = str(Cursor.after(page, question.cursor)) if page and is_more else None
         self.counts["complete" if answer.complete else "incomplete"] += 1
@@ -277,6 +321,20 @@ class Searches:
             coverage=[CoverageValue.of(each) for each in answer.coverage],
             elapsed_ms=self._since(since),
         )
+
+    async def _newest(
+        self, question: Question, chosen: Sequence[ConsoleSource], answer: Answer, watch: _Watch
+    ) -> tuple[list[MessageExt], bool, Answer]:
+        """Return the messages of a page, the oldest first, whether there are older ones, and the
+        answer that has them.
+        """
+        page, is_more = _newest_of(question, answer)
+        if not page and is_more:
+            # One message takes more memory than a page may: it is a page of its own.
+            single = replace(question, max_num=1)
+            answer = await _find(single.request(self.rules), chosen, watch, is_large=True)
+            page, is_more = _newest_of(single, answer)
+        return page, is_more, answer
 
 
 def _newest_of(question: Question, answer: Answer) -> tuple[list[MessageExt], bool]:

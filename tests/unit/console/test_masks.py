@@ -16,9 +16,9 @@ from rocketlens.errors import BadInput
 from rocketlens.formats.commitlog_record import message_of
 from rocketlens.query.pattern import TextPattern
 from rocketlens.query.request import FindRequest
-from tests.crash.made_stores import Sent, make_store, record_of
 from tests.support.console_client import console_client, log_in, store_at
 from tests.support.console_users import PASSWORD, user
+from tests.support.made_stores import Sent, make_store, record_of
 
 VIEWER = Viewer("li", (Grant(Role.VIEWER),))
 ADMIN = Viewer("root", (Grant(Role.ADMIN, topics=("order",)),))
@@ -166,6 +166,8 @@ def test_pages_api_streams_previews_and_downloads_show_the_mask(store, role):
         "/search/more?q=k",
         "/api/search?q=k",
         "/api/search/stream?q=k",
+        "/api/export?q=k&as=csv",
+        "/api/export?q=k&as=jsonl",
         f"/m/{at}/body",
         f"/api/message/{at}/body",
         f"/api/story/{at}",
@@ -217,7 +219,14 @@ def test_a_masked_field_cannot_be_searched_out():
 
 @pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
 def test_a_filter_answers_the_same_whether_a_masked_value_matches_or_not(store, role):
-    routes = ["/api/search", "/api/search/stream", "/search", "/search/rows", "/search/more"]
+    routes = [
+        "/api/search",
+        "/api/search/stream",
+        "/api/export",
+        "/search",
+        "/search/rows",
+        "/search/more",
+    ]
     right = [
         "where=prop.PHONE+%3D+'%2B86-139'",
         "grep=S3CRET",

@@ -21,9 +21,9 @@ from rocketlens.console.viewer import Grant, Role
 from rocketlens.decode.rules import BodyRules
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.terminal.contexts import Context
-from tests.crash.made_stores import NOW_MS, Sent, make_store
 from tests.support.console_client import console_client, log_in, store_at
 from tests.support.console_users import user, users
+from tests.support.made_stores import NOW_MS, Sent, make_store
 
 SECRET = "S3CRET"
 SEEN = [
@@ -98,6 +98,7 @@ LISTS = ["", "?source=s", "?source=other"]
 ASKED = {
     "/api/search": [f"?{each}" for each in SEARCHES],
     "/api/search/stream": [f"?{each}" for each in SEARCHES],
+    "/api/export": [f"?{each}&as={form}" for each in SEARCHES for form in ("csv", "jsonl")],
     "/search": [f"?{each}" for each in SEARCHES],
     "/search/rows": [f"?{each}" for each in SEARCHES],
     "/search/more": [f"?{each}" for each in SEARCHES],
