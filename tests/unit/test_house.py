@@ -66,10 +66,10 @@ ROCKETMQ_WORDS = re.compile(
 # tests/unit, and the file that holds them. A module that gets a test file of its own leaves.
 TESTED_ELSEWHERE = {
     "__main__.py": "tests/unit/test_main.py",
+    "cli/console_process.py": "tests/unit/cli/test_serve.py",
     "client/consumer/base.py": "tests/unit/client/consumer/test_push.py",
     "client/consumer/concurrent.py": "tests/unit/client/consumer/test_push.py",
     "client/consumer/member.py": "tests/unit/client/consumer/test_push.py",
-    "client/consumer/pulling.py": "tests/unit/client/consumer/test_push.py",
     "client/consumer/rebalance.py": "tests/unit/client/consumer/test_push.py",
     "client/consumer/send_back.py": "tests/unit/client/consumer/test_push.py",
     "client/consumer/service.py": "tests/unit/client/consumer/test_serving.py",

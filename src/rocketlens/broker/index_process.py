@@ -161,7 +161,7 @@ class IndexProcess:
         self._moved_s, self._is_hung, self._has_indexed = self._clock(), False, False
         _log.info("the index builder is started: process %d", process.pid)
         said, _, code = await asyncio.gather(
-            _complaint(process.stderr), self._hear(process), process.wait()
+            complaint_of(process.stderr, "index builder"), self._hear(process), process.wait()
         )
         self._process = None
         if self._is_hung:
@@ -173,7 +173,7 @@ class IndexProcess:
 
     async def _hear(self, process: Process) -> None:
         """Set the state when the process prints that it is ready."""
-        async for line in _lines(process.stdout):
+        async for line in pipe_lines(process.stdout):
             if line.startswith("ready"):
                 self.state = "running"
                 _log.info("the index builder is %s", line)
@@ -192,20 +192,20 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-async def _complaint(stream: asyncio.StreamReader | None) -> str:
+async def complaint_of(stream: asyncio.StreamReader | None, name: str) -> str:
     """Return the last line that the program itself wrote, or the last of all: Spark and its JVM
-    write to the same pipe.
+    write to the same pipe. Each line goes to the log as one of ``name``.
     """
     last = own = ""
-    async for line in _lines(stream):
+    async for line in pipe_lines(stream):
         last = line or last
         own = line if line.startswith(OWN_LINE) else own
         if line:
-            _log.debug("index builder: %s", line)
+            _log.debug("%s: %s", name, line)
     return own or last
 
 
-async def _lines(stream: asyncio.StreamReader | None) -> AsyncIterator[str]:
+async def pipe_lines(stream: asyncio.StreamReader | None) -> AsyncIterator[str]:
     """Yield the lines of a pipe, each cut to a bounded length."""
     assert stream is not None  # noqa: S101 - it is a pipe
     rest = b""

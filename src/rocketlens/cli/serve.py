@@ -14,6 +14,7 @@ from rocketlens.cli.servers import (
     print_configuration,
     status_port,
 )
+from rocketlens.errors import BadInput
 from rocketlens.model.escape import printable
 from rocketlens.terminal.exit_code import ExitCode
 from rocketlens.terminal.server_process import end_process, print_ready
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 NAME_SERVER_SHARE: Final = 4
 """The name server may have a quarter of the connections that the process may have."""
+_CONSOLE_PORT: Final = "8088"
 _KV_CONFIG: Final = "namesrv/kvConfig.json"
 EXAMPLES: Final = (
     ("rocketlens serve", "a name server on port 9876 and a broker on port 10911"),
@@ -37,6 +39,7 @@ EXAMPLES: Final = (
         "rocketlens serve --home /data/rocketlens --index-builder inline",
         "elsewhere, and without Spark",
     ),
+    ("rocketlens serve --console", "with the web console on port 8088"),
     ("rocketlens serve -c broker.conf", "with RocketMQ's keys"),
     ("rocketlens serve --bind 0.0.0.0 --advertise 10.0.0.5", "for clients of other machines"),
 )
@@ -57,6 +60,17 @@ def add_arguments(parser: ArgumentParser) -> None:
         type=port_number,
         help="default: listenPort of broker.conf, else 10911; 0: any free port. The port two below "
         "is used, too",
+    )
+    parser.add_argument(
+        "--console",
+        metavar="[IP:]PORT",
+        nargs="?",
+        const=_CONSOLE_PORT,
+        help="serve the web console, too, in a process of its own: on the loopback interface "
+        f"unless --console-users names its users (port {_CONSOLE_PORT} where none is given)",
+    )
+    parser.add_argument(
+        "--console-users", metavar="FILE", help="the users of the console: --users of `console`"
     )
     add_index_builder(parser, "auto")
     add_log_options(parser)
@@ -93,10 +107,12 @@ def run(arguments: Namespace) -> ExitCode:
         print("# the name server")
         print_configuration(names.properties_in_effect())
         return ExitCode.OK
+    if arguments.console_users is not None and arguments.console is None:
+        raise BadInput("--console-users: there is no console without --console")
     log_broker_start(arguments.config, settings)
     builder = index_command(arguments, settings)
     with status_port(arguments) as status:
-        run_loop(_serve(names, settings, builder, status))
+        run_loop(_serve(names, settings, builder, status, arguments))
     return end_process()
 
 
@@ -105,10 +121,12 @@ async def _serve(
     settings: "BrokerSettings",
     index_builder: "Sequence[str]",
     status: "StatusPort | None",
+    arguments: Namespace,
 ) -> None:
     from asyncio import gather, wrap_future
 
     from rocketlens.broker.service import LOAD_KERNELS_AFTER_S, BrokerService, max_connections
+    from rocketlens.cli.console_process import ConsoleProcess
     from rocketlens.net.event_loop import end_on_signals, within
     from rocketlens.net.sync import LoopThread
     from rocketlens.store.fs import raise_open_file_limit
@@ -139,14 +157,22 @@ async def _serve(
 
         name = settings.broker.brokerName
         name_server.reserve(name, service.registering_addresses)
+        console = ConsoleProcess(arguments.console, arguments.console_users)
+        shown = None
         try:
-            await within(service.start(), None, ending.ended)
+            if arguments.console is not None:
+                # First: what is wrong with it is an error before the store is opened.
+                shown = await within(console.start(str(bound)), None, ending.ended)
+            if not ending.ended.is_set():
+                await within(service.start(), None, ending.ended)
             if not ending.ended.is_set():
                 name_server.reserve(name, service.registering_addresses, service.address)
-                _print_ready(bound, service.core.store.store_host, settings)
+                _print_ready(bound, service.core.store.store_host, settings, shown)
                 await ending.ended.wait()
         finally:
-            await gather(service.stop(ending.hurried), stop_name_server())
+            await gather(
+                service.stop(ending.hurried), stop_name_server(), console.stop(ending.hurried)
+            )
 
 
 async def _start(
@@ -167,9 +193,12 @@ async def _wait_for(future: "Future[None]") -> None:
     await wrap_future(future)
 
 
-def _print_ready(name_server: "Host", broker: "Host", settings: "BrokerSettings") -> None:
+def _print_ready(
+    name_server: "Host", broker: "Host", settings: "BrokerSettings", console: str | None
+) -> None:
     from rocketlens.broker.config import VIP_DISTANCE
 
     store = printable(str(settings.store_path))
     vip = broker.port - VIP_DISTANCE
-    print_ready(f"name server {name_server}, broker {broker} and port {vip}, store {store}")
+    shown = "" if console is None else f", console {console}"
+    print_ready(f"name server {name_server}, broker {broker} and port {vip}, store {store}{shown}")

@@ -2,6 +2,7 @@
 
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     # Late: `--help` must not pay for what a server needs.
     from rocketlens.decode.rules import BodyRules
     from rocketlens.model.message import Host
+    from rocketlens.net.event_loop import StopRequest
     from rocketlens.terminal.contexts import Context
 
 _DEFAULT_BIND: Final = ("127.0.0.1", 8088)
@@ -74,6 +76,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--audit-log",
         metavar="FILE",
         help="append a line of JSON for each login, refusal, view of a message and act",
+    )
+    parser.add_argument(
+        "--until-stdin-ends", action="store_true", help="stop when standard input ends, too"
     )
     parser.add_argument(
         "--hash-password",
@@ -166,6 +171,8 @@ async def _serve(
 
     users = None if arguments.users is None else read_users(Path(arguments.users))
     ending = end_on_signals()
+    if arguments.until_stdin_ends:
+        _end_with_stdin(ending)
     with listening(bound) as listener:
         async with AsyncExitStack() as opened:
             audit = AuditLog()
@@ -178,6 +185,24 @@ async def _serve(
             console = Console(sources, rules=rules, names=arguments.host, audit=audit, users=users)
             opened.push_async_callback(console.close)
             await serve(console, listener, ending)
+
+
+def _end_with_stdin(ending: "StopRequest") -> None:
+    """Request a stop when standard input ends, as that of the child of a program that has ended."""
+    import asyncio
+    import os
+    import threading
+
+    loop = asyncio.get_running_loop()
+
+    def wait() -> None:
+        while os.read(sys.stdin.fileno(), 4096):
+            pass
+        # The loop is closed if the console has stopped by then.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(ending.ask, "standard input ended")
+
+    threading.Thread(target=wait, name="rocketlens-stdin", daemon=True).start()
 
 
 def _contexts(arguments: Namespace) -> "list[tuple[str | None, Context]]":

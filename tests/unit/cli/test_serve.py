@@ -29,9 +29,10 @@ from rocketlens.store.read.index_state import read_index_state
 from rocketlens.wire import codec
 from rocketlens.wire.codes import RequestCode
 from rocketlens.wire.command import RemotingCommand
+from tests.peer.rocketmq_peer import wait_until
+from tests.support.broker_world import send_fields, text_of
+from tests.support.impostors import Impostor
 from tests.support.patience import PATIENCE_S
-from tests.unit.broker.broker_world import send_fields, text_of
-from tests.unit.broker.impostors import Impostor
 
 PROGRAM = [sys.executable, "-W", "error", "-m", "rocketlens.main"]
 READY = re.compile(
@@ -326,6 +327,45 @@ def test_serve_ends_while_kernels_are_being_loaded(tmp_path, monkeypatch):
     assert not (tmp_path / "store" / "abort").exists()
 
 
+HUNG_DISK = """
+import sys, threading
+from pathlib import Path
+from rocketlens import limits
+from rocketlens.main import main
+from rocketlens.store.disk import WritableFile
+
+def hang(self):
+    print("hangs", flush=True)
+    threading.Event().wait()
+
+def sync(self, sync=WritableFile.sync):
+    (hang if Path(HANGS).exists() else sync)(self)
+
+limits.MAX_HUNG_STOP_S, WritableFile.sync = 0.5, sync
+sys.exit(main())
+"""
+
+
+def test_serve_ends_on_a_disk_that_hangs_and_loses_nothing_acknowledged(run, tmp_path, monkeypatch):
+    hangs = tmp_path / "hangs"
+    script = HUNG_DISK.replace("HANGS", repr(str(hangs)))
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules[__name__], "PROGRAM", [sys.executable, "-c", script])
+        with running("serve", "--home", tmp_path, *ANY_PORT) as server:
+            hangs.touch()
+            sent = run("send", "--namesrv", server.ready["names"], "Orders", "b", "--keys", "K")
+            assert sent.code == 0, sent.err
+            assert server.process.stdout.readline() == "hangs\n"
+            code, _, log = server.end()
+    assert code == 2
+    assert "the process ends as if it was killed" in log
+    with rocketlens.open_store(tmp_path / "store") as store:
+        assert [each.body for each in store.find("K")] == [b"b"]
+    with running("serve", "--home", tmp_path, *ANY_PORT) as server:
+        assert server.ready
+        assert server.end()[0] == 0
+
+
 class Flood:
     """Sends one-way messages as fast as they go, until the server has ended."""
 
@@ -420,6 +460,11 @@ def test_a_port_that_is_none_is_refused(run, port):
         assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
 
 
+def has_index_files(layout):
+    state = read_index_state(layout)
+    return state is not None and bool(state.files)
+
+
 def test_serve_has_spark_build_its_index_and_stops_both_cleanly(run, tmp_path, jdk):
     assert jdk
     spark = (*ANY_PORT[:4], "--index-builder", "spark", "--master", "local[2]")
@@ -429,8 +474,7 @@ def test_serve_has_spark_build_its_index_and_stops_both_cleanly(run, tmp_path, j
         for number in range(20):
             assert run("send", "--namesrv", names, "Orders", "x", "--keys", f"k{number}").code == 0
         assert run("find", "k19", "--namesrv", names).code == 0
-        while (state := read_index_state(layout)) is None or not state.files:
-            assert server.process.poll() is None
+        wait_until(lambda: has_index_files(layout), server.process, PATIENCE_S)
         # A machine that Spark keeps busy may answer too late for the tool: it is asked again.
         told = ""
         while not told:
@@ -478,3 +522,84 @@ def test_without_a_jdk_the_broker_builds_its_index_itself_unless_spark_was_asked
         code, _, err = server.end()
     assert (code, err.count("\n")) == (0, 1)
     assert "the broker itself builds index files" in err
+
+
+CONSOLE = re.compile(r", console (http://127\.0\.0\.1:\d+/)\n")
+
+
+def children_of(process):
+    """Return the processes that a process has started."""
+    tasks = Path(f"/proc/{process.pid}/task").iterdir()
+    return [int(each) for task in tasks for each in (task / "children").read_text().split()]
+
+
+def is_closed(url):
+    try:
+        urllib.request.urlopen(url, timeout=PATIENCE_S).close()
+    except OSError:
+        return True
+    return False
+
+
+def test_serve_brings_a_console_of_its_cluster_and_ends_it(run, tmp_path):
+    with running("serve", "--home", tmp_path, *ANY_PORT, "--console", "0") as server:
+        assert server.ready, server.process.stderr.read()
+        (url,) = CONSOLE.findall(server.line)
+        names = server.ready["names"]
+        sent = run("send", "--namesrv", names, "Orders", "body", "--keys", "ORDER-1")
+        assert sent.code == 0
+        with urllib.request.urlopen(f"{url}api/search?q=ORDER-1", timeout=PATIENCE_S) as found:
+            answer = json.load(found)
+        assert answer["complete"]
+        assert [each["keys"] for each in answer["messages"]] == [["ORDER-1"]]
+        assert len(children_of(server.process)) == 1
+        assert server.end() == (0, "", "")
+        assert is_closed(url)
+
+
+def test_the_console_of_killed_servers_ends(tmp_path):
+    with running("serve", "--home", tmp_path, *ANY_PORT, "--console", "0") as server:
+        (url,) = CONSOLE.findall(server.line)
+        port = int(url.rstrip("/").rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
+            server.process.kill()
+            server.process.communicate(timeout=PATIENCE_S)
+            assert connection.recv(1) == b""
+        assert is_closed(url)
+
+
+def test_servers_go_on_without_a_console_that_was_killed(run, tmp_path):
+    with running("serve", "--home", tmp_path, *ANY_PORT, "--console", "0") as server:
+        (console,) = children_of(server.process)
+        os.kill(console, signal.SIGKILL)
+        assert "the console ended" in server.process.stderr.readline()
+        assert run("send", "--namesrv", server.ready["names"], "Orders", "body").code == 0
+        assert server.end()[:2] == (0, "")
+
+
+def without_fastapi(tmp_path):
+    """Return the variables with which a program does not find one package of the console."""
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    (hidden / "fastapi.py").write_text("raise ModuleNotFoundError('no', name='fastapi')\n")
+    return {"PYTHONPATH": str(hidden)}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--console", "0.0.0.0:0"), "loopback interface only"),
+        (("--console", "nonsense"), "IP:PORT"),
+        (("--console", "0", "--console-users", "/nonexistent/users"), "the file of users"),
+        (("--console-users", "/nonexistent/users"), "no console without --console"),
+        (("--console",), "pip install 'rocketlens[console]'"),
+    ],
+)
+def test_a_console_that_cannot_be_is_an_error_before_the_store_is_opened(tmp_path, words, said):
+    variables = without_fastapi(tmp_path) if "pip" in said else {}
+    with running("serve", "--home", tmp_path / "h", *ANY_PORT, *words, **variables) as server:
+        _, err = server.process.communicate(timeout=PATIENCE_S)
+        assert (server.line, server.process.returncode) == ("", 2)
+        assert said in err
+        assert err.count("\n") == 1
+        assert not (tmp_path / "h" / "store").exists()
