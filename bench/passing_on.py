@@ -61,7 +61,7 @@ def lines_a_second(directory: Path, count: int) -> float:
             reap(broker.process)
     finally:
         name_server.close()
-    if f"sent {count} messages, 0 failed" not in done.stderr:
+    if f"sent {count:,} messages, 0 failed" not in done.stderr:
         raise AssertionError(done.stderr)
     return count / taken
 
