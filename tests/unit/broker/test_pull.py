@@ -49,15 +49,6 @@ def test_every_place_of_a_queue_has_its_answer(tmp_path):
     in_broker(tmp_path, test)
 
 
-def test_a_pull_that_may_wait_is_answered_at_once(tmp_path):
-    async def test(world):
-        await world.send()
-        answer = await world.pull(1, sysFlag=6, suspendTimeoutMillis=20_000)
-        assert answer.code == ResponseCode.PULL_NOT_FOUND
-
-    in_broker(tmp_path, test)
-
-
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [
