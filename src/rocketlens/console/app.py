@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from http.client import NOT_FOUND
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -66,7 +66,7 @@ class Console:
 
         Routes find the audit log as ``request.app.state.audit``.
         """
-        self.api: Final = FastAPI(
+        self.api: Final = _Api(
             title="RocketLens",
             version=__version__,
             docs_url=None,
@@ -119,6 +119,20 @@ class Console:
             values = list(console_metrics(self._requests, searches))
             text = await in_thread(lambda: exposition([values]), ROW_THREADS)
             return Response(text, media_type=_METRICS_TYPE)
+
+
+class _Api(FastAPI):
+    """Describes itself without FastAPI's own answer to invalid requests: 400 is it here."""
+
+    def openapi(self) -> dict[str, Any]:
+        """Return the description, which is made once."""
+        described = super().openapi()
+        for operations in described["paths"].values():
+            for operation in operations.values():
+                operation["responses"].pop("422", None)
+        for name in ("HTTPValidationError", "ValidationError"):
+            described["components"]["schemas"].pop(name, None)
+        return described
 
 
 def _add_failures(api: FastAPI, pages: Pages) -> None:
