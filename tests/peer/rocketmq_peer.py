@@ -105,8 +105,46 @@ def find_maven() -> str:
     """Give the path of ``mvn``; PeerUnavailable when there is none."""
     maven = shutil.which("mvn")
     if maven is None:
-        raise PeerUnavailable("no mvn found; install Apache Maven, which fetches RocketMQ's jars")
+        raise PeerUnavailable(
+            "no mvn found; install Apache Maven, which fetches jars of RocketMQ and others"
+        )
     return maven
+
+
+def cache_directory() -> Path:
+    """Give the directory of what is fetched once, for all runs of tests."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache, "rocketlens-peer")
+
+
+def fetched_jars(name: str, pom: Path, what: str, *options: str) -> Path:
+    """Return the directory of all jars of a project file; fetch them the first time.
+
+    :param name: The directory's own name.
+    :param what: What they are of, in errors.
+    :raises PeerUnavailable: when Maven is missing, or cannot fetch them.
+    """
+    cache = cache_directory()
+    jars = cache / name
+    if jars.exists():
+        return jars
+    maven = find_maven()
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache) as scratch:
+        fetched = Path(scratch, "jars")
+        command = [maven, "-q", "-B", "-f", str(pom), *options]
+        command += ["dependency:copy-dependencies", f"-DoutputDirectory={fetched}"]
+        try:
+            subprocess.run(
+                command, capture_output=True, text=True, check=True, timeout=FETCH_SECONDS
+            )
+        except subprocess.SubprocessError as error:
+            said = str(error.stdout or "")[-2000:]
+            raise PeerUnavailable(f"Maven cannot fetch {what}: {error}\n{said}") from error
+        # Whole or not at all; another process may have been first.
+        with suppress(OSError):
+            fetched.rename(jars)
+    return jars
 
 
 def wait_until(
@@ -236,42 +274,21 @@ class RocketMQPeer:
         keep_tools: bool = False,
     ) -> None:
         self.jdk = find_jdk()
-        self.maven = find_maven()
+        find_maven()
         self.jvm_options = (heap, *jvm_options)
         self.broker_settings = broker_settings or {}
         self.share_classes = share_classes
         self.keep_tools = keep_tools
         self._tools: dict[str, tuple[RunningTool, tempfile.TemporaryDirectory[str]]] = {}
-        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        self.cache = Path(cache, "rocketlens-peer")
+        self.cache = cache_directory()
 
     def jars(self, version: str) -> Path:
         """Return the directory of all jars of ``version``; fetch them (50 MB) the first time.
 
         :raises PeerUnavailable: when Maven cannot fetch them.
         """
-        jars = self.cache / version
-        if jars.exists():
-            return jars
-        self.cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.cache) as scratch:
-            fetched = Path(scratch, "jars")
-            pom = Path(__file__).with_name("pom.xml")
-            command = [self.maven, "-q", "-B", "-f", str(pom), f"-Drocketmq={version}"]
-            command += ["dependency:copy-dependencies", f"-DoutputDirectory={fetched}"]
-            try:
-                subprocess.run(
-                    command, capture_output=True, text=True, check=True, timeout=FETCH_SECONDS
-                )
-            except subprocess.SubprocessError as error:
-                said = str(error.stdout or "")[-2000:]
-                raise PeerUnavailable(
-                    f"Maven cannot fetch RocketMQ {version}: {error}\n{said}"
-                ) from error
-            # Whole or not at all; another process may have been first.
-            with suppress(OSError):
-                fetched.rename(jars)
-        return jars
+        pom = Path(__file__).with_name("pom.xml")
+        return fetched_jars(version, pom, f"RocketMQ {version}", f"-Drocketmq={version}")
 
     def command(
         self, version: str, home: Path, *program: str, classes: Path | None = None
