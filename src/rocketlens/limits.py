@@ -713,12 +713,44 @@ MAX_PASSWORD_LANES: Final = 16
 """scrypt's p: how often a hash repeats its work."""
 MAX_WAITING_LOGINS: Final = 32
 """Passwords that wait for their hash at once; more are refused, with a status that says so."""
+MAX_OIDC_WAIT_S: Final = 10.0
+"""Seconds for one answer of a provider of OpenID Connect: a user waits for it."""
+MAX_OIDC_ANSWER_BYTES: Final = 1 << 20
+"""Of one answer of a provider of OpenID Connect: keys and tokens have some KiB."""
+MAX_OIDC_TOKEN_CHARACTERS: Final = 256 << 10
+"""Of an id token: one with thousands of groups is checked, and its JSON is read."""
+MAX_OIDC_GROUPS: Final = 10_000
+"""Groups of one user of a provider: each is compared with the rules of the file of users."""
+MAX_OIDC_NAME_CHARACTERS: Final = 255
+"""Of the name of a provider's user, and of a group in a rule: it is in every line of the audit log.
+OpenID Connect: 255 for a subject.
+"""
+MAX_OIDC_SKEW_S: Final = 60.0
+"""Seconds that the clocks of a provider and of the console may differ."""
+MAX_OIDC_AGE_S: Final = 3600.0
+"""Seconds for which endpoints and keys of a provider are kept: one that was taken back ends."""
+MIN_OIDC_KEYS_AGE_S: Final = 60.0
+"""Seconds after which keys are read again for a token that names none of them: no token can have
+the provider asked more often.
+"""
+MAX_OIDC_LOGINS: Final = 32
+"""Logins by a provider that are checked at once; more are refused, with a status that says so."""
+MAX_OIDC_LOGIN_S: Final = 600.0
+"""Seconds from the start of a login by a provider to its end: someone has to find a password."""
+MAX_OIDC_COOKIE_CHARACTERS: Final = 3_800
+"""Of the cookie that keeps where a login leads back to: browsers take 4,096 bytes with its name."""
+MAX_OIDC_HINT_CHARACTERS: Final = 4_096
+"""Of an id token that is kept for the logout, which sends it in an address; a longer one is not."""
 MAX_LOGIN_FAILURES: Final = 10_000
 """Pairs of user and address whose failed logins are counted; the oldest are forgotten."""
 MAX_LOGIN_WAIT_S: Final = 60.0
 """Seconds that a pair of user and address waits after many failed logins: no lock-out."""
 MAX_USER_SESSIONS: Final = 16
 """Sessions of one user of the console; another login ends the one that was not used for longest."""
+MAX_SESSIONS: Final = 10_000
+"""Sessions of one console: a provider can have any number of users. The one that was not used for
+longest ends.
+"""
 MAX_SESSION_IDLE_S: Final = 2 * 3600
 """Seconds after which a session of the console ends that is not used."""
 MAX_SESSION_S: Final = 12 * 3600

@@ -22,6 +22,7 @@ from docs import generate
 from rocketlens.broker.config import BrokerConfig
 from rocketlens.bulk.options import OPTIONS
 from rocketlens.cli.demo import unpack
+from rocketlens.console.oidc_settings import OIDC_KEYS, oidc_settings
 from rocketlens.decode.rules import FORMATS, BodyRules
 from rocketlens.errors import BadInput
 from rocketlens.formats.columns import COLUMNS
@@ -263,6 +264,21 @@ def test_the_rules_for_bodies_in_the_reference_are_those_of_the_program(tmp_path
         BodyRules.from_file(path)
     (formats,) = re.findall(r"`format` is ([^\n]*)\. A body", WRITTEN["docs/reference/bodies.md"])
     assert sorted(FORMATS) == re.findall(r"`(\w+)`", formats)
+
+
+def test_the_provider_in_the_guide_is_one_that_the_console_takes(tmp_path):
+    (block,) = (each for each in BLOCKS if each.language == "toml" and "[oidc]" in each.content)
+    table = tomllib.loads(block.content)["oidc"]
+    (tmp_path / "oidc.secret").write_text("s3cret")
+    (tmp_path / "oidc.secret").chmod(0o600)
+    found = oidc_settings("oidc", table, tmp_path)
+    assert [each.role.name for each in found.viewer("li", ["shop-ops"]).grants] == [
+        "VIEWER",
+        "ADMIN",
+    ]
+    section = WRITTEN["docs/guide/console.md"].partition("### Login by OpenID Connect")[2]
+    shown = set(re.findall(r"`(\w+)`", section.partition("A rule is for")[0]))
+    assert OIDC_KEYS - {"rules"} <= shown
 
 
 def test_the_tls_keys_in_the_example_are_those_of_the_program():

@@ -18,7 +18,8 @@ SAYS = {
     "sql": "import duckdb, pyarrow; from rocketlens.cli import sql_plan",
     "serve": "import uvloop; from rocketlens.broker import service",
     "decode": "import cbor2, msgpack, re2",
-    "console": "import fastapi, uvicorn, jinja2, tzdata, cbor2, msgpack, re2",
+    "console": "import fastapi, uvicorn, jinja2, tzdata, cbor2, msgpack, re2; "
+    "from rocketlens.console import oidc_logins",
 }
 
 

@@ -35,6 +35,7 @@ from rocketlens.console.form_token import (
 )
 from rocketlens.console.forms import JSON_TYPE, media_type
 from rocketlens.console.logins import LoginRefused, Logins, LoginTooSoon
+from rocketlens.console.oidc_settings import CALLBACK_PATH, OIDC_PATH
 from rocketlens.console.security import SAFE_METHODS
 from rocketlens.console.values import error_answer
 from rocketlens.console.viewer import LOCAL, NOBODY, Viewer, seen_by
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 SESSION_COOKIE: Final = "rl_session"
-PUBLIC: Final = frozenset({"/login", "/preferences", "/livez", "/readyz"})
+PUBLIC: Final = frozenset({"/login", OIDC_PATH, CALLBACK_PATH, "/preferences", "/livez", "/readyz"})
 """Paths that need no login, beside static files."""
 _STATIC: Final = "/static/"
 _OLD_FORM: Final = "old_form"
@@ -235,7 +236,12 @@ def _keeping(send: "Send", token: FormToken, request: Request) -> "Send":
     return send_with_cookie
 
 
-def set_private_cookie(response: Response, name: str, value: str, request: Request) -> None:
-    """Set a cookie that no script and no page of another site gets, until the browser ends."""
-    is_https = request.url.scheme == "https"
-    response.set_cookie(name, value, httponly=True, samesite="lax", secure=is_https, path="/")
+def set_private_cookie(
+    response: Response, name: str, value: str, request: Request, *, is_https: bool = False
+) -> None:
+    """Set a cookie that no script and no page of another site gets, until the browser ends.
+
+    ``is_https`` is True where browsers reach the console so, whatever a proxy says.
+    """
+    secure = is_https or request.url.scheme == "https"
+    response.set_cookie(name, value, httponly=True, samesite="lax", secure=secure, path="/")

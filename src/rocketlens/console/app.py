@@ -23,10 +23,11 @@ from rocketlens.console.audit import AuditLog
 from rocketlens.console.failures import Failure, failure_of
 from rocketlens.console.forms import BodyBounds
 from rocketlens.console.jobs import Jobs
-from rocketlens.console.login_pages import login_routes
+from rocketlens.console.login_pages import LoginPages, login_routes
 from rocketlens.console.logins import Logins
 from rocketlens.console.look_up import LookUps
 from rocketlens.console.metrics import CountedRequests, console_metrics
+from rocketlens.console.oidc_settings import OidcSettings
 from rocketlens.console.pages import Pages, page_routes
 from rocketlens.console.preferences import Preferences
 from rocketlens.console.search import ROW_THREADS, Searches
@@ -82,11 +83,14 @@ class Console:
         pages = Pages(searches, look_up)
         access = Access(self.api, logins, log, pages.old_form)
         self._requests: Final = CountedRequests(access)
-        self._guarded: Final[ASGIApp] = Guard(BodyBounds(self._requests), names)
+        public = None if users is None or users.oidc is None else users.oidc.public_host
+        self._guarded: Final[ASGIApp] = Guard(
+            BodyBounds(self._requests), [*names, *filter(None, [public])]
+        )
         self.api.include_router(api_routes(searches, look_up))
         self.api.include_router(page_routes(pages))
         if logins is not None:
-            self.api.include_router(login_routes(pages, logins))
+            self._add_login(pages, logins, None if users is None else users.oidc)
         self._jobs: Final = Jobs(look_up)
         self._acts: Final = Acts()
         acting = Acting(searches, look_up, self._jobs, self._acts)
@@ -107,6 +111,19 @@ class Console:
         """End the jobs that run, before sources are closed."""
         await self._jobs.close()
         await self._acts.close()
+
+    def _add_login(self, pages: Pages, logins: Logins, settings: OidcSettings | None) -> None:
+        if settings is None:
+            self.api.include_router(login_routes(LoginPages(pages, logins)))
+            return
+        # Late: only such a login needs what asks a provider.
+        from rocketlens.console.oidc_logins import OidcLogins
+        from rocketlens.console.oidc_pages import oidc_routes
+
+        oidc = OidcLogins(settings, logins.sessions, self.api.state.audit)
+        login = LoginPages(pages, logins, oidc)
+        self.api.include_router(login_routes(login))
+        self.api.include_router(oidc_routes(login, oidc))
 
     def _add_health(self, searches: Searches) -> None:
         @self.api.get("/livez", include_in_schema=False)

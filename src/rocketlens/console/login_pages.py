@@ -1,6 +1,8 @@
 """The page of the login, and the end of a session. It works without a script."""
 
-from typing import Annotated, Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import RedirectResponse, Response
@@ -10,37 +12,108 @@ from rocketlens.console.access import SESSION_COOKIE, client_address, set_privat
 from rocketlens.console.asked import preferences_of
 from rocketlens.console.forms import form_of
 from rocketlens.console.logins import LoginRefused, Logins, LoginTooSoon
+from rocketlens.console.oidc_settings import OIDC_PATH
 from rocketlens.console.pages import Pages
 from rocketlens.console.preferences import Preferences, local_path
+from rocketlens.console.viewer import NOBODY, seen_by
+
+if TYPE_CHECKING:
+    from rocketlens.console.oidc_logins import OidcLogins
 
 Preferred = Annotated[Preferences, Depends(preferences_of)]
 Back = Annotated[str, Query(max_length=limits.MAX_CONSOLE_TEXT)]
-_FIRST: Final = "/"
+FIRST_PATH: Final = "/"
 
 
-def login_routes(pages: Pages, logins: Logins) -> APIRouter:
+class LoginPages:
+    """Renders the page of the login: a form, a link to a provider, or both."""
+
+    def __init__(self, pages: Pages, logins: Logins, oidc: "OidcLogins | None" = None) -> None:
+        self._pages: Final = pages
+        self.logins: Final = logins
+        self.oidc: Final = oidc
+
+    def page(
+        self,
+        request: Request,
+        preferences: Preferences,
+        status: int = 200,
+        *,
+        back: str = FIRST_PATH,
+        user: str = "",
+        refusal: str | None = None,
+        **values: Any,
+    ) -> Response:
+        """Return the page; ``refusal`` names a text, which has the values.
+
+        A change of the language leads to the page of the login, not to an answer of a provider.
+        """
+        return self._pages.page(
+            "login.html",
+            request,
+            preferences,
+            status,
+            here=f"/login?{urlencode({'back': back})}",
+            back=back,
+            user=user,
+            refusal=refusal,
+            refusal_values=values,
+            has_password=self.logins.has_users,
+            provider=None if self.oidc is None else self._provider(self.oidc, back, refusal),
+        )
+
+    @staticmethod
+    def _provider(oidc: "OidcLogins", back: str, refusal: str | None) -> Mapping[str, str]:
+        """Return what the page shows of the provider: a name, and where a login begins.
+
+        That is at the public address, whose cookies the browser sends with the provider's answer.
+        """
+        # One who has no access is logged in there, and would come back as the same.
+        asked = {"back": back, **({"again": "true"} if refusal == "oidc_no_access" else {})}
+        path = f"{OIDC_PATH}?{urlencode(asked)}"
+        return {"label": oidc.settings.label, "address": (oidc.settings.public_url or "") + path}
+
+    async def after_logout(
+        self, request: Request, preferences: Preferences, id_token: str | None
+    ) -> Response:
+        """Return what follows a logout: the provider's own one for its users, else the login."""
+        address = None
+        if self.oidc is not None and id_token is not None:
+            address = await self.oidc.logout_address(id_token, origin_of(request))
+        if address is None:
+            return RedirectResponse("/login", 303)
+        # Not by a redirect: the policy of pages lets no form lead elsewhere.
+        with seen_by(NOBODY):
+            return self._pages.page(
+                "logged_out.html", request, preferences, here="/login", address=address
+            )
+
+
+def origin_of(request: Request) -> str:
+    """Return how the browser that sent a request reaches this console, if it is to be believed."""
+    return f"{request.url.scheme}://{request.url.netloc}"
+
+
+def login_routes(login: LoginPages) -> APIRouter:
     """Return the routes of the login."""
     routes = APIRouter(include_in_schema=False)
 
-    def page(request: Request, preferences: Preferences, status: int, **values: Any) -> Response:
-        known: dict[str, Any] = {"back": _FIRST, "user": "", "refusal": None, "wait_s": 0}
-        return pages.page("login.html", request, preferences, status, **{**known, **values})
-
     @routes.get("/login")
-    async def show(request: Request, preferences: Preferred, back: Back = _FIRST) -> Response:
-        return page(request, preferences, 200, back=local_path(back))
+    async def show(request: Request, preferences: Preferred, back: Back = FIRST_PATH) -> Response:
+        return login.page(request, preferences, back=local_path(back))
 
     @routes.post("/login")
     async def log_in(request: Request, preferences: Preferred) -> Response:
         fields = await form_of(request)
-        name, back = fields.get("name", ""), local_path(fields.get("back", _FIRST))
+        name, back = fields.get("name", ""), local_path(fields.get("back", FIRST_PATH))
+        password = fields.get("password", "")
         try:
-            token = await logins.log_in(name, fields.get("password", ""), client_address(request))
+            token = await login.logins.log_in(name, password, client_address(request))
         except LoginRefused:
-            return page(request, preferences, 401, back=back, user=name, refusal="wrong")
+            return login.page(request, preferences, 401, back=back, user=name, refusal="wrong")
         except LoginTooSoon as error:
             wait_s = int(error.wait_s) + 1
-            answer = page(
+            answer = login.page(
                 request, preferences, 429, back=back, user=name, refusal="too_soon", wait_s=wait_s
             )
             answer.headers["retry-after"] = str(wait_s)
@@ -50,9 +123,10 @@ def login_routes(pages: Pages, logins: Logins) -> APIRouter:
         return done
 
     @routes.post("/logout")
-    async def log_out(request: Request) -> Response:
-        logins.log_out(request.cookies.get(SESSION_COOKIE, ""), client_address(request))
-        done = RedirectResponse("/login", 303)
+    async def log_out(request: Request, preferences: Preferred) -> Response:
+        token = request.cookies.get(SESSION_COOKIE, "")
+        id_token = login.logins.log_out(token, client_address(request))
+        done = await login.after_logout(request, preferences, id_token)
         done.delete_cookie(SESSION_COOKIE, path="/")
         return done
 

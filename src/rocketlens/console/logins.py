@@ -54,6 +54,11 @@ class Logins:
         self._key: Final = secrets.token_bytes(32)
         self._believed: Final[OrderedDict[bytes, tuple[float, Viewer]]] = OrderedDict()
 
+    @property
+    def has_users(self) -> bool:
+        """Whether anyone can log in with a password."""
+        return len(self._users) > 0
+
     async def log_in(self, name: str, password: str, address: str) -> str:
         """Return the token of a new session.
 
@@ -65,12 +70,13 @@ class Logins:
         self._audit.record("login", user=name, address=address)
         return self.sessions.begin(viewer)
 
-    def log_out(self, token: str, address: str) -> None:
-        """End a session."""
+    def log_out(self, token: str, address: str) -> str | None:
+        """End a session; return the id token that it began with, if a provider's user had it."""
         viewer = self.sessions.viewer_of(token)
-        self.sessions.end(token)
+        id_token = self.sessions.end(token)
         if viewer is not None:
             self._audit.record("logout", user=viewer.name, address=address)
+        return id_token
 
     async def viewer_of(self, authorization: str, address: str) -> Viewer:
         """Return who sends a request with an Authorization header; errors as `log_in`."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     # Late: `--help` must not pay for what a server needs.
+    from rocketlens.console.oidc_settings import OidcSettings
     from rocketlens.decode.rules import BodyRules
     from rocketlens.model.message import Host
     from rocketlens.net.event_loop import StopRequest
@@ -70,7 +71,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--users",
         metavar="FILE",
-        help="TOML file with the users who may log in, and what each may see and do",
+        help="TOML file with the users who may log in, or their OpenID Connect provider, and what "
+        "each may see and do",
     )
     parser.add_argument(
         "--audit-log",
@@ -170,6 +172,8 @@ async def _serve(
     from rocketlens.net.event_loop import end_on_signals
 
     users = None if arguments.users is None else read_users(Path(arguments.users))
+    if users is not None and users.oidc is not None:
+        _check_oidc(users.oidc, bound)
     ending = end_on_signals()
     if arguments.until_stdin_ends:
         _end_with_stdin(ending)
@@ -185,6 +189,29 @@ async def _serve(
             console = Console(sources, rules=rules, names=arguments.host, audit=audit, users=users)
             opened.push_async_callback(console.close)
             await serve(console, listener, ending)
+
+
+def _check_oidc(settings: "OidcSettings", bound: "Host") -> None:
+    """Check that users of a provider can log in where the console listens.
+
+    :raises BadInput: if browsers would have to say what its address is.
+    :raises PackageMissing: if a package is missing.
+    """
+    from ipaddress import ip_address
+
+    if settings.public_url is None and not ip_address(bound.address).is_loopback:
+        raise BadInput(
+            f"--bind {bound.address}: [oidc] of the file of users needs public_url, the address by "
+            "which browsers reach the console, as https://rocketlens.example.com"
+        )
+    try:
+        import cryptography  # noqa: F401
+        import httpx  # noqa: F401
+        import jwt  # noqa: F401
+    except ImportError as error:
+        name = error.name or "a package"
+        text = f"the login by OpenID Connect needs {name}: pip install 'rocketlens[console]'"
+        raise PackageMissing(text, name=name) from error
 
 
 def _end_with_stdin(ending: "StopRequest") -> None:

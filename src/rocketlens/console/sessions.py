@@ -2,7 +2,7 @@
 
 A session is a random token, which the browser keeps; here is its hash, so a dump of the memory
 opens none. It ends by a logout, when it was not used for MAX_SESSION_IDLE_S, and MAX_SESSION_S
-after its login. A user has at most MAX_USER_SESSIONS.
+after its login. A user has at most MAX_USER_SESSIONS, and a console MAX_SESSIONS.
 
 A pair of user and address waits after its third failure, twice as long after each: another address
 is never kept from logging in as the same user, nor another user from the same address.
@@ -30,6 +30,7 @@ class _Session:
     viewer: Viewer
     begun: float
     used: float
+    id_token: str | None = None
 
 
 class Sessions:
@@ -43,8 +44,11 @@ class Sessions:
         """Count those that are kept."""
         return len(self._by_hash)
 
-    def begin(self, viewer: Viewer) -> str:
-        """Return the token of a new session."""
+    def begin(self, viewer: Viewer, id_token: str | None = None) -> str:
+        """Return the token of a new session.
+
+        :param id_token: What a provider is told at its end; None for a local user's.
+        """
         now = self._clock()
         ended = [key for key, each in self._by_hash.items() if self._has_ended(each, now)]
         for key in ended:
@@ -52,8 +56,10 @@ class Sessions:
         own = [key for key, each in self._by_hash.items() if each.viewer.name == viewer.name]
         if len(own) >= limits.MAX_USER_SESSIONS:
             del self._by_hash[min(own, key=lambda key: self._by_hash[key].used)]
+        elif len(self._by_hash) >= limits.MAX_SESSIONS:
+            del self._by_hash[min(self._by_hash, key=lambda key: self._by_hash[key].used)]
         token = secrets.token_urlsafe(_TOKEN_BYTES)
-        self._by_hash[_hash(token)] = _Session(viewer, now, now)
+        self._by_hash[_hash(token)] = _Session(viewer, now, now, id_token)
         return token
 
     def viewer_of(self, token: str) -> Viewer | None:
@@ -68,9 +74,10 @@ class Sessions:
         session.used = now
         return session.viewer
 
-    def end(self, token: str) -> None:
-        """End a session, if there is one."""
-        self._by_hash.pop(_hash(token), None)
+    def end(self, token: str) -> str | None:
+        """End a session, if there is one; return the id token that it began with, if it did."""
+        ended = self._by_hash.pop(_hash(token), None)
+        return None if ended is None else ended.id_token
 
     @staticmethod
     def _has_ended(session: _Session, now: float) -> bool:

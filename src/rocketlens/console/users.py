@@ -14,31 +14,32 @@
     role = "operator"
     topics = ["order-test"]
 
-What is masked stands in it, too: see `rocketlens.console.masks`. It is read once, when the console
-starts. Others may not write it. Neither hashes nor names of it are quoted in errors: a name can be
-a password in the wrong spot.
+What is masked stands in it, too: see `rocketlens.console.masks`, and so does a provider whose users
+may log in, with or without local users: see `rocketlens.console.oidc_settings`. It is read once,
+when the console starts. Others may not write it. Neither hashes nor names of it are quoted in
+errors: a name can be a password in the wrong spot.
 """
 
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from rocketlens import limits
+from rocketlens.console.grants import check_keys, grant_of, patterns_in
 from rocketlens.console.masks import SEARCHED, FieldPath, MaskRule, Masks
+from rocketlens.console.oidc_settings import OidcSettings, oidc_settings
 from rocketlens.console.passwords import PasswordHash
-from rocketlens.console.viewer import Grant, Role, Viewer
+from rocketlens.console.viewer import Viewer
 from rocketlens.errors import BadInput
 from rocketlens.query.pattern import TextPattern
 from rocketlens.terminal.contexts import check_owner, opened_regular, warn_of_readers
 
 _USER_NAME: Final = re.compile(r"[^\x00-\x20:\x7f]{1,64}")
 """Without a colon, which ends a name in HTTP's Basic authentication."""
-_PATTERN: Final = re.compile(r"[^\[\],\x00-\x20]{1,255}")
-"""Without brackets, so that patterns can be narrowed by other patterns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +51,25 @@ class LocalUser:
 
 
 class LocalUsers:
-    """All of them, by name."""
+    """All of them, by name, and what stands beside them in their file."""
 
-    def __init__(self, users: Iterable[LocalUser], masks: Masks | None = None) -> None:
-        """Keep these users, and what is masked.
+    def __init__(
+        self,
+        users: Iterable[LocalUser],
+        masks: Masks | None = None,
+        oidc: OidcSettings | None = None,
+    ) -> None:
+        """Keep these users, what is masked, and the provider whose users may log in, too.
 
-        :raises BadInput: if there are none.
+        :raises BadInput: if there is no user and no provider.
         """
         self._by_name: Final = {each.viewer.name: each for each in users}
-        if not self._by_name:
-            raise BadInput("the file of users has none: add [users.NAME] with a password")
+        if not self._by_name and oidc is None:
+            raise BadInput(
+                "the file of users has none: add [users.NAME] with a password, or [oidc]"
+            )
         self.masks: Final = masks or Masks()
+        self.oidc: Final = oidc
         self._hashes: Final = [each.password for each in self._by_name.values()]
 
     def __len__(self) -> int:
@@ -73,6 +82,8 @@ class LocalUsers:
         Both take the time of one hash, of a user that exists.
         """
         user = self._by_name.get(name)
+        if not self._by_name:
+            return None
         if user is None:
             # Hashes can have different costs: a name always has those of the same user.
             await self._hashes[sum(name.encode("utf-8", "replace")) % len(self)].fits(password)
@@ -86,7 +97,7 @@ def read_users(path: Path) -> LocalUsers:
     :raises BadInput: if it cannot be read, or is wrong; the text says where.
     """
     declared = _load(path)
-    _check_keys(f"{path}", declared, {"users", "masks"})
+    check_keys(f"{path}", declared, {"users", "masks", "oidc"})
     tables = declared.get("users", {})
     if not isinstance(tables, dict):
         raise BadInput(f"{path}: users must be tables: [users.NAME]")
@@ -101,6 +112,9 @@ def read_users(path: Path) -> LocalUsers:
         Masks(
             _mask(f"{path}: mask number {number}", table) for number, table in enumerate(masks, 1)
         ),
+        oidc_settings(f"{path}: oidc", declared["oidc"], path.parent)
+        if "oidc" in declared
+        else None,
     )
 
 
@@ -129,7 +143,7 @@ def _user(where: str, name: str, table: Any) -> LocalUser:
         raise BadInput(f"{where} must be a table: [users.NAME]")
     if not _USER_NAME.fullmatch(name):
         raise BadInput(f"{where}: a name has 1 to 64 characters, without spaces and colons")
-    _check_keys(where, table, {"password", "grants"})
+    check_keys(where, table, {"password", "grants"})
     text = table.get("password")
     if not isinstance(text, str):
         raise BadInput(f"{where}: password is missing: rocketlens console --hash-password makes it")
@@ -140,27 +154,15 @@ def _user(where: str, name: str, table: Any) -> LocalUser:
     grants = table.get("grants", [])
     if not isinstance(grants, list) or not grants:
         raise BadInput(f"{where}: it may see nothing: add [[users.NAME.grants]] with a role")
-    return LocalUser(password, Viewer(name, tuple(_grant(where, each) for each in grants)))
-
-
-def _grant(where: str, table: Any) -> Grant:
-    if not isinstance(table, dict):
-        raise BadInput(f"{where}: a grant must be a table: [[users.NAME.grants]]")
-    _check_keys(f"{where}, a grant", table, {"role", "sources", "topics"})
-    roles = {each.name.lower(): each for each in Role}
-    role = table.get("role")
-    if not isinstance(role, str) or role not in roles:
-        raise BadInput(f"{where}, a grant: role must be one of {', '.join(roles)}")
-    given = {
-        key: patterns_in(where, key, table[key]) for key in ("sources", "topics") if key in table
-    }
-    return Grant(roles[role], **given)
+    return LocalUser(
+        password, Viewer(name, tuple(grant_of(f"{where}, a grant", each) for each in grants))
+    )
 
 
 def _mask(where: str, table: Any) -> MaskRule:
     if not isinstance(table, dict):
         raise BadInput(f"{where} must be a table: [[masks]]")
-    _check_keys(where, table, {"topics", "properties", "paths", "pattern"})
+    check_keys(where, table, {"topics", "properties", "paths", "pattern"})
     paths, pattern = table.get("paths", []), table.get("pattern")
     if not isinstance(paths, list) or not all(isinstance(each, str) for each in paths):
         raise BadInput(f'{where}: paths must be a list, as ["$.card.number"]')
@@ -180,20 +182,3 @@ def _mask(where: str, table: Any) -> MaskRule:
     except BadInput as error:
         raise BadInput(f"{where}: {error}") from None
     return rule
-
-
-def patterns_in(where: str, key: str, value: Any) -> tuple[str, ...]:
-    """Return a list of patterns of a file.
-
-    :raises BadInput: if it is empty, or is none.
-    """
-    is_list = isinstance(value, list) and value and all(isinstance(each, str) for each in value)
-    if not is_list or not all(map(_PATTERN.fullmatch, value)):
-        raise BadInput(f'{where}: {key} must be a list of patterns with * and ?, as ["order-*"]')
-    return tuple(value)
-
-
-def _check_keys(where: str, table: Mapping[str, Any], known: set[str]) -> None:
-    unknown = len(table.keys() - known)
-    if unknown:
-        raise BadInput(f"{where}: {unknown} unknown keys: give {', '.join(sorted(known))}")

@@ -165,12 +165,12 @@ def default_context() -> Context:
     return Context() if default is None else _chosen(path, config, default)
 
 
-def read_secret(path: Path) -> str:
+def read_secret(path: Path, where: str = "the secret key's file (secret_key_file)") -> str:
     """Return the secret that a file holds, without line ends behind it.
 
+    :param where: What the file is called in errors.
     :raises BadInput: when the file is empty, too long or cannot be read.
     """
-    where = "the secret key's file (secret_key_file)"
     try:
         with opened_regular(path, where) as file:
             warn_of_readers(os.fstat(file.fileno()).st_mode, path)
@@ -179,12 +179,12 @@ def read_secret(path: Path) -> str:
         # Without the file's name: it may be the secret itself.
         raise BadInput(f"{where} cannot be read: {error.strerror or error}") from None
     if len(content) > limits.MAX_SECRET_BYTES:
-        raise BadInput(f"{where} is not a secret key: it has over {limits.MAX_SECRET_BYTES} bytes")
+        raise BadInput(f"{where} is not a secret: it has over {limits.MAX_SECRET_BYTES} bytes")
     try:
         secret = content.decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError:
         # Without the cause, which holds the content.
-        raise BadInput(f"{where} is not a secret key: it is not UTF-8") from None
+        raise BadInput(f"{where} is not a secret: it is not UTF-8") from None
     if not secret:
         raise BadInput(f"{where} is empty")
     return secret

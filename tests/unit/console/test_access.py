@@ -11,6 +11,7 @@ from rocketlens import limits
 from rocketlens.console.access import PUBLIC, Access
 from rocketlens.console.audit import AuditLog
 from rocketlens.console.logins import Logins
+from rocketlens.console.oidc_settings import CALLBACK_PATH, OIDC_PATH
 from rocketlens.console.viewer import LOCAL, NOBODY, current_viewer
 from tests.support.console_client import console_client, form_token_in, store_at
 from tests.support.console_users import PASSWORD, users
@@ -76,7 +77,11 @@ def test_a_stream_of_a_page_is_refused_and_not_sent_to_the_login(store):
     assert ask(store, request, users=users())[0].status_code == 401
 
 
-@pytest.mark.parametrize("path", [*sorted(PUBLIC - {"/preferences"}), "/static/console.css"])
+FORMS_AND_PROVIDER = {"/preferences", OIDC_PATH, CALLBACK_PATH}
+"""Tried elsewhere: test_oidc_pages has what a provider's users see before they are logged in."""
+
+
+@pytest.mark.parametrize("path", [*sorted(PUBLIC - FORMS_AND_PROVIDER), "/static/console.css"])
 def test_what_is_public_is_answered(store, path):
     assert ask(store, ("GET", path, {}), users=users())[0].status_code == 200
 

@@ -124,6 +124,47 @@ def test_with_users_it_listens_elsewhere_and_asks_who_comes(tmp_path):
     assert log.stat().st_mode & 0o777 == 0o600
 
 
+def oidc_file(directory, *lines):
+    path = directory / "users.toml"
+    head = ["[oidc]", 'issuer = "https://login.example.com"', 'client_id = "rocketlens"', *lines]
+    rule = ["[[oidc.rules]]", 'users = ["*"]', 'role = "viewer"']
+    path.write_text("\n".join([*head, *rule]))
+    path.chmod(0o600)
+    return str(path)
+
+
+def test_with_a_provider_alone_it_listens_elsewhere_also_while_that_is_out_of_reach(tmp_path):
+    made = make_store(tmp_path / "store", [Sent()])
+    users = oidc_file(tmp_path, 'public_url = "https://lens.example.com"')
+    words = ["--store", str(made.path), "--users", users, "--bind", "0.0.0.0:0"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "rocketlens", "console", *words], stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            port = process.stdout.readline().split()[1].rstrip("/,").rpartition(":")[2]
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/login") as page:
+                assert b'href="https://lens.example.com/login/oidc' in page.read()
+            with pytest.raises(HTTPError, match="401"):
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/api/topics")
+        finally:
+            process.terminate()
+
+
+def test_off_the_loopback_interface_a_provider_needs_the_address_of_the_console(tmp_path, capsys):
+    made = make_store(tmp_path / "store", [Sent()])
+    words = ["--store", str(made.path), "--users", oidc_file(tmp_path), "--bind", "0.0.0.0:0"]
+    assert main(["console", *words]) != 0
+    assert "needs public_url" in capsys.readouterr().err
+
+
+def test_a_package_that_a_provider_needs_is_named(tmp_path, capsys, monkeypatch):
+    made = make_store(tmp_path / "store", [Sent()])
+    monkeypatch.setitem(sys.modules, "jwt", None)
+    words = ["--store", str(made.path), "--users", oidc_file(tmp_path), "--bind", "127.0.0.1:0"]
+    assert main(["console", *words]) != 0
+    assert "OpenID Connect needs jwt: pip install 'rocketlens[console]'" in capsys.readouterr().err
+
+
 def test_a_log_that_cannot_be_opened_is_named(tmp_path, capsys):
     made = make_store(tmp_path / "store", [Sent()])
     words = ["--store", str(made.path), "--bind", "0", "--audit-log", str(tmp_path / "no" / "log")]

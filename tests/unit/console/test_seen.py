@@ -17,10 +17,12 @@ from rocketlens.client.message import Message
 from rocketlens.console.app import Console
 from rocketlens.console.seen import unsaid
 from rocketlens.console.sources import Sources
+from rocketlens.console.users import LocalUsers
 from rocketlens.console.viewer import Grant, Role
 from rocketlens.decode.rules import BodyRules
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.terminal.contexts import Context
+from tests.support import oidc_world
 from tests.support.console_client import console_client, log_in, store_at
 from tests.support.console_users import user, users
 from tests.support.made_stores import NOW_MS, Sent, make_store
@@ -115,6 +117,9 @@ ASKED = {
     "/api/sources": [""],
     "/api/openapi.json": [""],
     "/login": [""],
+    # Of who has not logged in: these show failures only.
+    "/login/oidc": [""],
+    "/login/oidc/callback": [""],
     "/livez": [""],
     "/readyz": [""],
     "/static": ["/console.css"],
@@ -180,9 +185,11 @@ def routes_of(app):
     return found
 
 
-def test_every_route_is_asked_below():
+def test_every_route_is_asked_below(tmp_path):
     known = {route for route, _ in paths()} | ACTS | SAYS_NO_MORE
-    assert routes_of(Console(Sources([]), rules=BodyRules(), users=users())) == known
+    oidc = oidc_world.settings("https://login.example.com", tmp_path)
+    all_users = LocalUsers([PAY], None, oidc)
+    assert routes_of(Console(Sources([]), rules=BodyRules(), users=all_users)) == known
 
 
 @pytest.fixture(scope="module")

@@ -32,6 +32,29 @@ def test_a_token_opens_its_session_until_it_ends(clock):
     assert sessions.viewer_of("") is None
 
 
+def test_a_console_has_a_bounded_number_of_sessions(clock, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_SESSIONS", 3)
+    sessions = Sessions(clock)
+    tokens = []
+    for number in range(3):
+        clock.now += 1
+        tokens.append(sessions.begin(Viewer(f"user-{number}")))
+    clock.now += 1
+    sessions.viewer_of(tokens[0])
+    sessions.begin(LI)
+    assert len(sessions) == 3
+    # The one that was not used for longest.
+    opened = [sessions.viewer_of(each) is not None for each in tokens]
+    assert opened == [True, False, True]
+
+
+def test_a_session_returns_the_id_token_that_it_began_with_at_its_end(clock):
+    sessions = Sessions(clock)
+    local, other = sessions.begin(LI), sessions.begin(WU, "token")
+    assert (sessions.end(local), sessions.end(other)) == (None, "token")
+    assert (sessions.end(other), sessions.end("never begun")) == (None, None)
+
+
 def test_a_session_that_is_not_used_ends(clock):
     sessions = Sessions(clock)
     token = sessions.begin(LI)
