@@ -56,7 +56,7 @@ def oidc_routes(login: LoginPages, oidc: OidcLogins) -> APIRouter:
         except OidcFailed as error:
             answer = failure(request, preferences, error)
         else:
-            answer = RedirectResponse(local_path(done.back), 303)
+            answer = RedirectResponse(done.back, 303)
             set_private_cookie(answer, SESSION_COOKIE, done.token, request, is_https=is_https)
         answer.delete_cookie(OIDC_COOKIE, path=OIDC_PATH)
         return answer
