@@ -7,7 +7,7 @@
     client_id = "rocketlens"
     client_secret_file = "oidc.secret"       # or client_secret_env = "OIDC_SECRET", or neither
     public_url = "https://rocketlens.example.com"    # where browsers reach this console
-    label = "Example login"                  # on the button; without it: the issuer's host
+    label = "Example"                        # on the button; without it: the issuer's host
     scopes = ["openid", "profile", "email"]  # these unless set
     name_claim = "email"                     # without it: preferred_username
     groups_claim = "realm_access.roles"      # without it: groups

@@ -97,7 +97,7 @@ def test_the_login_offers_what_there_is(in_world):
 
     both = in_world(shown, local=[user("root", Grant(Role.ADMIN))], label="Example <login>")
     assert 'type="password"' in both
-    assert "Log in by Example &lt;login&gt;" in both
+    assert "Log in with Example &lt;login&gt;" in both
     assert 'href="/login/oidc?back=%2Ftopics"' in both
     alone = in_world(shown, cookies=CHINESE)
     assert 'type="password"' not in alone
