@@ -6,7 +6,8 @@ store in 100 microseconds, and no slower with 10 times the messages. The broker:
 start in 1.5 s, and every message found by all its ids as soon as its send is answered. The index
 that Spark builds beside a broker: 20,000 messages a second without falling farther behind. The
 first send of a new topic: 50 ms at most, with 50,000 topics. A million rows a second to Arrow, and
-20,000 lines a second to a broker.
+20,000 lines a second to a broker. The console: a row 300 ms after a key was pasted,
+with 20 million of them, and a second for 50 users at once.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from bench import (
     broker,
+    console,
     consume,
     directly,
     find,
@@ -32,7 +34,7 @@ from bench import (
     stream,
 )
 from bench.report import goal, heading, machine_lines, ratio, size_text, table
-from bench.synthetic import SyntheticStore, write_store
+from bench.synthetic import ENTRIES_PER_RECORD, SyntheticStore, write_store
 from rocketlens.errors import SparkUnavailable
 from rocketlens.pipeline.session import check_available
 from tests.peer.rocketmq_peer import PeerFailed, PeerUnavailable, RocketMQPeer
@@ -42,9 +44,10 @@ LOG_BYTES, QUICK_LOG_BYTES = 1100 << 20, 128 << 20
 RUNS, MQADMIN_RUNS, ROUNDS = 7, 3, 2
 SECTIONS = (
     "kernel", "rebuild", "find", "broker", "consume", "directly", "stream", "fairness", "hostile",
-    "topics", "held", "passing_on", "scan",
+    "topics", "held", "passing_on", "scan", "console",
 )  # fmt: skip
 DIRECTLY_COUNT, QUICK_DIRECTLY_COUNT, DIRECTLY_ROUNDS = 3_000, 600, 5
+CONSOLE_ENTRIES = 20_000_000
 CONSUME_BACKLOG, QUICK_CONSUME_BACKLOG = 1_000_000, 200_000
 CONSUME_SECONDS, QUICK_CONSUME_SECONDS, CONSUME_ROUNDS = 20, 5, 3
 DISK_FACTOR = 6
@@ -351,6 +354,19 @@ class Bench:
     def run_passing_on(self) -> Iterator[str]:
         """Messages as tables and files, and lines as messages."""
         yield from passing_on.report(self.directory, self.written(), is_quick=self.is_quick)
+
+    def run_console(self) -> Iterator[str]:
+        """The console over an index of 20 million keys, with many users, in a browser."""
+        if not self.has_spark:
+            return
+        small = self.written()
+        wanted = small.record_bytes * CONSOLE_ENTRIES // ENTRIES_PER_RECORD
+        directory = self.directory / "console" / "store"
+        store = small if self.is_quick else write_store(directory, wanted)
+        with rebuild.spark_session(self.master) as (spark, _):
+            rebuild.rebuild_with_spark(spark, store, 0.0)
+        entries = store.messages * ENTRIES_PER_RECORD
+        yield from console.report(store, entries, is_quick=self.is_quick)
 
     @staticmethod
     def _starts(directory: Path, first_seconds: float) -> Iterator[str]:
