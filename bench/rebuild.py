@@ -82,9 +82,10 @@ def rebuild_with_rocketmq(peer: RocketMQPeer, version: str, store: SyntheticStor
     watch = _Watch(store)
     watch.start()
     begin = time.perf_counter()
-    with peer.start(version, store.path.parent):
+    with peer.start(version, store.path.parent) as broker:
         watch.join(LONGEST_SECONDS)
         watch.ended = True
+        broker.stop()
     if not watch.last:
         message = f"RocketMQ {version} did not rebuild the store in {LONGEST_SECONDS} s"
         raise PeerFailed(message)

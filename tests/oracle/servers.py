@@ -67,8 +67,9 @@ class RealServer:
         self.name_server = self._broker.namesrv_address
 
     def stop(self) -> None:
-        """Stop both cleanly."""
+        """Stop both cleanly; no effect on what was killed."""
         running, self._running = self._running, None
+        self._broker.stop()
         running.__exit__(None, None, None)
 
     def kill(self) -> None:

@@ -17,7 +17,6 @@ from tests.peer.rocketmq_peer import (
     BROKER_MAIN,
     POLL_SECONDS,
     START_SECONDS,
-    end,
     reap,
     registered_brokers,
     wait_until,
@@ -215,7 +214,6 @@ def test_the_real_broker_finds_everything_in_the_store_ours_wrote(world, shown):
             TOPIC,
             str(world.file),
         )
-        end(theirs)
     finally:
         reap(theirs)
     assert "wrong" not in found

@@ -131,6 +131,7 @@ def test_what_waits_in_a_store_of_the_real_broker_is_delivered_once_by_ours(peer
         due = send_timers(theirs.broker_address, {"first": 1_000, "second": 20_000})
         due |= send_timers(theirs.broker_address, {"third": 17_000, "fourth": 1_500})
         wait_for(store, theirs.broker, "first", "fourth")
+        theirs.stop()
     with our_broker(tmp_path) as (_, broker):
         due |= send_timers(broker.address, {"fifth": 2_000})
         wait_for(store, broker.process, *due)
@@ -146,6 +147,7 @@ def test_what_waits_in_a_store_of_ours_is_delivered_by_the_real_broker(peer, tmp
     with peer.start("5.5.0", tmp_path, **SIZES) as theirs:
         due |= send_timers(theirs.broker_address, {"fifth": 2_000})
         wait_for(store, theirs.broker, *due)
+        theirs.stop()
     with our_broker(tmp_path) as (_, broker):
         due |= send_timers(broker.address, {"sixth": 1_000})
         wait_for(store, broker.process, *due)

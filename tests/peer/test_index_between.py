@@ -80,8 +80,8 @@ def test_no_key_is_lost_between_ours_and_a_real_broker(peer, version, end, entry
     assert lost_keys(path, version, entry_count) == 0
     with peer.start(version, directory, **sizes(entry_count)) as broker:
         asyncio.run(send_theirs(broker.namesrv_address, 300))
-        if end == "killed":
-            broker.kill()
+        if end == "stopped":
+            broker.stop()
     run_ours(path, version, entry_count, 300, 10)
     assert lost_keys(path, version, entry_count) == 0
     keys = [f"ours-{n}" for n in range(310)] + [f"theirs-{n}" for n in range(300)]

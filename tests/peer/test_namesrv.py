@@ -18,8 +18,8 @@ from tests.peer.rocketmq_peer import (
     BROKER_NAME,
     NAMESRV_MAIN,
     START_SECONDS,
+    STOP_SECONDS,
     accepts_connections,
-    end,
     free_ports,
     reap,
     registered_brokers,
@@ -159,8 +159,8 @@ def test_a_java_broker_producer_and_mqadmin_work_and_print_the_same(peer, versio
         assert "Made" not in tables.all_topics().topic_list
         assert "Unmade" in tables.all_topics().topic_list
 
-        end(broker)
-        assert tables.all_topics().topic_list == ()
+        broker.terminate()
+        wait_until(lambda: tables.all_topics().topic_list == (), broker, STOP_SECONDS)
 
 
 def comparable(arguments, printed):

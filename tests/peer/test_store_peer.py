@@ -80,6 +80,7 @@ def test_a_real_broker_finds_everything_in_our_store(peer, version, end, tmp_pat
         found = peer.java(version, FIND_ALL, broker.namesrv_address, TOPIC, str(wanted))
         assert f"found {len(lines[::3])}" in found, found[-2000:]
         peer.java(version, send, broker.namesrv_address)
+        broker.stop()
     assert len(records_of(path)) == len(lines) + 1
 
 
@@ -103,8 +104,8 @@ def test_ours_goes_on_with_a_store_of_a_real_broker_and_back(peer, version, end,
     )
     with peer.start(version, directory, **SIZES) as broker:
         peer.java(version, send, broker.namesrv_address)
-        if end == "killed":
-            broker.kill()
+        if end == "stopped":
+            broker.stop()
     path = directory / "store"
     with MessageStore(path, CONFIG, StoreOptions(Host("127.0.0.1", 10911), threads=False)) as store:
         assert store.recovered.damage == []
@@ -138,6 +139,7 @@ def test_a_topic_that_a_real_broker_deleted_in_between_stays_deleted(peer, versi
     with peer.start(version, tmp_path / "broker", **SIZES) as broker:
         cluster = ("-n", broker.namesrv_address, "-c", "DefaultCluster")
         assert "success" in peer.mqadmin(version, "deleteTopic", "-t", TOPIC, *cluster)
+        broker.stop()
     options = StoreOptions(Host("127.0.0.1", 10911), threads=False)
     for _ in range(2):
         with MessageStore(path, CONFIG, options) as store:
