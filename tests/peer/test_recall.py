@@ -2,7 +2,9 @@
 
 import asyncio
 import re
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from rocketlens import MQAdmin
@@ -27,15 +29,19 @@ def told(peer, name_server):
 
 def test_a_java_producer_recalls_a_message_on_our_broker_as_on_the_real_one(peer, tmp_path):
     settings = {"recallMessageEnable": True}
-    with peer.start(VERSION, tmp_path / "theirs", **settings) as real:
-        theirs = told(peer, real.namesrv_address)
-    with ExitStack() as running:
+    with (
+        peer.start(VERSION, tmp_path / "theirs", **settings) as real,
+        ExitStack() as running,
+        ThreadPoolExecutor() as side_by_side,
+    ):
         namesrv = OurNameServer()
         running.callback(namesrv.close)
         broker = OurBroker(tmp_path / "ours", str(namesrv.address), **settings)
         running.callback(broker.process.stdout.close)
         running.callback(reap, broker.process)
-        ours = told(peer, str(namesrv.address))
+        # It waits for its messages.
+        addresses = real.namesrv_address, str(namesrv.address)
+        theirs, ours = side_by_side.map(partial(told, peer), addresses)
         broker.stop()
     assert ours == theirs
     assert ours[0] == "recalled: true"
