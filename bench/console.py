@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import httpx
 from playwright.sync_api import sync_playwright
 
+from bench.broker import anonymous_mib
 from bench.report import goal, table
 from bench.synthetic import TOPIC, SyntheticStore
 
@@ -87,7 +88,7 @@ def report(store: SyntheticStore, entries: int, *, is_quick: bool) -> Iterator[s
             first_rows = [_first_row_ms(page, address, store, chosen) for _ in range(PASTED)]
             scrolled = _scrolled(page, address, QUICK_ROWS if is_quick else ROWS)
             window.close()
-        mib = _resident_mib(process)
+        mib = anonymous_mib(process.pid)
     first_row = statistics.median(first_rows)
     p95 = waits[len(waits) * 95 // 100]
     yield f"  {store.messages:,} messages, {entries:,} keys in the index"
@@ -97,7 +98,7 @@ def report(store: SyntheticStore, entries: int, *, is_quick: bool) -> Iterator[s
         (f"{USERS} users search at once, p50 s", f"{statistics.median(waits):.2f}"),
         ("p95 s", f"{p95:.2f}"),
         ("weight of a page with its row, KiB", f"{kib:.0f}"),
-        ("memory of the console's process, MiB", f"{mib:.0f}"),
+        ("memory of the console's process, mapped files aside, MiB", f"{mib:.0f}"),
         (f"{scrolled.loaded:,} rows scrolled into, s", f"{scrolled.seconds:.1f}"),
         ("its longest frame, ms", f"{scrolled.longest_frame_ms:.0f}"),
         ("rows that the page then holds", f"{scrolled.rows_held:,}"),
@@ -171,9 +172,3 @@ def _scrolled(page: "Page", address: str, rows: int) -> Scrolled:
     page.wait_for_selector("[data-more]", state="attached")
     found = page.evaluate(_SCROLL, rows)
     return Scrolled(found["loaded"], found["seconds"], found["longest"], found["nodes"])
-
-
-def _resident_mib(process: "subprocess.Popen[str]") -> float:
-    status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
-    (line,) = (each for each in status.splitlines() if each.startswith("VmHWM:"))
-    return int(line.split()[1]) / 1024
