@@ -5,6 +5,7 @@ full names.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING
 
@@ -49,13 +50,13 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
-class GroupAdmin:
+class GroupAdmin(ABC):
     """The part of an admin that is about consumer groups."""
 
     @property
+    @abstractmethod
     def _source(self) -> ClusterSource:
-        """Who is asked."""
-        raise NotImplementedError
+        """The cluster that is asked."""
 
     # What is known.
 

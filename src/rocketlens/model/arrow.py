@@ -3,6 +3,7 @@
 pyarrow, pandas and polars are imported when they are asked for; each is an extra of the package.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -118,7 +119,7 @@ def _batch(messages: list[MessageExt], *, with_body: bool) -> "pa.RecordBatch":
     return pa.RecordBatch.from_arrays(arrays, schema=schema())
 
 
-class ArrowMessages:
+class ArrowMessages(ABC):
     """Messages that can be had as Arrow, and by way of it as tables of other libraries.
 
     The columns are the fields of `MessageExt`, and the timestamps ``store_time`` and ``born_time``.
@@ -127,9 +128,9 @@ class ArrowMessages:
 
     __slots__ = ()
 
+    @abstractmethod
     def record_batches(self) -> "Iterator[pa.RecordBatch]":
         """Yield the messages as record batches of bounded size, in order."""
-        raise NotImplementedError
 
     def to_reader(self) -> "pa.RecordBatchReader":
         """Return a reader of record batches, which are made as it is read: memory stays bounded.

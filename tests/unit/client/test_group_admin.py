@@ -2,6 +2,7 @@
 
 import pytest
 
+from rocketlens.client.group_admin import GroupAdmin
 from rocketlens.client.message import Message
 from rocketlens.client.sync import SyncMQAdmin
 from rocketlens.client.sync_consumer import SyncPushConsumer
@@ -64,6 +65,11 @@ def test_groups_and_brokers_that_cannot_be_are_refused_before_anyone_is_asked():
         assert cluster.masters[0].asked == []
 
     ask(scenario)
+
+
+def test_an_admin_of_groups_without_a_cluster_cannot_be_made():
+    with pytest.raises(TypeError, match="_source"):
+        GroupAdmin()
 
 
 def test_groups_are_those_of_the_namespace():

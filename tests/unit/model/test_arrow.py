@@ -17,6 +17,11 @@ def store(golden):
         yield opened
 
 
+def test_messages_without_record_batches_cannot_be_made():
+    with pytest.raises(TypeError, match="record_batches"):
+        arrow.ArrowMessages()
+
+
 @pytest.mark.parametrize("topic", [None, "PayTopic"])
 def test_the_compiled_scan_and_single_records_give_one_table(store, topic, monkeypatch):
     slow = store.scan(topic).to_arrow()
