@@ -12,6 +12,7 @@ import zlib
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from rocketlens import limits
 from rocketlens.client import Producer
@@ -35,6 +36,7 @@ from rocketlens.wire.bodies.stats import MessageQueueBody, TopicOffset, TopicSta
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.commands import COMMANDS
 from rocketlens.wire.declare import write_body
+from rocketlens.wire.recall_handle import RecallHandle
 from tests.support.patience import PATIENCE_S
 
 LOOPBACK = "127.0.0.1"
@@ -104,6 +106,8 @@ class FakeNameServer(Fake):
         """Name to {broker id: FakeBroker}."""
         self.topics = {}
         """Name to broker names."""
+        self.acting = set()
+        """Names of brokers with ``enableSlaveActingMaster``, none of which can be written to."""
 
     def answers(self):
         return {
@@ -121,13 +125,27 @@ class FakeNameServer(Fake):
         if names is None:
             return Response(ResponseCode.TOPIC_NOT_EXIST, remark="No topic route info")
         queues = [
-            QueueData(broker_name=name, read_queue_nums=QUEUES, write_queue_nums=QUEUES, perm=6)
+            QueueData(
+                broker_name=name,
+                read_queue_nums=QUEUES,
+                write_queue_nums=QUEUES,
+                perm=4 if name in self.acting else 6,
+            )
             for name in names
         ]
         route = TopicRouteData(
-            queue_datas=tuple(queues), broker_datas=tuple(map(self.broker_data, names))
+            queue_datas=tuple(queues), broker_datas=tuple(map(self.in_route, names))
         )
         return Response(body=write_body(route))
+
+    def in_route(self, name):
+        """Return a broker as routes have it: a slave that acts as the master has its id."""
+        broker = self.broker_data(name)
+        if name not in self.acting:
+            return broker
+        addresses = dict(broker.broker_addrs)
+        addresses[0] = addresses.pop(min(addresses))
+        return replace(broker, broker_addrs=addresses, enable_acting_master=True)
 
     def topic_list(self, *_):
         return Response(body=write_body(TopicList(topic_list=tuple(self.topics))))
@@ -171,6 +189,7 @@ class FakeBroker(Fake):
             RequestCode.GET_MIN_OFFSET: lambda *_: Response(ext_fields={"offset": "0"}),
             RequestCode.GET_EARLIEST_MSG_STORETIME: self.earliest,
             RequestCode.GET_TOPIC_STATS_INFO: self.topic_stats,
+            RequestCode.RECALL_MESSAGE: self.recall,
             RequestCode.UPDATE_AND_CREATE_TOPIC: lambda *_: Response(),
             RequestCode.HEART_BEAT: lambda *_: Response(),
             RequestCode.UNREGISTER_CLIENT: lambda *_: Response(),
@@ -272,6 +291,9 @@ class FakeBroker(Fake):
             "TRACE_ON": "true",
         }
         return Response(code, fields)
+
+    def recall(self, header, _):
+        return Response(ext_fields={"msgId": RecallHandle.decode(header.recall_handle).unique_key})
 
     def query(self, header, _):
         found = []

@@ -198,7 +198,7 @@ def test_the_python_for_a_store_runs(block, golden, capsys):
 
 @pytest.mark.parametrize("block", [b for b in PYTHON if "127.0.0.1" in b.content], ids=str)
 def test_the_python_for_a_cluster_runs(block, capsys):
-    with cluster() as running:
+    with cluster(recallMessageEnable=True) as running:
         code = block.content.replace(NAME_SERVER_IN_EXAMPLES, running.name_server)
         exec(compile(code, block.document, "exec"), {})
     assert "SEND_OK" in capsys.readouterr().out

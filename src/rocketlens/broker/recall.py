@@ -26,13 +26,14 @@ from typing import Final
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.send import SendProcessor
-from rocketlens.broker.timer_time import SECOND_MS, RecallHandle
+from rocketlens.broker.timer_time import SECOND_MS
 from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model import properties as props
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
 from rocketlens.wire.commands.send import RECALL_MESSAGE
+from rocketlens.wire.recall_handle import RecallHandle
 
 _log: Final = logging.getLogger(__name__)
 

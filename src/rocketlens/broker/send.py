@@ -30,7 +30,6 @@ from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.properties import REDIRECTING_NAMES, PropertyWriter
 from rocketlens.broker.registry import SubscriptionGroupMissing, topic_text
 from rocketlens.broker.tables.topics import StoredTopic
-from rocketlens.broker.timer_time import RecallHandle
 from rocketlens.errors import FormatError, MessageIllegal
 from rocketlens.formats import batch_body
 from rocketlens.formats.batch_body import BatchMember
@@ -58,6 +57,7 @@ from rocketlens.wire.codes import V3_4_9, RequestCode, ResponseCode
 from rocketlens.wire.command import ONE_WAY_FLAG, RemotingCommand
 from rocketlens.wire.commands import send as commands
 from rocketlens.wire.declare import read_i32
+from rocketlens.wire.recall_handle import RecallHandle
 
 Pending = Response | Awaitable[Response | None]
 

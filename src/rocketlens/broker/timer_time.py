@@ -13,14 +13,11 @@ like any other. Else ``TIMER_OUT_MS`` is the second before the one in which it i
 delivered when that second is over, so up to a second late, and never early. Source: ``HookUtils``.
 """
 
-from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final
 
-from rocketlens.errors import BadInput, MessageIllegal, ProtocolError
+from rocketlens.errors import MessageIllegal, ProtocolError
 from rocketlens.model import properties as props
-from rocketlens.model.rocketmq import RETRY_PREFIX
 from rocketlens.wire.codes import ResponseCode
 from rocketlens.wire.declare import read_i64
 
@@ -29,8 +26,6 @@ SECOND_MS: Final = 1000
 ROLL_WINDOW_MS: Final = 172_800 * SECOND_MS
 """A message that waits longer than two days is stored again on the way, because the log is deleted
 after some days. RocketMQ: ``timerRollWindowSlot``."""
-
-_HANDLE_WORDS: Final = 5
 
 
 class TimersDisabled(MessageIllegal):
@@ -115,48 +110,3 @@ def slot_ms(out_ms: int, store_timestamp_ms: int) -> int:
     if rest_ms < 0:
         return out_ms
     return since_ms + (ROLL_WINDOW_MS // 2 if rest_ms < ROLL_WINDOW_MS // 3 else ROLL_WINDOW_MS)
-
-
-@dataclass(frozen=True, slots=True)
-class RecallHandle:
-    """What names a timer to clients of 5.x; in clear ``v1 TOPIC BROKER TIME UNIQUE_KEY``."""
-
-    topic: str
-    broker_name: str
-    due_ms: int
-    """-1 for what is no number."""
-    unique_key: str
-
-    @classmethod
-    def of(cls, properties: Mapping[str, str], broker_name: str) -> Self | None:
-        """Return the handle of a message that waits; None for retries."""
-        topic, out_ms = properties.get(props.REAL_TOPIC), properties.get(props.TIMER_OUT_MS)
-        if topic is None or out_ms is None or topic.startswith(RETRY_PREFIX):
-            return None
-        due_ms = read_i64(out_ms, props.TIMER_OUT_MS) + 1
-        return cls(topic, broker_name, due_ms, properties[props.UNIQUE_KEY])
-
-    def encode(self) -> str:
-        """Return the text that clients get."""
-        clear = f"v1 {self.topic} {self.broker_name} {self.due_ms} {self.unique_key}"
-        return urlsafe_b64encode(clear.encode()).decode()
-
-    @classmethod
-    def decode(cls, text: str) -> Self:
-        """Read what a client got.
-
-        :raises BadInput: in RocketMQ's words, if it is none.
-        """
-        try:
-            padded = text.encode("ascii") + b"=" * (-len(text) % 4)
-            words = b64decode(padded, b"-_", validate=True).decode(errors="replace").split(" ")
-        except ValueError:
-            words = []
-        if len(words) < _HANDLE_WORDS or words[0] != "v1":
-            raise BadInput("recall handle is invalid")
-        _, topic, broker_name, due, unique_key, *_ = words
-        try:
-            due_ms = read_i64(due, "recallHandle")
-        except ProtocolError:
-            due_ms = -1
-        return cls(topic, broker_name, due_ms, unique_key)

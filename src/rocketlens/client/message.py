@@ -6,6 +6,7 @@ property                from
 TAGS, KEYS              ``tags``, ``keys`` (joined with single spaces)
 WAIT                    ``wait_store``: whether the answer waits for the disk or the slave
 DELAY                   ``delay_level`` 1 .. 18: 1s 5s 10s 30s 1m .. 10m 20m 30m 1h 2h
+TIMER_DELIVER_MS        ``deliver_at``
 __SHARDINGKEY           the sharding key it was sent by
 UNIQ_KEY                the producer, before the first attempt; kept by all later ones
 INSTANCE_ID             the producer's namespace
@@ -15,14 +16,17 @@ Source: ``Message``, ``Validators``, ``TopicValidator``.
 """
 
 from collections.abc import Collection, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
 from rocketlens.errors import BadInput, MessageIllegal
 from rocketlens.model import properties as props
-from rocketlens.model.arguments import check_int, check_text, wrong_type
+from rocketlens.model.arguments import check_int, check_text, epoch_ms, wrong_type
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import DELAY_LEVEL_COUNT, NOT_ALLOWED_SEND_TOPICS, topic_problem
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 FLAG_RANGE: Final = range(-(2**31), 2**31)
 
@@ -33,6 +37,10 @@ class Message:
     ``keys`` is one key, several separated by spaces, or a collection of keys; a key in it can have
     no space. ``body`` is bytes, or a text that is sent as UTF-8. ``flag`` is the user's own 32-bit
     number. What is wrong is said when it is made, or when it is sent at the latest.
+
+    ``deliver_at``, in epoch milliseconds or as a datetime, is when consumers get it: at once if
+    that is over, or if the broker is older than RocketMQ 5.0. Brokers bound how far off it can be
+    (``timerMaxDelaySec``, three days by default).
 
     :raises WrongType: when the topic is no str, or the body neither str nor bytes.
     :raises BadInput: when a part cannot be used.
@@ -51,6 +59,7 @@ class Message:
         properties: Mapping[str, str] | None = None,
         flag: int = 0,
         delay_level: int = 0,
+        deliver_at: "int | datetime | None" = None,
         wait_store: bool = True,
         unique_key: str | None = None,
     ) -> None:
@@ -78,6 +87,8 @@ class Message:
             )
         if delay_level:
             self.put(props.DELAY, str(delay_level))
+        if deliver_at is not None:
+            self.put(props.TIMER_DELIVER_MS, str(_delivery_ms(deliver_at, delay_level)))
         if unique_key is not None:
             self.put(props.UNIQUE_KEY, unique_key)
 
@@ -189,6 +200,16 @@ def _body_bytes(body: object) -> bytes:
     if isinstance(body, bytes | bytearray | memoryview):
         return bytes(body)
     raise wrong_type(body, "body", "bytes or a str (of JSON: json.dumps(...))")
+
+
+def _delivery_ms(deliver_at: "int | datetime", delay_level: int) -> int:
+    deliver_ms = epoch_ms(deliver_at, "deliver_at")
+    if deliver_ms < 0:
+        raise BadInput(f"deliver_at is {deliver_ms}, before 1970; give epoch milliseconds")
+    if delay_level:
+        # A broker would drop the time.
+        raise BadInput("a message has a delay level or a time to be delivered at: give one of them")
+    return deliver_ms
 
 
 def _join_keys(keys: str | Collection[str]) -> str:

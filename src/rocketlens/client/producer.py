@@ -25,9 +25,9 @@ from typing import Final, Literal
 
 from rocketlens import limits
 from rocketlens.client.admin import ClusterClient
-from rocketlens.client.cluster import Credentials, broker_error, request_name
+from rocketlens.client.cluster import Credentials, broker_error, fields_of, request_name
 from rocketlens.client.faults import QueueChooser
-from rocketlens.client.message import Message, check_message
+from rocketlens.client.message import Message, check_message, check_topic
 from rocketlens.client.namespace import without_namespace
 from rocketlens.client.request_reply import PendingRequests, ReplyMessage
 from rocketlens.client.route import MessageQueue, Route
@@ -39,6 +39,7 @@ from rocketlens.errors import (
     BadInput,
     BrokerError,
     CallTimeout,
+    MessageIllegal,
     ProtocolError,
     RemotingError,
     RocketLensError,
@@ -46,8 +47,9 @@ from rocketlens.errors import (
     TopicNotFound,
 )
 from rocketlens.model import properties as props
+from rocketlens.model.arguments import check_text
 from rocketlens.model.java import string_hash
-from rocketlens.model.rocketmq import DEFAULT_TOPIC, group_problem, reply_topic
+from rocketlens.model.rocketmq import DEFAULT_TOPIC, group_problem, is_group_topic, reply_topic
 from rocketlens.net.channel import Channel, Handler
 from rocketlens.net.pool import NO_HANDLERS
 from rocketlens.wire.bodies.heartbeat import HeartbeatData, ProducerData
@@ -58,7 +60,9 @@ from rocketlens.wire.commands.client import (
     UnregisterClientRequest,
 )
 from rocketlens.wire.commands.command_table import NoFields
+from rocketlens.wire.commands.send import RECALL_MESSAGE, RecallMessageRequest
 from rocketlens.wire.declare import write_body
+from rocketlens.wire.recall_handle import RecallHandle
 
 logger: Final = logging.getLogger("rocketlens.client")
 
@@ -267,6 +271,40 @@ class Producer(ClusterClient):
             await self.send(message, queue=queue, sharding_key=sharding_key, timeout_s=left_s)
             return await pending.wait(deadline_s - self._now_s())
 
+    async def recall(
+        self, topic: str, recall_handle: str, *, timeout_s: float | None = None
+    ) -> str:
+        """Take back a message before it is delivered; return its unique key.
+
+        ``recall_handle`` is what its `SendResult` has. No consumer gets the message then. Brokers
+        do not check that it is there: what was taken back already can be taken back again.
+
+        :raises BadInput: if it is no handle, or the topic is a group's: no broker was asked.
+        :raises TopicNotFound: if no broker has the topic, or the message's broker has no master.
+        :raises BrokerError: 16 if the broker allows no recalls (``recallMessageEnable``), 604 if
+            the message is due, or of another topic, 3 if it is older than RocketMQ 5.5.
+        :raises RemotingError: if there is no response; the message may be taken back.
+        """
+        full_topic = self._full_topic(check_text(topic, "topic"))
+        check_topic(full_topic)
+        if is_group_topic(full_topic):
+            raise MessageIllegal(f"topic {full_topic}: a consumer group's has nothing to take back")
+        handle = RecallHandle.decode(check_text(recall_handle, "recall_handle"))
+        total_s = self.send_timeout_s if timeout_s is None else timeout_s
+        deadline_s = self._now_s() + total_s
+        route = await self._route_in(full_topic, total_s)
+        broker = route.brokers.get(handle.broker_name)
+        if broker is None or broker.master is None:
+            shown = handle.broker_name[: limits.MAX_SHOWN_CHARACTERS]
+            said = f"topic {topic}: broker {shown}, with the message, has no master now"
+            raise TopicNotFound(said)
+        request = RecallMessageRequest(
+            producer_group=self.group, topic=full_topic, recall_handle=recall_handle
+        )
+        left_s = max(0.0, deadline_s - self._now_s())
+        answer = await self._cluster.ask(broker.master, RECALL_MESSAGE, request, timeout_s=left_s)
+        return fields_of(broker.master, RECALL_MESSAGE, answer).msg_id
+
     async def write_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the queues that a topic's messages go to, in the order of broker name and id.
 
@@ -308,14 +346,7 @@ class Producer(ClusterClient):
     ) -> SendResult:
         total_s = self.send_timeout_s if timeout_s is None else timeout_s
         deadline_s = self._now_s() + total_s
-        try:
-            async with asyncio.timeout(total_s):
-                route = await self._write_route(request.topic)
-        except CallTimeout:
-            raise
-        except TimeoutError:
-            name_servers = ";".join(self._cluster.name_servers)
-            raise CallTimeout(name_servers, f"no route in {total_s:g} s") from None
+        route = await self._route_in(request.topic, total_s)
         chosen = self._chosen_queue(route, queue, sharding_key)
         attempts: list[tuple[str, RocketLensError]] = []
         unsafe: SendResult | None = None
@@ -396,6 +427,20 @@ class Producer(ClusterClient):
         finally:
             took_s = self._now_s() - begun_s
             self._chooser.took(context.queue.broker_name, took_s, failed=context.result is None)
+
+    async def _route_in(self, topic: str, timeout_s: float) -> Route:
+        """Return a route with queues to write to.
+
+        :raises CallTimeout: if there is none in time.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._write_route(topic)
+        except CallTimeout:
+            raise
+        except TimeoutError:
+            name_servers = ";".join(self._cluster.name_servers)
+            raise CallTimeout(name_servers, f"no route in {timeout_s:g} s") from None
 
     async def _write_route(self, topic: str) -> Route:
         """Return a route with queues to write to; that of the default topic if the topic is new."""

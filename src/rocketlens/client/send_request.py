@@ -120,7 +120,7 @@ class Sending:
                 raise MessageIllegal(f"a batch of topics {first.topic} and {each.topic}")
             if each.properties[props.WAIT] != first.properties[props.WAIT]:
                 raise MessageIllegal("a batch of messages that differ in wait_store")
-            if each.delay_level:
+            if each.delay_level or props.TIMER_NAMES & each.properties.keys():
                 raise MessageIllegal("a batch with a delayed message")
             if _is_reply(each):
                 raise MessageIllegal("a batch with a reply to a request: send each reply alone")

@@ -487,6 +487,10 @@ class SyncProducer(SyncClient[producer.Producer]):
         work = self._client.request(message, timeout_s, queue=queue, sharding_key=sharding_key)
         return self._thread.run(work)
 
+    def recall(self, topic: str, recall_handle: str, *, timeout_s: float | None = None) -> str:
+        """Take back a message before it is delivered; return its unique key."""
+        return self._thread.run(self._client.recall(topic, recall_handle, timeout_s=timeout_s))
+
     def write_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the queues that a topic's messages go to."""
         return self._thread.run(self._client.write_queues(topic))

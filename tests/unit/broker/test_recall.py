@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from rocketlens.broker.timer_time import RecallHandle
 from rocketlens.errors import StoreFull
 from rocketlens.model import properties as props
 from rocketlens.wire.codes import RequestCode
+from rocketlens.wire.recall_handle import RecallHandle
 from tests.support.broker_world import NOW_MS
 from tests.unit.broker.test_timers import DAY_MS, TIMERS, deliver, running, send_at
 

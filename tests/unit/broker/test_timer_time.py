@@ -1,17 +1,8 @@
 """When timers are due: as a broker of RocketMQ 5.5.0 stored and refused them."""
 
-import base64
-
 import pytest
 
-from rocketlens.broker.timer_time import (
-    ROLL_WINDOW_MS,
-    RecallHandle,
-    TimerIllegal,
-    out_time_ms,
-    slot_ms,
-)
-from rocketlens.errors import BadInput
+from rocketlens.broker.timer_time import ROLL_WINDOW_MS, TimerIllegal, out_time_ms, slot_ms
 
 NOW_MS = 1_795_357_003_992
 DAYS_MS = 259_200_000
@@ -71,25 +62,3 @@ def test_what_waits_longer_than_two_days_is_stored_again_on_the_way():
     assert slot_ms(since_ms + ROLL_WINDOW_MS - 1000, NOW_MS) == since_ms + ROLL_WINDOW_MS - 1000
     assert slot_ms(since_ms + ROLL_WINDOW_MS, NOW_MS) == since_ms + ROLL_WINDOW_MS // 2
     assert slot_ms(since_ms + 2 * ROLL_WINDOW_MS, NOW_MS) == since_ms + ROLL_WINDOW_MS
-
-
-def test_a_handle_names_topic_broker_time_and_key_as_rocketmqs_does():
-    properties = {"REAL_TOPIC": "Orders", "TIMER_OUT_MS": "1795357009000", "UNIQ_KEY": "AAAA0009"}
-    handle = RecallHandle.of(properties, "broker-a")
-    assert handle is not None
-    text = "djEgT3JkZXJzIGJyb2tlci1hIDE3OTUzNTcwMDkwMDEgQUFBQTAwMDk="
-    assert handle.encode() == text
-    assert base64.urlsafe_b64decode(text) == b"v1 Orders broker-a 1795357009001 AAAA0009"
-    # Java reads it without the padding, too.
-    assert RecallHandle.decode(text) == RecallHandle.decode(text.rstrip("=")) == handle
-    retry = properties | {"REAL_TOPIC": "%RETRY%g"}
-    assert RecallHandle.of(retry, "broker-a") is None
-    assert RecallHandle.of({"UNIQ_KEY": "k"}, "broker-a") is None
-
-
-@pytest.mark.parametrize(
-    "text", ["", "?", "é", "djEgT3JkZXJz", base64.urlsafe_b64encode(b"v2 T b 1 K").decode()]
-)
-def test_what_is_no_handle_is_refused_in_rocketmqs_words(text):
-    with pytest.raises(BadInput, match=r"^recall handle is invalid$"):
-        RecallHandle.decode(text)

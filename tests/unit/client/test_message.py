@@ -1,5 +1,7 @@
 """A message is checked before it is sent, and says what is wrong with it."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from rocketlens.client.message import Message, check_topic, encoded_properties
@@ -52,7 +54,9 @@ def test_a_topic_that_is_no_text_is_refused_by_its_type(topic):
         Message(topic, "x")
 
 
-@pytest.mark.parametrize("options", [{"keys": 5}, {"flag": "1"}, {"delay_level": "3"}])
+@pytest.mark.parametrize(
+    "options", [{"keys": 5}, {"flag": "1"}, {"delay_level": "3"}, {"deliver_at": 1.5}]
+)
 def test_an_option_of_another_type_is_refused(options):
     with pytest.raises(WrongType, match=f"{next(iter(options))} must be"):
         Message("Orders", "x", **options)
@@ -77,7 +81,16 @@ def test_values_that_would_be_lost_are_refused(value):
 
 
 @pytest.mark.parametrize(
-    "options", [{"flag": 2**31}, {"delay_level": 19}, {"delay_level": -1}, {"tags": ""}]
+    "options",
+    [
+        {"flag": 2**31},
+        {"delay_level": 19},
+        {"delay_level": -1},
+        {"tags": ""},
+        {"deliver_at": 1_795_357_009},
+        {"deliver_at": -1},
+        {"deliver_at": 1_795_357_009_000, "delay_level": 1},
+    ],
 )
 def test_numbers_out_of_range_are_refused(options):
     with pytest.raises(BadInput):
@@ -90,6 +103,14 @@ def test_a_message_says_what_it_was_given():
     assert (message.flag, message.delay_level, message.unique_key) == (-1, 3, "U")
     assert "2 bytes" in repr(message)
     assert Message("T", "x", wait_store=False).properties == {"WAIT": "false"}
+
+
+@pytest.mark.parametrize(
+    "deliver_at", [1_795_357_009_123, datetime(2026, 11, 22, 14, 16, 49, 123_000, tzinfo=UTC)]
+)
+def test_a_message_has_its_delivery_time_where_rocketmq_has_it(deliver_at):
+    message = Message("T", "x", deliver_at=deliver_at)
+    assert message.properties == {"WAIT": "true", "TIMER_DELIVER_MS": "1795357009123"}
 
 
 def test_properties_longer_than_a_record_holds_are_refused():

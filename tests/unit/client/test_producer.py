@@ -14,11 +14,13 @@ from rocketlens.errors import (
     RemotingError,
     SendFailed,
     TopicNotFound,
+    WrongType,
 )
 from rocketlens.formats.commitlog_record import message_of
 from rocketlens.model.java import string_hash
 from rocketlens.net.channel import Response
 from rocketlens.wire.codes import RequestCode, ResponseCode
+from rocketlens.wire.recall_handle import RecallHandle
 from tests.support.fake_cluster import produce, running, sends, stored
 from tests.support.patience import SILENCE_S
 
@@ -292,6 +294,70 @@ def test_a_signed_request_is_one_that_the_secret_verifies():
 
     asyncio.run(main())
     assert seen == [True]
+
+
+def handle_of(broker_name, topic="T"):
+    return RecallHandle(topic, broker_name, due_ms=1, unique_key="K").encode()
+
+
+def recalls(broker):
+    return [header for code, header in broker.asked if code == RequestCode.RECALL_MESSAGE]
+
+
+def test_a_recall_goes_to_the_master_that_has_the_message_and_returns_its_unique_key():
+    async def scenario(cluster, producer):
+        handle = handle_of("broker-b")
+        assert await producer.recall("T", handle) == "K"
+        (header,) = recalls(cluster.masters[1])
+        assert (header.topic, header.recall_handle, header.producer_group) == ("T", handle, "g")
+        assert [recalls(broker) for broker in (cluster.masters[0], *cluster.slaves)] == [[], []]
+
+    produce(scenario, masters=2, slaves=1)
+
+
+def test_a_recall_is_of_a_topic_of_the_namespace():
+    async def scenario(cluster, producer):
+        cluster.name_servers[0].topics["ns%T"] = ["broker-a"]
+        assert await producer.recall("T", handle_of("broker-a", "ns%T")) == "K"
+        (header,) = recalls(cluster.masters[0])
+        assert (header.topic, header.producer_group) == ("ns%T", "ns%g")
+
+    produce(scenario, namespace="ns")
+
+
+@pytest.mark.parametrize("topic", ["T", "%RETRY%g", "%DLQ%g", "a/b"])
+def test_a_recall_that_cannot_be_is_refused_before_anyone_is_asked(topic):
+    async def scenario(cluster, producer):
+        handle = "no handle" if topic == "T" else handle_of("broker-a")
+        with pytest.raises(BadInput):
+            await producer.recall(topic, handle)
+        with pytest.raises(WrongType, match="recall_handle must be a str, not NoneType"):
+            await producer.recall("T", None)
+        assert [each.asked for each in cluster.all] == [[], []]
+
+    produce(scenario)
+
+
+def test_a_recall_that_a_broker_refuses_has_its_code_and_is_not_tried_again():
+    async def scenario(cluster, producer):
+        cluster.masters[0].err(ResponseCode.ILLEGAL_OPERATION, "recall failed, timestamp invalid")
+        with pytest.raises(BrokerError, match="timestamp invalid") as refused:
+            await producer.recall("T", handle_of("broker-a"))
+        assert refused.value.code == 604
+        assert len(recalls(cluster.masters[0])) == 1
+
+    produce(scenario)
+
+
+def test_a_recall_from_a_broker_that_is_away_names_it():
+    async def scenario(cluster, producer):
+        with pytest.raises(TopicNotFound, match="broker broker-z, with the message, has no master"):
+            await producer.recall("T", handle_of("broker-z"))
+        cluster.masters[0].is_slow = True
+        with pytest.raises(CallTimeout):
+            await producer.recall("T", handle_of("broker-a"), timeout_s=SILENCE_S)
+
+    produce(scenario)
 
 
 def test_options_that_make_no_sense_are_refused(monkeypatch):

@@ -51,6 +51,7 @@ def test_batches_that_brokers_refuse_are_refused_before_anything_is_sent():
         for other in (
             Message("U", "x"),
             Message("T", "x", delay_level=1),
+            Message("T", "x", deliver_at=1_795_357_009_123),
             Message("T", "x", wait_store=False),
             Message("T", b"x" * 4_194_000),
         ):

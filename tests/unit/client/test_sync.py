@@ -12,6 +12,7 @@ from rocketlens.client import Message, MessageQueue
 from rocketlens.client.sync import SyncMQAdmin, SyncProducer
 from rocketlens.errors import BadInput, MessageIllegal, MessageNotFound, WrongUse
 from rocketlens.net.sync import LoopThread
+from rocketlens.wire.recall_handle import RecallHandle
 from tests.support.fake_cluster import running
 
 
@@ -57,6 +58,8 @@ def test_everything_is_there_without_an_event_loop(cluster):
         queue = result.message_queue
         assert queue in admin.message_queues("T")
         assert queue in producer.write_queues("T")
+        handle = RecallHandle("T", "broker-a", due_ms=1, unique_key="K").encode()
+        assert producer.recall("T", handle) == "K"
         assert admin.min_offset(queue) == 0
         assert admin.max_offset(queue) >= 1
         assert admin.search_offset(queue, 0) == 0
