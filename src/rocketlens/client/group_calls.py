@@ -205,14 +205,24 @@ async def groups_of_topic(cluster: ClusterCalls, topic: str) -> tuple[str, ...]:
     :raises TopicNotFound: if no broker has the topic.
     :raises RocketLensError: if that broker does not answer.
     """
+    broker, *_ = await _topic_brokers(cluster, topic)
+    header = QueryTopicConsumeByWhoRequest(topic=topic)
+    read = await cluster.ask_for(
+        as_it_is, GroupList, broker.in_order[0], QUERY_TOPIC_CONSUME_BY_WHO, header
+    )
+    return read.groups
+
+
+async def _topic_brokers(cluster: ClusterCalls, topic: str) -> list[Broker]:
+    """Return the brokers of a topic that have an address, one at least, in the order of names.
+
+    :raises TopicNotFound: if no broker has the topic.
+    """
     route = await cluster.route(topic)
-    for broker in route.brokers.values():
-        header = QueryTopicConsumeByWhoRequest(topic=topic)
-        read = await cluster.ask_for(
-            as_it_is, GroupList, broker.in_order[0], QUERY_TOPIC_CONSUME_BY_WHO, header
-        )
-        return read.groups
-    return ()
+    brokers = [each for each in route.brokers.values() if each.addresses]
+    if not brokers:
+        raise TopicNotFound(f"topic {topic}: the name servers know no broker of it")
+    return brokers
 
 
 async def producers_of(cluster: ClusterCalls, group: str, topic: str) -> ProducerConnection:
@@ -222,20 +232,17 @@ async def producers_of(cluster: ClusterCalls, group: str, topic: str) -> Produce
     :raises TopicNotFound: if no broker has the topic.
     :raises RemotingError: if no broker answers.
     """
-    route = await cluster.route(topic)
     header = GetProducerConnectionListRequest(producer_group=group)
     errors: list[RocketLensError] = []
-    for name in sorted(route.brokers):
+    for broker in await _topic_brokers(cluster, topic):
         try:
             return await cluster.ask_for(
                 as_it_is,
                 ProducerConnection,
-                route.brokers[name].in_order[0],
+                broker.in_order[0],
                 GET_PRODUCER_CONNECTION_LIST,
                 header,
             )
         except RocketLensError as error:
             errors.append(error)
-    if not errors:
-        raise TopicNotFound(f"topic {topic}: the name servers know no broker of it")
     raise errors[0]

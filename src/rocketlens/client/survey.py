@@ -16,11 +16,14 @@ a broker was seen before, and is      failed, with when and where it was seen
 not registered now
 a slave answers for its master        failed, with both: it may lack what the master acknowledged
                                       last (`rocketlens.client.cluster.ClusterCalls.ask_broker`)
+a slave is in a route as the master   as any slave: name servers of RocketMQ 5 with
+                                      ``supportActingMaster`` name it so, once its master is gone
 ====================================  ==========================================================
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -31,6 +34,7 @@ from rocketlens.client.route import Broker, Route, brokers_of
 from rocketlens.client.seen_brokers import SeenBroker, SeenBrokers
 from rocketlens.errors import BrokerError, RemotingError, RocketLensError, TopicNotFound
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.rocketmq import PERM_WRITE
 from rocketlens.wire.bodies.route import (
     BrokerData,
     ClusterInfo,
@@ -150,13 +154,25 @@ class Survey:
         if not routes:
             self._routes.pop(topic, None)
             raise TopicNotFound(f"topic {topic}: no name server knows a broker that has it")
-        route = Route.of(topic, _union(routes))
+        route = await self._with_true_ids(Route.of(topic, _union(routes)), routes)
         self._cluster.allow(route.brokers)
         queues = {each.broker_name for body in routes for each in body.queue_datas}
         unknown = map(_unknown_coverage, sorted(queues - set(route.brokers)))
         no_broker = () if queues or route.brokers else (_NO_BROKER,)
         self._routes[topic] = now_s, SurveyResult(route, (*failed, *unknown, *no_broker))
         return self._routes[topic]
+
+    async def _with_true_ids(self, route: Route, received: Iterable[TopicRouteData]) -> Route:
+        """Replace the ids of brokers by those of the registered ones, where they can differ.
+
+        :raises RemotingError: if no name server responds.
+        """
+        doubtful = _may_have_acting_master(received)
+        if not doubtful:
+            return route
+        registered = (await self.brokers()).value
+        true = {name: registered[name] for name in doubtful & registered.keys()}
+        return replace(route, brokers={**route.brokers, **true})
 
     async def _fetch_brokers(self) -> SurveyResult[dict[str, Broker]]:
         infos, failed = await self._ask(ClusterInfo, GET_BROKER_CLUSTER_INFO, NoFields())
@@ -262,6 +278,24 @@ def _with_addresses(broker: BrokerData, more: BrokerData | None) -> BrokerData:
     addresses = {**broker.broker_addrs, **more.broker_addrs}
     cluster = more.cluster or broker.cluster
     return BrokerData(broker_name=broker.broker_name, broker_addrs=addresses, cluster=cluster)
+
+
+def _may_have_acting_master(routes: Iterable[TopicRouteData]) -> set[str]:
+    """Return the brokers whose master in a route may be a slave: none of these can be written to.
+
+    Source: ``RouteInfoManager.pickupTopicRouteData``.
+    """
+    return {
+        broker.broker_name
+        for route in routes
+        for broker in route.broker_datas
+        if broker.enable_acting_master
+        and not any(
+            queue.perm & PERM_WRITE
+            for queue in route.queue_datas
+            if queue.broker_name == broker.broker_name
+        )
+    }
 
 
 def _union(routes: list[TopicRouteData]) -> TopicRouteData:

@@ -1,6 +1,7 @@
 """Name servers, masters and slaves: who is asked next when one fails, and how calls are signed."""
 
 import asyncio
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -12,7 +13,7 @@ from rocketlens.model.answer import SourceState
 from rocketlens.net.pool import ClientPool
 from rocketlens.wire import acl
 from rocketlens.wire.commands.query import QUERY_MESSAGE, QueryMessageRequest
-from tests.support.fake_cluster import FAILURES, ask, bodies, fail, running
+from tests.support.fake_cluster import FAILURES, T0, FakeBroker, ask, bodies, fail, running
 from tests.support.patience import SILENCE_S
 
 
@@ -36,6 +37,68 @@ def test_a_slave_answers_for_a_master_that_is_gone_and_the_answer_is_incomplete(
         assert await admin.max_offset(MessageQueue("T", "broker-a", 0)) == 1
 
     ask(scenario, slaves=1, timeout_s=SILENCE_S)
+
+
+@asynccontextmanager
+async def second_slave(cluster, registered):
+    """A slave with broker id 2 that has a message; of master and first slave, both are gone."""
+    slave = FakeBroker("broker-a")
+    await slave.start()
+    slave.store("T", b"copy", keys="k", unique_key="U")
+    others = {0: cluster.masters[0], 1: cluster.slaves[0]}
+    for broker in others.values():
+        await broker.die()
+    brokers = {number: broker for number, broker in others.items() if number in registered}
+    cluster.name_servers[0].brokers["broker-a"] = brokers | {2: slave}
+    try:
+        yield slave
+    finally:
+        await slave.server.stop(grace_s=0)
+
+
+@pytest.mark.parametrize("registered", [(), (0,), (1,), (0, 1)], ids=str)
+@pytest.mark.parametrize(
+    "question",
+    [
+        {"text": "k", "topic": "T"},
+        {"text": "k"},
+        {"text": "U", "topic": "T", "kind": "unique-key"},
+        {"text": "T/0/0", "kind": "queue-offset"},
+        {"text": None, "kind": "offset-id"},
+        {"topic": "T"},
+        {"topic": "T", "begin": T0, "exhaustive": True},
+    ],
+    ids=str,
+)
+def test_every_search_comes_to_the_only_slave_that_is_left_and_is_incomplete(question, registered):
+    async def scenario(cluster, admin):
+        async with second_slave(cluster, registered) as slave:
+            text = slave.id_at(0) if question.get("kind") == "offset-id" else question.get("text")
+            answer = await admin.find(**question | {"text": text})
+            assert bodies(answer) == [b"copy"]
+            assert not answer.complete
+            (failed,) = [each for each in answer.coverage if each.is_failure]
+            assert failed.source == f"broker-a ({slave.address})"
+            assert f"its slave {slave.address} answered, which may lack the newest" in failed.error
+            assert ("its master is not registered" in failed.error) == (0 not in registered)
+            assert (cluster.masters[0].address in failed.error) == (0 in registered)
+            assert (cluster.slaves[0].address in failed.error) == (1 in registered)
+
+    ask(scenario, slaves=1)
+
+
+def test_single_messages_offsets_and_tails_are_read_from_the_only_slave_that_is_left():
+    async def scenario(cluster, admin):
+        async with second_slave(cluster, (0, 1)) as slave:
+            assert (await admin.view_message(slave.id_at(0))).body == b"copy"
+            assert (await admin.view_message("T", "U")).body == b"copy"
+            queue = MessageQueue("T", "broker-a", 0)
+            assert (await admin.min_offset(queue), await admin.max_offset(queue)) == (0, 1)
+            async with admin.tail("T") as tailed:
+                assert [each.body async for each in tailed] == [b"copy"]
+                assert not tailed.complete
+
+    ask(scenario, slaves=1)
 
 
 def test_the_master_is_asked_and_its_slave_left_alone():

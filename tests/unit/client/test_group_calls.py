@@ -6,6 +6,7 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.errors import BadAnswer, BrokerError, CallTimeout, RocketLensError, TopicNotFound
+from rocketlens.formats.commitlog_record import message_of
 from rocketlens.net.channel import Response
 from rocketlens.wire.bodies import consumer, heartbeat, stats
 from rocketlens.wire.codes import RequestCode, ResponseCode
@@ -74,6 +75,20 @@ def test_a_group_is_only_offline_if_every_broker_says_so():
             await admin.examine_consumer_connection_info(GROUP)
 
     ask(scenario, masters=2, timeout_s=SILENCE_S)
+
+
+def test_a_topic_whose_brokers_have_no_address_has_neither_no_groups_nor_no_producers():
+    async def scenario(cluster, admin):
+        cluster.name_servers[0].brokers["broker-a"] = {}
+        message = message_of(cluster.masters[0].store("T"))
+        for asked in (
+            admin.examine_producer_connection_info("g", "T"),
+            admin.message_track_detail(message),
+        ):
+            with pytest.raises(TopicNotFound, match="topic T: the name servers know no broker"):
+                await asked
+
+    ask(scenario)
 
 
 def test_a_client_is_asked_through_a_broker_that_it_is_connected_to():
