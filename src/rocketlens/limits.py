@@ -678,6 +678,10 @@ MAX_STATUS_CONNECTIONS: Final = 32
 """Open connections to the port for metrics and health; more are closed. RocketMQ: no limit."""
 MAX_STATUS_REQUEST_BYTES: Final = 8_192
 """Of a request to that port."""
+MAX_BROKERS_ASKED: Final = 256
+"""Brokers that a client asks for their state at once; the others wait their turn. RocketMQ's tools
+ask one after another.
+"""
 MAX_METRIC_SERIES: Final = 20_000
 """Values by topic and group in one answer of that port: 2 MiB. RocketMQ: no limit, or 50,000."""
 

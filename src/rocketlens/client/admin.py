@@ -21,7 +21,7 @@ from rocketlens.client.resend import RESEND_GROUP, message_again
 from rocketlens.client.route import MessageQueue
 from rocketlens.client.seen_brokers import SeenBrokers
 from rocketlens.client.send_result import SendResult
-from rocketlens.client.status import find_status
+from rocketlens.client.status import find_brokers, find_status
 from rocketlens.client.survey import Survey
 from rocketlens.client.tail import TailRequest, TopicTail
 from rocketlens.client.topics import find_topics
@@ -31,7 +31,7 @@ from rocketlens.model.arguments import check_text
 from rocketlens.model.group import GroupsAnswer
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import PERM_READ_WRITE
-from rocketlens.model.status import ClusterStatus
+from rocketlens.model.status import BrokersAnswer, BrokerStatus, ClusterStatus
 from rocketlens.model.topic import TopicsAnswer
 from rocketlens.net.channel import Handler
 from rocketlens.net.pool import NO_HANDLERS
@@ -500,6 +500,19 @@ class MQAdmin(ClusterClient, GroupAdmin):
         """
         full_group = None if group is None else self._full_topic(check_text(group, "group"))
         return await find_groups(self._cluster, self.source.survey, full_group)
+
+    async def brokers(
+        self, *, on_answer: Callable[[BrokerStatus], None] | None = None
+    ) -> BrokersAnswer:
+        """Return the brokers of the cluster: versions, rates, disks, and how far they are behind.
+
+        Each master and slave is asked once, all of them side by side. One that does not answer is
+        in the answer with its error, and makes it incomplete. ``on_answer`` is called with each
+        when it has answered or failed. O(brokers) requests.
+
+        :raises RemotingError: if no name server answers.
+        """
+        return await find_brokers(self._cluster, self.source.survey, on_answer=on_answer)
 
     async def status(self) -> ClusterStatus:
         """Return the state of the cluster: brokers with versions, rates and disks, and groups.

@@ -13,9 +13,11 @@ error, and makes it incomplete.
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
+from rocketlens import limits
 from rocketlens.client.cluster import ClusterCalls
 from rocketlens.client.group_calls import as_it_is
 from rocketlens.client.groups import find_groups
@@ -23,8 +25,7 @@ from rocketlens.client.route import Broker
 from rocketlens.client.survey import CoverageByReason, Survey
 from rocketlens.errors import BrokerError, RocketLensError
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
-from rocketlens.model.rocketmq import MASTER_ID
-from rocketlens.model.status import BrokerStatus, ClusterStatus
+from rocketlens.model.status import BrokersAnswer, BrokerStatus, ClusterStatus
 from rocketlens.model.topic import TopicKind
 from rocketlens.wire.bodies.consumer import ProducerTable
 from rocketlens.wire.bodies.key_value import KvTable
@@ -43,25 +44,58 @@ async def find_status(cluster: ClusterCalls, survey: Survey) -> ClusterStatus:
     :raises RemotingError: if no name server answers.
     """
     coverage = CoverageByReason()
-    listed, brokers = await survey.topics(), await survey.brokers()
-    for each in (*listed.coverage, *brokers.coverage):
-        coverage.add(each)
-    asked = [
-        (broker, number, address)
-        for broker in brokers.value.values()
-        for number, address in sorted(broker.addresses.items())
-    ]
-    found = await asyncio.gather(*(_ask(cluster, coverage, *each) for each in asked))
+    listed = await survey.topics()
+    brokers = await find_brokers(cluster, survey, counts_producers=True)
     groups = await find_groups(cluster, survey, None)
-    for each in groups.coverage:
+    for each in (*listed.coverage, *brokers.coverage, *groups.coverage):
         coverage.add(each)
     return ClusterStatus(
         tuple(cluster.name_servers),
-        tuple(sorted(found, key=lambda each: (each.cluster_name, each.name, each.broker_id))),
+        brokers.brokers,
         sum(TopicKind.of(topic) is TopicKind.NORMAL for topic in listed.value),
         groups.groups,
         coverage.all(),
     )
+
+
+async def find_brokers(
+    cluster: ClusterCalls,
+    survey: Survey,
+    *,
+    counts_producers: bool = False,
+    on_answer: Callable[[BrokerStatus], None] | None = None,
+) -> BrokersAnswer:
+    """Return the brokers of a cluster, each asked once for its runtime information.
+
+    ``counts_producers`` asks masters for their producers, too. ``on_answer`` is called with each
+    broker when it has answered or failed.
+
+    :raises RemotingError: if no name server answers.
+    """
+    coverage = CoverageByReason()
+    brokers = await survey.brokers()
+    for each in brokers.coverage:
+        coverage.add(each)
+    turns = asyncio.Semaphore(limits.MAX_BROKERS_ASKED)
+
+    async def ask(broker: Broker, number: int, address: str) -> BrokerStatus:
+        async with turns:
+            found = await _ask(cluster, coverage, broker, number, address)
+            if counts_producers and found.is_master and found.error is None:
+                found = replace(found, producers=await _producers(cluster, address))
+        if on_answer is not None:
+            on_answer(found)
+        return found
+
+    found = await asyncio.gather(
+        *(
+            ask(broker, number, address)
+            for broker in brokers.value.values()
+            for number, address in sorted(broker.addresses.items())
+        )
+    )
+    by_name = sorted(found, key=lambda each: (each.cluster_name, each.name, each.broker_id))
+    return BrokersAnswer(tuple(by_name), coverage.all())
 
 
 async def runtime_table(cluster: ClusterCalls, address: str) -> Mapping[str, str]:
@@ -96,7 +130,6 @@ async def _ask(
         return BrokerStatus(*where, error=str(error))
     searched = SourceState.SEARCHED
     coverage.add(Coverage(source, SourceKind.BROKER, searched, None, None))
-    producers = await _producers(cluster, address) if number == MASTER_ID else None
     rate = next((table[name] for name in _GET_RATES if name in table), None)
     return BrokerStatus(
         *where,
@@ -108,8 +141,20 @@ async def _ask(
         end_offset=_whole(table.get("commitLogMaxOffset")),
         oldest_ms=_whole(table.get("earliestMessageTimeStamp")),
         started_ms=_whole(table.get("bootTimestamp")),
-        producers=producers,
+        put_total=_whole(table.get("msgPutTotalTodayNow")),
+        put_today=_since_midnight(table, "Put"),
+        get_today=_since_midnight(table, "Get"),
+        dispatch_behind_bytes=_whole(table.get("dispatchBehindBytes")),
+        index_behind_bytes=_whole(table.get("indexBehindBytes")),
+        index_builder=table.get("indexBuilder"),
     )
+
+
+def _since_midnight(table: Mapping[str, str], what: str) -> int | None:
+    """Return messages in or out since midnight; None if a broker does not count them."""
+    now = _whole(table.get(f"msg{what}TotalTodayNow"))
+    morning = _whole(table.get(f"msg{what}TotalTodayMorning"))
+    return None if now is None or morning is None else max(now - morning, 0)
 
 
 async def _producers(cluster: ClusterCalls, address: str) -> int | None:

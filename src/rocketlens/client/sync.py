@@ -25,7 +25,7 @@ from rocketlens.errors import RocketLensError
 from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.group import GroupsAnswer
 from rocketlens.model.message import MessageExt
-from rocketlens.model.status import ClusterStatus
+from rocketlens.model.status import BrokersAnswer, BrokerStatus, ClusterStatus
 from rocketlens.model.topic import TopicsAnswer
 from rocketlens.net.sync import LoopThread
 from rocketlens.query.answer_builder import Findings
@@ -351,6 +351,10 @@ class SyncMQAdmin(SyncClient[admin.MQAdmin]):
     def groups(self, group: str | None = None) -> GroupsAnswer:
         """Return all consumer groups of the cluster, or one."""
         return self._thread.run(self._client.groups(group))
+
+    def brokers(self, *, on_answer: Callable[[BrokerStatus], None] | None = None) -> BrokersAnswer:
+        """Return the brokers of the cluster, and how far each is behind."""
+        return self._thread.run(self._client.brokers(on_answer=on_answer))
 
     def status(self) -> ClusterStatus:
         """Return the state of the cluster."""

@@ -114,6 +114,18 @@ class BrokerStatus:
     """When it was started, in epoch milliseconds."""
     producers: int | None = None
     """Connected producers; None also at a slave."""
+    put_total: int | None = None
+    """Messages stored since the start of the broker."""
+    put_today: int | None = None
+    """Messages stored since midnight by the broker's clock, or since its start if that is later."""
+    get_today: int | None = None
+    """Messages sent to consumers since then."""
+    dispatch_behind_bytes: int | None = None
+    """Bytes of its log that are in no queue yet, and at RocketMQ's brokers in no index either."""
+    index_behind_bytes: int | None = None
+    """Bytes of its log that its index files do not cover; RocketLens's brokers say it."""
+    index_builder: str | None = None
+    """What builds these, and how it is: ``spark, running``; RocketLens's brokers say it."""
 
     @property
     def is_master(self) -> bool:
@@ -126,6 +138,32 @@ class BrokerStatus:
         if self.min_offset is None or self.end_offset is None:
             return None
         return self.end_offset - self.min_offset
+
+    @property
+    def behind_bytes(self) -> int | None:
+        """Bytes of its log that its queues or its index files lack: how far its pipeline is behind.
+
+        None if it tells neither.
+        """
+        known = [
+            each
+            for each in (self.dispatch_behind_bytes, self.index_behind_bytes)
+            if each is not None
+        ]
+        return max(known, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersAnswer:
+    """The brokers of a cluster, by cluster, name and broker id, and which of them answered."""
+
+    brokers: tuple[BrokerStatus, ...]
+    coverage: tuple[Coverage, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every broker answered, and every name server that is needed."""
+        return Answer("", (), self.coverage).complete
 
 
 @dataclass(frozen=True, slots=True)

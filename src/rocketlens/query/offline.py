@@ -310,17 +310,17 @@ class Store:
 
         return groups_of_store(self._reader, None if group is None else check_text(group, "group"))
 
-    def status(self) -> "StoreStatus":
+    def status(self, *, with_groups: bool = True) -> "StoreStatus":
         """Return the state of the store: how it was closed, sizes, times, index, disk, groups.
 
-        As costly as `topics`.
+        As costly as `topics`. ``with_groups=False`` leaves out groups, and what their files lack.
 
         :raises OSError: when its directory cannot be read.
         """
         from rocketlens.query.store_status import status_of_store
         from rocketlens.store.disk import Disk
 
-        return status_of_store(self._reader, Disk())
+        return status_of_store(self._reader, Disk(), with_groups=with_groups)
 
     def find(
         self,

@@ -14,6 +14,7 @@ from itertools import chain
 
 from rocketlens.formats.consumequeue_entry import ENTRY_BYTES
 from rocketlens.model.answer import Coverage, SourceKind
+from rocketlens.model.group import GroupsAnswer
 from rocketlens.model.rocketmq import ROCKSDB_HALF_TOPIC, TIMER_TOPIC
 from rocketlens.model.status import (
     IndexBuilderStatus,
@@ -34,14 +35,16 @@ from rocketlens.store.read.index_state import safe_offset_of
 from rocketlens.store.read.state import read_synced_offset
 
 
-def status_of_store(reader: StoreReader, disk: Disk) -> StoreStatus:
-    """Return the state of a store. O(entries of all queues, and log behind them).
+def status_of_store(reader: StoreReader, disk: Disk, *, with_groups: bool = True) -> StoreStatus:
+    """Return the state of a store, with its groups or without them.
+
+    O(entries of all queues, and log behind them).
 
     :raises OSError: when its directory cannot be read.
     """
     layout = StoreLayout(reader.path)
     topics = topics_of_store(reader, ())
-    groups = groups_of_store(reader)
+    groups = groups_of_store(reader) if with_groups else GroupsAnswer((), ())
     normal = [each for each in topics.topics if each.kind is TopicKind.NORMAL]
     counts = [each.messages for each in normal if not each.is_deleted]
     times = [(each.oldest_ms, each.newest_ms) for each in topics.topics]

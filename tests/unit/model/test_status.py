@@ -1,7 +1,8 @@
 """What follows from the state of a cluster."""
 
+from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.group import FoundGroup, GroupClient
-from rocketlens.model.status import BrokerStatus, ClusterStatus
+from rocketlens.model.status import BrokersAnswer, BrokerStatus, ClusterStatus
 
 
 def broker(broker_id, **fields):
@@ -37,3 +38,16 @@ def test_a_count_that_lacks_a_broker_is_not_known():
 
 def test_nothing_searched_is_not_complete():
     assert not cluster().complete
+
+
+def test_a_broker_is_as_far_behind_as_the_slower_of_queues_and_index():
+    assert broker(0, dispatch_behind_bytes=3, index_behind_bytes=10).behind_bytes == 10
+    assert broker(0, dispatch_behind_bytes=3).behind_bytes == 3
+    assert broker(0).behind_bytes is None
+
+
+def test_brokers_of_which_one_failed_are_not_complete():
+    searched = Coverage("a", SourceKind.BROKER, SourceState.SEARCHED)
+    failed = Coverage("b", SourceKind.BROKER, SourceState.FAILED, None, "refused")
+    assert BrokersAnswer((broker(0),), (searched,)).complete
+    assert not BrokersAnswer((broker(0),), (searched, failed)).complete

@@ -9,6 +9,7 @@ from rocketlens.model.status import StoreClosing
 from rocketlens.query.store_status import writer_of
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.lock import StoreLock
+from tests.support.made_stores import Sent, make_store
 
 
 @pytest.fixture
@@ -35,6 +36,15 @@ def test_facts_agree_with_the_listings_that_they_are_taken_from(store):
     assert status.log_bytes == sum(each.stat().st_size for each in (store / "commitlog").iterdir())
     files = (store / "consumequeue").rglob("0*")
     assert status.queue_bytes == sum(each.stat().st_size for each in files if each.is_file())
+
+
+def test_without_groups_it_is_not_incomplete_for_want_of_their_files(tmp_path):
+    made = make_store(tmp_path / "store", [Sent()])
+    with rocketlens.open_store(made.path) as opened:
+        with_groups, without = opened.status(), opened.status(with_groups=False)
+    assert (with_groups.complete, without.complete) == (False, True)
+    assert without.groups == ()
+    assert without.messages == with_groups.messages
 
 
 def test_how_it_was_closed_follows_from_lock_and_abort(store):
