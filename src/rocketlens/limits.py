@@ -709,6 +709,8 @@ MAX_NARROWED_PATTERNS: Final = 512
 """Patterns that one pattern is cut into, for a user of the console who may see some topics."""
 MAX_CONSOLE_SOURCES: Final = 32
 """Sources of one console."""
+MAX_CONSOLE_BROKERS: Final = 1_000
+"""Brokers, masters and slaves, that one page of the console lists; more are counted."""
 MAX_PASSWORD_CHARACTERS: Final = 1024
 """Of a password of the console."""
 MAX_PASSWORD_BYTES: Final = 256 << 20

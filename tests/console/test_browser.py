@@ -19,6 +19,7 @@ PAGES = (
     "/search?topic=order-paid&where=body.%24.amount+%3E",
     "/topics?all=true",
     "/groups",
+    "/brokers",
 )
 TELEPHONE = {"width": 360, "height": 740}
 TABS = ("body", "properties", "ids", "story")
@@ -294,6 +295,17 @@ def test_a_command_line_is_copied(open_page):
     page.locator("[data-copy]").nth(1).click()
     page.get_by_text("✓ Copied").wait_for()
     assert page.evaluate("navigator.clipboard.readText()").startswith("rocketlens find")
+
+
+def test_brokers_are_read_and_opened_by_keyboard_alone(open_page):
+    page = open_page("/topics")
+    page.keyboard.press("b")
+    page.wait_for_url("**/brokers")
+    row = page.locator("table.brokers tr[data-path]").first
+    assert "broker-a" in row.inner_text()
+    assert "5.5.0" in row.inner_text()
+    page.keyboard.press("j")
+    assert page.locator("tr.selected a").inner_text() == "broker-a"
 
 
 @every_look

@@ -20,6 +20,7 @@ from rocketlens.console.acting import Acting
 from rocketlens.console.acts import Acts
 from rocketlens.console.api import api_routes
 from rocketlens.console.audit import AuditLog
+from rocketlens.console.brokers import BrokerLookUps
 from rocketlens.console.failures import Failure, failure_of
 from rocketlens.console.forms import BodyBounds
 from rocketlens.console.jobs import Jobs
@@ -34,6 +35,7 @@ from rocketlens.console.search import ROW_THREADS, Searches
 from rocketlens.console.security import Guard
 from rocketlens.console.single_acts import SingleActs
 from rocketlens.console.sources import Sources
+from rocketlens.console.status_pages import status_api_routes, status_page_routes
 from rocketlens.console.users import LocalUsers
 from rocketlens.console.values import error_answer
 from rocketlens.decode.rules import BodyRules
@@ -89,6 +91,9 @@ class Console:
         )
         self.api.include_router(api_routes(searches, look_up))
         self.api.include_router(page_routes(pages))
+        brokers = BrokerLookUps(sources)
+        self.api.include_router(status_api_routes(brokers))
+        self.api.include_router(status_page_routes(pages, brokers))
         if logins is not None:
             self._add_login(pages, logins, None if users is None else users.oidc)
         self._jobs: Final = Jobs(look_up)

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from rocketlens.console.message_view import BodyForm, detail_of
 from rocketlens.console.search import ROW_THREADS, Searches
@@ -98,7 +98,7 @@ class LookUps:
         except (BadInput, MessageNotFound, AnswerIncomplete):
             raise
         except (RocketLensError, OSError) as error:
-            raise AnswerIncomplete(str(error), _failed(source, str(error))) from error
+            raise AnswerIncomplete(str(error), failed_answer(source, str(error))) from error
         for message in answer.messages:
             brokers = (await source.broker_of(message), str(message.store_host), "-")
             if address.broker in brokers:
@@ -168,7 +168,7 @@ class LookUps:
         return TopicsValue(
             complete=all(answer.complete for _, answer in found),
             topics=[_topic(source, each) for source, answer in found for each in answer.topics],
-            coverage=_coverage(found),
+            coverage=coverage_values(found),
         )
 
     async def groups(self, names: Sequence[str] = (), asked: str | None = None) -> GroupsValue:
@@ -177,7 +177,7 @@ class LookUps:
         return GroupsValue(
             complete=all(answer.complete for _, answer in found),
             groups=[_group(source, each) for source, answer in found for each in answer.groups],
-            coverage=_coverage(found),
+            coverage=coverage_values(found),
         )
 
     async def _of_all(
@@ -192,21 +192,30 @@ class LookUps:
             except BadInput:
                 raise
             except (RocketLensError, OSError) as error:
-                return empty((), _failed(source, str(error)).coverage)
+                return empty((), failed_answer(source, str(error)).coverage)
 
         chosen = self.sources.chosen(names)
         answers = await asyncio.gather(*map(answer_of, chosen))
         return [(s, each) for s, each in zip(chosen, answers, strict=True) if each is not None]
 
 
-def _failed(source: ConsoleSource, error: str) -> Answer:
+def failed_answer(source: ConsoleSource, error: str) -> Answer:
+    """Return the answer of a source that could not be asked."""
     asked = source.source
     return Answer("", (), (Coverage(asked.name, asked.kind, SourceState.FAILED, None, error),))
 
 
-def _coverage(
-    found: "Sequence[tuple[ConsoleSource, TopicsAnswer | GroupsAnswer]]",
-) -> list[CoverageValue]:
+class Covered(Protocol):
+    """An answer that says what was looked at."""
+
+    @property
+    def coverage(self) -> Sequence[Coverage]:
+        """What was looked at, and what of it failed."""
+        ...
+
+
+def coverage_values(found: Sequence[tuple[ConsoleSource, Covered]]) -> list[CoverageValue]:
+    """Return the coverage of several sources, with their names."""
     return [
         CoverageValue.of(replace(each, source=f"{source.name}: {each.source}"))
         for source, answer in found

@@ -95,6 +95,22 @@ class Reader:
             size, unit = size / 1024, next(units)
         return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
 
+    def number(self, count: int | None) -> str:
+        """Return a count; a question mark for one that could not be learnt."""
+        return "?" if count is None else f"{count:,}"
+
+    def rate(self, number: float | None) -> str:
+        """Return a number a second, likewise."""
+        return "?" if number is None else f"{number:,.1f}"
+
+    def percent(self, ratio: float | None) -> str:
+        """Return a part of a whole, likewise."""
+        return "?" if ratio is None else f"{ratio:.0%}"
+
+    def release(self, version: str | None) -> str:
+        """Return ``5.5.0`` of RocketMQ's ``V5_5_0``, likewise."""
+        return "?" if version is None else version.removeprefix("V").replace("_", ".")
+
 
 class Pages:
     """Renders pages."""

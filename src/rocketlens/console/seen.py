@@ -31,6 +31,7 @@ from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.group import FoundGroup, GroupsAnswer
 from rocketlens.model.properties import ORIGIN_TOPICS
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from rocketlens.model.status import BrokersAnswer, BrokerStatus
 from rocketlens.model.topic import TopicKind, TopicsAnswer
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.content_filter import ContentFilter, RecordSubject
@@ -299,6 +300,17 @@ class SeenSource:
         groups = tuple(filter(None, map(self._seen_group, found.groups)))
         return GroupsAnswer(groups, unsaid(found.coverage))
 
+    async def status(self) -> BrokersAnswer | None:
+        """Return which brokers there are, and whether they answer: what they count, and what the
+        files of a store are like, is of all topics.
+        """
+        if self.kind == "store":
+            return None
+        found = await self.opened.status()
+        if not isinstance(found, BrokersAnswer):
+            return None
+        return BrokersAnswer(tuple(map(_seen_broker, found.brokers)), unsaid(found.coverage))
+
     def _seen_group(self, group: FoundGroup) -> FoundGroup | None:
         subscribed = (group.subscriptions or {}).items()
         subscriptions = {topic: each for topic, each in subscribed if self._may_see(topic)}
@@ -320,6 +332,18 @@ class SeenSource:
 
     async def close(self) -> None:
         """Leave it open: it is shared with other viewers."""
+
+
+def _seen_broker(broker: BrokerStatus) -> BrokerStatus:
+    return BrokerStatus(
+        broker.cluster_name,
+        broker.name,
+        broker.broker_id,
+        broker.address,
+        error=None if broker.error is None else _UNSAID,
+        version=broker.version,
+        started_ms=broker.started_ms,
+    )
 
 
 class _GroupWithoutRetries(FoundGroup):

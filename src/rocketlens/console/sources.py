@@ -24,6 +24,7 @@ from rocketlens.console.viewer import LOCAL, Viewer, current_viewer
 from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model.group import GroupsAnswer
 from rocketlens.model.message import MessageExt
+from rocketlens.model.status import BrokersAnswer, BrokerStatus, StoreStatus
 from rocketlens.model.topic import TopicsAnswer
 from rocketlens.net.pace import WorkThreads
 from rocketlens.query.answer_builder import Findings
@@ -87,6 +88,10 @@ class ConsoleSource(Protocol):
         """Return its consumer groups, or one; None if it cannot know them."""
         ...
 
+    async def status(self) -> BrokersAnswer | StoreStatus | None:
+        """Return its brokers, or what a store directory is like; None if that may not be seen."""
+        ...
+
     async def close(self) -> None:
         """Close it."""
         ...
@@ -148,6 +153,12 @@ class ClusterOfConsole:
     async def groups(self, asked: str | None = None) -> GroupsAnswer:
         """Return what brokers say of groups."""
         return await self.admin.groups(asked)
+
+    async def status(
+        self, on_answer: Callable[[BrokerStatus], None] | None = None
+    ) -> BrokersAnswer:
+        """Return what brokers say of themselves; ``on_answer`` as `MQAdmin.brokers` has it."""
+        return await self.admin.brokers(on_answer=on_answer)
 
     async def close(self) -> None:
         """Close its connections."""
@@ -251,6 +262,11 @@ class StoreDirectory:
     async def groups(self, asked: str | None = None) -> GroupsAnswer:
         """Return what the files say of groups."""
         return await self.source.scans.run(lambda: self.source.scans.store.groups(asked))
+
+    async def status(self) -> StoreStatus:
+        """Return what the files say of the store, but for groups."""
+        store = self.source.scans.store
+        return await self.source.scans.run(lambda: store.status(with_groups=False))
 
     async def close(self) -> None:
         """Close the store."""

@@ -26,6 +26,7 @@ export function startKeys(announce) {
     r: () => document.querySelector("a[data-key=r]")?.click(),
     t: () => { location.href = "/topics"; },
     g: () => { location.href = "/groups"; },
+    b: () => { location.href = "/brokers"; },
     "?": () => document.getElementById("keys").showModal(),
   };
 
