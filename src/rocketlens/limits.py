@@ -711,6 +711,16 @@ MAX_CONSOLE_SOURCES: Final = 32
 """Sources of one console."""
 MAX_CONSOLE_BROKERS: Final = 1_000
 """Brokers, masters and slaves, that one page of the console lists; more are counted."""
+PIPELINE_SAMPLE_S: Final = 10.0
+"""Seconds between two samples of the brokers of all clusters, one request to each."""
+PIPELINE_ROUND_S: Final = 8.0
+"""Seconds in which brokers answer for a sample; the others have none then. Less than the above."""
+MAX_PIPELINE_SAMPLES: Final = 360
+"""Samples of one broker that a console keeps: those of an hour."""
+MAX_PIPELINE_BROKERS: Final = 256
+"""Brokers that a console samples, in 30 MB; others are counted."""
+MAX_PIPELINE_PLOTS: Final = 8
+"""Brokers that are plotted on one page, or have all their samples in one answer of the API."""
 MAX_PASSWORD_CHARACTERS: Final = 1024
 """Of a password of the console."""
 MAX_PASSWORD_BYTES: Final = 256 << 20

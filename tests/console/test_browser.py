@@ -20,6 +20,7 @@ PAGES = (
     "/topics?all=true",
     "/groups",
     "/brokers",
+    "/pipeline",
 )
 TELEPHONE = {"width": 360, "height": 740}
 TABS = ("body", "properties", "ids", "story")
@@ -306,6 +307,29 @@ def test_brokers_are_read_and_opened_by_keyboard_alone(open_page):
     assert "5.5.0" in row.inner_text()
     page.keyboard.press("j")
     assert page.locator("tr.selected a").inner_text() == "broker-a"
+
+
+def test_lag_and_rate_are_plotted_and_come_again_while_they_are_looked_at(open_page):
+    page = open_page("/brokers")
+    page.keyboard.press("p")
+    page.wait_for_url("**/pipeline")
+    # The first sample comes with the console.
+    page.locator("table.pipelines tr[data-path]").wait_for()
+    assert page.locator("figure.plot").count() == 3
+    page.locator("details summary").first.focus()
+    page.keyboard.press("Enter")
+    page.evaluate(
+        """async () => {
+            document.activeElement.blur();
+            document.querySelector("table.pipelines").dataset.isOld = "yes";
+            document.getElementById("pipeline").dataset.every = "20";
+            const script = document.querySelector("script").src.replace(/console.js.*/, "");
+            (await import(script + "refresh.js")).startRefresh(() => {});
+        }"""
+    )
+    until(page, "() => !document.querySelector('table.pipelines').dataset.isOld")
+    # What was opened stays open.
+    assert page.locator("details[open] tbody tr").count() >= 1
 
 
 @every_look

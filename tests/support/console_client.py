@@ -17,13 +17,14 @@ from tests.support.console_users import PASSWORD
 
 @asynccontextmanager
 async def console_client(*contexts, names=(), users=None, audit=None, **options):
-    """Give a client of a console over (name, Context) pairs."""
+    """Give a client of a console over (name, Context) pairs; ``console`` is the application."""
     async with AsyncExitStack() as opened:
         sources = await open_sources(contexts, opened)
         app = Console(sources, rules=BodyRules(), names=names, users=users, audit=audit)
         opened.push_async_callback(app.close)
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         client = httpx.AsyncClient(transport=transport, base_url="http://localhost", **options)
+        client.console = app
         yield await opened.enter_async_context(client)
     _forget_endpoints()
 

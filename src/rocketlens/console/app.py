@@ -30,11 +30,12 @@ from rocketlens.console.look_up import LookUps
 from rocketlens.console.metrics import CountedRequests, console_metrics
 from rocketlens.console.oidc_settings import OidcSettings
 from rocketlens.console.pages import Pages, page_routes
+from rocketlens.console.pipeline_samples import PipelineSamples
 from rocketlens.console.preferences import Preferences
 from rocketlens.console.search import ROW_THREADS, Searches
 from rocketlens.console.security import Guard
 from rocketlens.console.single_acts import SingleActs
-from rocketlens.console.sources import Sources
+from rocketlens.console.sources import ClusterOfConsole, Sources
 from rocketlens.console.status_pages import status_api_routes, status_page_routes
 from rocketlens.console.users import LocalUsers
 from rocketlens.console.values import error_answer
@@ -92,8 +93,10 @@ class Console:
         self.api.include_router(api_routes(searches, look_up))
         self.api.include_router(page_routes(pages))
         brokers = BrokerLookUps(sources)
-        self.api.include_router(status_api_routes(brokers))
-        self.api.include_router(status_page_routes(pages, brokers))
+        clusters = [each for each in sources if isinstance(each, ClusterOfConsole)]
+        self.samples: Final = PipelineSamples(clusters)
+        self.api.include_router(status_api_routes(brokers, sources, self.samples))
+        self.api.include_router(status_page_routes(pages, brokers, self.samples))
         if logins is not None:
             self._add_login(pages, logins, None if users is None else users.oidc)
         self._jobs: Final = Jobs(look_up)
@@ -112,8 +115,13 @@ class Console:
         """Answer one request."""
         await self._guarded(scope, receive, send)
 
+    def start(self) -> None:
+        """Start what runs beside requests, until `close`: samples of brokers."""
+        self.samples.start()
+
     async def close(self) -> None:
-        """End the jobs that run, before sources are closed."""
+        """End samples, and the jobs that run, before sources are closed."""
+        await self.samples.close()
         await self._jobs.close()
         await self._acts.close()
 

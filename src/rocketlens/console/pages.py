@@ -81,6 +81,17 @@ class Reader:
         """Return a time in the reader's zone; a dash without one."""
         return "—" if epoch_ms is None else time_text(epoch_ms, self.preferences.zone)
 
+    def clock(self, epoch_ms: int) -> str:
+        """Return hour and minute of a time in the reader's zone."""
+        return time_text(epoch_ms, self.preferences.zone)[11:16]
+
+    def span(self, duration_ms: int) -> str:
+        """Return a duration in the largest unit that it has two of: ``119 s``, ``2 min``."""
+        for unit, unit_ms in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)):
+            if duration_ms >= 2 * unit_ms:
+                return f"{duration_ms / unit_ms:.0f} {unit}"
+        return f"{duration_ms / 1000:.0f} s"
+
     def offset(self, epoch_ms: int) -> str:
         """Return the offset of the reader's zone."""
         return offset_text(epoch_ms, self.preferences.zone)

@@ -188,6 +188,7 @@ async def _serve(
             print_ready(f"http://{shown}/, {titles}")
             console = Console(sources, rules=rules, names=arguments.host, audit=audit, users=users)
             opened.push_async_callback(console.close)
+            console.start()
             await serve(console, listener, ending)
 
 

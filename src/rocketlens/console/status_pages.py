@@ -2,13 +2,34 @@
 
 from itertools import groupby
 from operator import attrgetter
+from typing import Final
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, Response
 
-from rocketlens.console.api import ERRORS, Sourced
+from rocketlens.console.api import ERRORS, Name, Sourced
 from rocketlens.console.brokers import BrokerLookUps, BrokersValue, BrokerValue
 from rocketlens.console.pages import Pages, Preferred
+from rocketlens.console.pipeline_samples import PipelineSamples
+from rocketlens.console.pipeline_view import (
+    FOLLOWS_S,
+    PipelineBroker,
+    PipelineValue,
+    pipeline_value,
+)
+from rocketlens.console.plots import Plot, plot_of
+from rocketlens.console.sources import Sources
+
+_PLOTS: Final = {
+    "lag": {"dispatch": "dispatch_behind_bytes", "index": "index_behind_bytes"},
+    "messages": {"put": "put_per_second"},
+    "bytes": {
+        "stored": "stored_per_second",
+        "dispatched": "dispatched_per_second",
+        "indexed": "indexed_per_second",
+    },
+}
+"""Plots of a broker: the lines of each, and what of a point they show."""
 
 
 def by_cluster(brokers: list[BrokerValue]) -> list[tuple[tuple[str, str], list[BrokerValue]]]:
@@ -17,7 +38,30 @@ def by_cluster(brokers: list[BrokerValue]) -> list[tuple[tuple[str, str], list[B
     return [(name, list(several)) for name, several in groupby(brokers, key)]
 
 
-def status_api_routes(brokers: BrokerLookUps) -> APIRouter:
+def plots_of(broker: PipelineBroker) -> list[tuple[str, Plot]]:
+    """Return the plots of a broker that has points, each with its kind."""
+    points = broker.points or []
+    times = [each.time_ms for each in points]
+    return [
+        (
+            kind,
+            plot_of(
+                times,
+                [
+                    (name, [getattr(each, value) for each in points])
+                    for name, value in lines.items()
+                ],
+                max_step_ms=FOLLOWS_S * 1000,
+                is_bytes=kind != "messages",
+            ),
+        )
+        for kind, lines in _PLOTS.items()
+    ]
+
+
+def status_api_routes(
+    brokers: BrokerLookUps, sources: Sources, samples: PipelineSamples
+) -> APIRouter:
     """Return the routes of the API."""
     routes = APIRouter(prefix="/api", responses=ERRORS)
 
@@ -26,10 +70,15 @@ def status_api_routes(brokers: BrokerLookUps) -> APIRouter:
         """Return brokers, with their rates and how far they are behind, and store directories."""
         return await brokers.brokers(source)
 
+    @routes.get("/pipeline")
+    async def pipeline(source: Sourced = [], broker: Name = None) -> PipelineValue:  # noqa: B006
+        """Return samples of brokers: rates, and how far queues and index were behind."""
+        return pipeline_value(sources, samples, source, broker or "")
+
     return routes
 
 
-def status_page_routes(pages: Pages, brokers: BrokerLookUps) -> APIRouter:
+def status_page_routes(pages: Pages, brokers: BrokerLookUps, samples: PipelineSamples) -> APIRouter:
     """Return the routes of pages."""
     routes = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
@@ -42,6 +91,25 @@ def status_page_routes(pages: Pages, brokers: BrokerLookUps) -> APIRouter:
         found = await brokers.brokers(source)
         return pages.page(
             "brokers.html", request, preferences, found=found, clusters=by_cluster(found.brokers)
+        )
+
+    @routes.get("/pipeline")
+    async def pipeline_page(
+        request: Request,
+        preferences: Preferred,
+        source: Sourced = [],  # noqa: B006 - FastAPI copies it
+        broker: Name = None,
+    ) -> Response:
+        found = pipeline_value(pages.searches.sources, samples, source, broker or "")
+        chosen = pages.searches.sources.chosen(source)
+        return pages.page(
+            "pipeline.html",
+            request,
+            preferences,
+            found=found,
+            broker=broker,
+            has_clusters=any(each.kind == "cluster" for each in chosen),
+            plotted=[(each, plots_of(each)) for each in found.brokers if each.points],
         )
 
     return routes

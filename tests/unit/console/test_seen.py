@@ -116,6 +116,8 @@ ASKED = {
     "/groups": [*LISTS, "?group=payroll", "?group=pay"],
     "/api/brokers": LISTS,
     "/brokers": LISTS,
+    "/api/pipeline": [*LISTS, "?broker=broker-a"],
+    "/pipeline": [*LISTS, "?broker=broker-a"],
     "/api/sources": [""],
     "/api/openapi.json": [""],
     "/login": [""],

@@ -40,7 +40,9 @@ FAILED = Coverage("broker-a", SourceKind.BROKER, SourceState.FAILED, None, "conn
 def brokers(monkeypatch):
     """Have every cluster answer with the same brokers."""
 
-    async def status(_):
+    async def status(_, on_answer=None):
+        for each in (MASTER, SLAVE, OTHER) if on_answer else ():
+            on_answer(each)
         return BrokersAnswer((MASTER, SLAVE, OTHER), (SEARCHED, FAILED))
 
     monkeypatch.setattr(ClusterOfConsole, "status", status)
@@ -115,3 +117,98 @@ def test_brokers_of_one_name_in_two_sources_stay_apart():
         source, cluster = "b", "c"
 
     assert [name for name, _ in by_cluster([One, One, Two])] == [("a", "c"), ("b", "c")]
+
+
+def sampled(path, *contexts, rounds=1, **options):
+    """Give the answer of a console to a path, after some samples."""
+
+    async def run():
+        async with console_client(*contexts, **options) as client:
+            samples = client.console.samples
+            for number in range(rounds):
+                samples.clock = lambda second=1000 + 10 * number: second
+                samples.now_ms = lambda second=1000 + 10 * number: second * 1000
+                await samples.sample()
+            return await client.get(path)
+
+    return asyncio.run(run())
+
+
+@pytest.mark.usefixtures("brokers")
+def test_lag_and_rates_are_plotted_for_each_broker_and_said_in_words():
+    text = sampled("/pipeline", GONE, rounds=3).text
+    # Of master and slave and the other broker: lag, messages, bytes.
+    assert text.count('<figure class="plot card">') == 9
+    # The slave tells nothing, and the others neither count messages nor tell their lag.
+    assert text.count('role="img"') == text.count("<desc ") == 3
+    assert "Behind the log: broker-a" in text
+    assert "index: now 1.5 KiB, at most 1.5 KiB." in text
+    assert 'class="line index" d="M' in text
+    assert "connection refused" in text
+
+
+@pytest.mark.usefixtures("brokers")
+def test_the_page_of_one_broker_has_all_values_as_a_table():
+    text = sampled("/pipeline?broker=broker-b", GONE, rounds=4).text
+    assert "Values of all 4 samples" in text
+    assert text.count('<th scope="row">1970') == 4
+    assert "broker-a" not in text
+
+
+@pytest.mark.usefixtures("brokers")
+def test_samples_are_in_the_api_and_one_broker_can_be_asked_for():
+    value = sampled("/api/pipeline?broker=broker-a", GONE, rounds=2).json()
+    master, slave = value["brokers"]
+    assert value["complete"] is False
+    assert value["every_s"] == 10
+    assert (master["role"], len(master["points"])) == ("master", 2)
+    assert master["newest"]["index_behind_bytes"] == 1536
+    assert master["newest"] == master["points"][-1]
+    assert slave["newest"]["error"] == "connection refused"
+
+
+def test_before_the_first_sample_the_page_says_so():
+    assert "There is no sample yet" in answer("/pipeline", GONE).text
+    assert answer("/api/pipeline", GONE).json()["complete"] is False
+
+
+def test_a_cluster_that_cannot_be_asked_is_named_and_not_shown_as_empty():
+    text = sampled("/pipeline", GONE).text
+    assert "could not be searched" in text
+    assert "127.0.0.1:1" in text
+    assert "Incomplete" in text
+
+
+def test_a_broker_that_is_not_there_is_said_to_be_none():
+    with testing.cluster() as running:
+        text = sampled("/pipeline?broker=nope", cluster_at(running.name_server, "live")).text
+    assert "There is no such broker." in text
+
+
+def test_without_a_cluster_there_is_nothing_to_sample(tmp_path):
+    made = make_store(tmp_path / "store", [Sent()])
+    text = answer("/pipeline", store_at(made.path, "s")).text
+    assert "No source is a cluster" in text
+    assert 'href="/brokers?source=s"' in text
+
+
+@pytest.mark.usefixtures("brokers")
+def test_the_part_that_is_fetched_again_says_where_and_how_often():
+    text = sampled("/pipeline?broker=broker-b", GONE).text
+    assert 'data-refresh="/pipeline?broker=broker-b" data-every="10000"' in text
+
+
+@pytest.mark.usefixtures("brokers")
+def test_the_plots_are_there_in_chinese_with_the_same_elements():
+    english = sampled("/pipeline", GONE, rounds=2).text
+    chinese = sampled("/pipeline", GONE, rounds=2, cookies={"rl_language": "zh"}).text
+    assert "落后日志" in chinese
+    assert "Behind" not in chinese
+    assert english.count("<path") == chinese.count("<path")
+
+
+@pytest.mark.usefixtures("brokers")
+def test_plots_have_no_style_of_their_own_which_the_policy_refuses():
+    text = sampled("/pipeline", GONE, rounds=2).text
+    assert "style=" not in text
+    assert "<style" not in text

@@ -1,6 +1,6 @@
 // What pages gain by a script: results as they come, more of them, keys, copies. Nothing needs it.
-import { startJob } from "./jobs.js";
 import { startKeys } from "./keys.js";
+import { startRefresh } from "./refresh.js";
 import { startResults } from "./results.js";
 
 document.documentElement.classList.add("scripted");
@@ -43,4 +43,4 @@ for (const input of document.querySelectorAll("[data-filters]")) {
 
 startKeys(announce);
 startResults(announce);
-startJob(announce);
+startRefresh(announce);

@@ -27,6 +27,7 @@ export function startKeys(announce) {
     t: () => { location.href = "/topics"; },
     g: () => { location.href = "/groups"; },
     b: () => { location.href = "/brokers"; },
+    p: () => { location.href = "/pipeline"; },
     "?": () => document.getElementById("keys").showModal(),
   };
 
