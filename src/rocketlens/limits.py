@@ -711,6 +711,8 @@ MAX_CONSOLE_SOURCES: Final = 32
 """Sources of one console."""
 MAX_CONSOLE_BROKERS: Final = 1_000
 """Brokers, masters and slaves, that one page of the console lists; more are counted."""
+MAX_CONSOLE_CLIENTS: Final = 2_000
+"""Clients that one page of the console lists; more are counted."""
 PIPELINE_SAMPLE_S: Final = 10.0
 """Seconds between two samples of the brokers of all clusters, one request to each."""
 PIPELINE_ROUND_S: Final = 8.0

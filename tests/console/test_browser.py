@@ -19,6 +19,7 @@ PAGES = (
     "/search?topic=order-paid&where=body.%24.amount+%3E",
     "/topics?all=true",
     "/groups",
+    "/clients",
     "/brokers",
     "/pipeline",
 )

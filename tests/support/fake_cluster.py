@@ -179,6 +179,7 @@ class FakeBroker(Fake):
     def answers(self):
         return {
             RequestCode.GET_BROKER_RUNTIME_INFO: self.runtime,
+            RequestCode.GET_ALL_PRODUCER_INFO: lambda *_: Response(body=b"{}"),
             RequestCode.SEND_MESSAGE_V2: self.send,
             RequestCode.SEND_BATCH_MESSAGE: self.send_batch,
             RequestCode.QUERY_MESSAGE: self.query,

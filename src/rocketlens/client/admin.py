@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, overload
 
 from rocketlens import limits
+from rocketlens.client.clients import find_producers
 from rocketlens.client.cluster import ClusterCalls, Credentials, fields_of
 from rocketlens.client.cluster_source import ClusterSource
 from rocketlens.client.group_admin import GroupAdmin
@@ -28,7 +29,7 @@ from rocketlens.client.topics import find_topics
 from rocketlens.errors import BadInput, TopicNotFound
 from rocketlens.model.answer import Answer
 from rocketlens.model.arguments import check_text
-from rocketlens.model.group import GroupsAnswer
+from rocketlens.model.group import GroupsAnswer, ProducersAnswer
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import PERM_READ_WRITE
 from rocketlens.model.status import BrokersAnswer, BrokerStatus, ClusterStatus
@@ -500,6 +501,15 @@ class MQAdmin(ClusterClient, GroupAdmin):
         """
         full_group = None if group is None else self._full_topic(check_text(group, "group"))
         return await find_groups(self._cluster, self.source.survey, full_group)
+
+    async def producers(self) -> ProducersAnswer:
+        """Return the producers that are connected to the cluster, by group. O(brokers) requests.
+
+        A master that cannot be asked, or does not know the request, makes the answer incomplete.
+
+        :raises RemotingError: if no name server answers.
+        """
+        return await find_producers(self._cluster, self.source.survey)
 
     async def brokers(
         self, *, on_answer: Callable[[BrokerStatus], None] | None = None

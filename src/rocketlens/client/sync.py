@@ -23,7 +23,7 @@ from rocketlens.client.tail import TopicTail
 from rocketlens.client.track import MessageTrack
 from rocketlens.errors import RocketLensError
 from rocketlens.model.answer import Answer, Coverage
-from rocketlens.model.group import GroupsAnswer
+from rocketlens.model.group import GroupsAnswer, ProducersAnswer
 from rocketlens.model.message import MessageExt
 from rocketlens.model.status import BrokersAnswer, BrokerStatus, ClusterStatus
 from rocketlens.model.topic import TopicsAnswer
@@ -351,6 +351,10 @@ class SyncMQAdmin(SyncClient[admin.MQAdmin]):
     def groups(self, group: str | None = None) -> GroupsAnswer:
         """Return all consumer groups of the cluster, or one."""
         return self._thread.run(self._client.groups(group))
+
+    def producers(self) -> ProducersAnswer:
+        """Return the producers that are connected to the cluster, by group."""
+        return self._thread.run(self._client.producers())
 
     def brokers(self, *, on_answer: Callable[[BrokerStatus], None] | None = None) -> BrokersAnswer:
         """Return the brokers of the cluster, and how far each is behind."""

@@ -21,6 +21,7 @@ from rocketlens.console.acts import Acts
 from rocketlens.console.api import api_routes
 from rocketlens.console.audit import AuditLog
 from rocketlens.console.brokers import BrokerLookUps
+from rocketlens.console.clients import ClientLookUps
 from rocketlens.console.failures import Failure, failure_of
 from rocketlens.console.forms import BodyBounds
 from rocketlens.console.jobs import Jobs
@@ -95,8 +96,9 @@ class Console:
         brokers = BrokerLookUps(sources)
         clusters = [each for each in sources if isinstance(each, ClusterOfConsole)]
         self.samples: Final = PipelineSamples(clusters)
-        self.api.include_router(status_api_routes(brokers, sources, self.samples))
-        self.api.include_router(status_page_routes(pages, brokers, self.samples))
+        clients = ClientLookUps(sources)
+        self.api.include_router(status_api_routes(brokers, clients, sources, self.samples))
+        self.api.include_router(status_page_routes(pages, brokers, clients, self.samples))
         if logins is not None:
             self._add_login(pages, logins, None if users is None else users.oidc)
         self._jobs: Final = Jobs(look_up)

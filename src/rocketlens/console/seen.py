@@ -300,6 +300,9 @@ class SeenSource:
         groups = tuple(filter(None, map(self._seen_group, found.groups)))
         return GroupsAnswer(groups, unsaid(found.coverage))
 
+    async def producers(self) -> None:
+        """Return nothing: what topics they send to is not known, and some are hidden."""
+
     async def status(self) -> BrokersAnswer | None:
         """Return which brokers there are, and whether they answer: what they count, and what the
         files of a store are like, is of all topics.

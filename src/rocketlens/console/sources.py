@@ -22,7 +22,7 @@ from rocketlens.client.story import story_async
 from rocketlens.console.seen import seen_source
 from rocketlens.console.viewer import LOCAL, Viewer, current_viewer
 from rocketlens.errors import BadInput, RocketLensError
-from rocketlens.model.group import GroupsAnswer
+from rocketlens.model.group import GroupsAnswer, ProducersAnswer
 from rocketlens.model.message import MessageExt
 from rocketlens.model.status import BrokersAnswer, BrokerStatus, StoreStatus
 from rocketlens.model.topic import TopicsAnswer
@@ -86,6 +86,10 @@ class ConsoleSource(Protocol):
 
     async def groups(self, asked: str | None = None) -> GroupsAnswer | None:
         """Return its consumer groups, or one; None if it cannot know them."""
+        ...
+
+    async def producers(self) -> ProducersAnswer | None:
+        """Return its producers; None if it cannot know them, or they may not be seen."""
         ...
 
     async def status(self) -> BrokersAnswer | StoreStatus | None:
@@ -153,6 +157,10 @@ class ClusterOfConsole:
     async def groups(self, asked: str | None = None) -> GroupsAnswer:
         """Return what brokers say of groups."""
         return await self.admin.groups(asked)
+
+    async def producers(self) -> ProducersAnswer:
+        """Return what brokers say of producers."""
+        return await self.admin.producers()
 
     async def status(
         self, on_answer: Callable[[BrokerStatus], None] | None = None
@@ -262,6 +270,9 @@ class StoreDirectory:
     async def groups(self, asked: str | None = None) -> GroupsAnswer:
         """Return what the files say of groups."""
         return await self.source.scans.run(lambda: self.source.scans.store.groups(asked))
+
+    async def producers(self) -> None:
+        """Return nothing: no file names them."""
 
     async def status(self) -> StoreStatus:
         """Return what the files say of the store, but for groups."""

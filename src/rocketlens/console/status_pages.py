@@ -1,4 +1,4 @@
-"""The pages and the API of brokers: what they are doing, and how far they are behind."""
+"""The pages and the API of brokers and clients: what runs, and how far it is behind."""
 
 from itertools import groupby
 from operator import attrgetter
@@ -9,6 +9,7 @@ from fastapi.responses import HTMLResponse, Response
 
 from rocketlens.console.api import ERRORS, Name, Sourced
 from rocketlens.console.brokers import BrokerLookUps, BrokersValue, BrokerValue
+from rocketlens.console.clients import ClientLookUps, ClientsValue
 from rocketlens.console.pages import Pages, Preferred
 from rocketlens.console.pipeline_samples import PipelineSamples
 from rocketlens.console.pipeline_view import (
@@ -60,7 +61,7 @@ def plots_of(broker: PipelineBroker) -> list[tuple[str, Plot]]:
 
 
 def status_api_routes(
-    brokers: BrokerLookUps, sources: Sources, samples: PipelineSamples
+    brokers: BrokerLookUps, clients: ClientLookUps, sources: Sources, samples: PipelineSamples
 ) -> APIRouter:
     """Return the routes of the API."""
     routes = APIRouter(prefix="/api", responses=ERRORS)
@@ -70,6 +71,11 @@ def status_api_routes(
         """Return brokers, with their rates and how far they are behind, and store directories."""
         return await brokers.brokers(source)
 
+    @routes.get("/clients")
+    async def all_clients(source: Sourced = []) -> ClientsValue:  # noqa: B006
+        """Return the clients that are connected to clusters, with their groups."""
+        return await clients.clients(source)
+
     @routes.get("/pipeline")
     async def pipeline(source: Sourced = [], broker: Name = None) -> PipelineValue:  # noqa: B006
         """Return samples of brokers: rates, and how far queues and index were behind."""
@@ -78,7 +84,9 @@ def status_api_routes(
     return routes
 
 
-def status_page_routes(pages: Pages, brokers: BrokerLookUps, samples: PipelineSamples) -> APIRouter:
+def status_page_routes(
+    pages: Pages, brokers: BrokerLookUps, clients: ClientLookUps, samples: PipelineSamples
+) -> APIRouter:
     """Return the routes of pages."""
     routes = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
@@ -92,6 +100,15 @@ def status_page_routes(pages: Pages, brokers: BrokerLookUps, samples: PipelineSa
         return pages.page(
             "brokers.html", request, preferences, found=found, clusters=by_cluster(found.brokers)
         )
+
+    @routes.get("/clients")
+    async def clients_page(
+        request: Request,
+        preferences: Preferred,
+        source: Sourced = [],  # noqa: B006 - FastAPI copies it
+    ) -> Response:
+        found = await clients.clients(source)
+        return pages.page("clients.html", request, preferences, found=found)
 
     @routes.get("/pipeline")
     async def pipeline_page(

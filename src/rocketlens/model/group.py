@@ -89,6 +89,27 @@ class GroupsAnswer:
         return Answer("", (), self.coverage).complete
 
 
+@dataclass(frozen=True, slots=True)
+class ProducerGroup:
+    """A group of producers, and those of its clients that are connected."""
+
+    name: str
+    members: tuple[GroupClient, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducersAnswer:
+    """Groups of producers in the order of their names, and which brokers were asked."""
+
+    groups: tuple[ProducerGroup, ...]
+    coverage: tuple[Coverage, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every master answered."""
+        return Answer("", (), self.coverage).complete
+
+
 def group_of_topic(topic: str) -> str | None:
     """Return the group whose retry or dead letter topic this is, or None."""
     for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):

@@ -114,6 +114,8 @@ ASKED = {
     "/api/groups": [*LISTS, "?group=payroll", "?group=pay"],
     "/topics": [*LISTS, "?all=true"],
     "/groups": [*LISTS, "?group=payroll", "?group=pay"],
+    "/api/clients": LISTS,
+    "/clients": LISTS,
     "/api/brokers": LISTS,
     "/brokers": LISTS,
     "/api/pipeline": [*LISTS, "?broker=broker-a"],
