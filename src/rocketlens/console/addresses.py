@@ -2,10 +2,16 @@
 
 import shlex
 from collections.abc import Sequence
+from typing import Final
 
 from rocketlens.console.question import Question
 from rocketlens.console.sources import ConsoleSource
 from rocketlens.console.zones import is_local
+from rocketlens.query.request import parse_tags
+from rocketlens.query.topic_choice import is_pattern
+
+_COLUMNS: Final = "store_time, topic, queue_id, queue_offset, tags, keys, msg_id"
+_NEWEST: Final = "order by store_timestamp_ms desc, physical_offset desc"
 
 
 def source_options(source: ConsoleSource) -> list[str]:
@@ -28,18 +34,9 @@ def find_command(
         words += ["--key", question.text]
     elif question.kind != "auto":
         words += ["--kind", question.kind]
-    for name, value in (
-        ("--topic", question.topic),
-        # Without a zone a command line would take them as times of its machine.
-        ("--since", str(question.begin) if is_local(question.since) else question.since),
-        ("--until", str(question.end) if is_local(question.until) else question.until),
-    ):
-        if value:
-            words += [name, value]
-    for name, value in (("--where", question.where), ("--grep", question.grep)):
-        if value:
-            # In one word: a value can begin with a dash.
-            words.append(f"{name}={value}")
+    if question.topic:
+        words += ["--topic", question.topic]
+    words += _narrowing_options(question)
     if question.exhaustive:
         words.append("--exhaustive")
     words += ["--max", str(question.max_num)]
@@ -48,6 +45,65 @@ def find_command(
     else:
         behind = []
     return "\n".join(shlex.join([*words, *source_options(each), *behind]) for each in sources)
+
+
+def sql_command(
+    question: Question, sources: Sequence[ConsoleSource], *, has_rules: bool = False
+) -> str:
+    """Return the command line that finds the same by SQL; of several sources one for each.
+
+    It is empty where there is none. SQL looks up keys only: a text that can also be an id or a
+    position, and an id, would be compared with every message. Without a topic and a key it would
+    have those of topics that a search leaves out. Rules for bodies as `find_command` has them.
+    """
+    is_key = question.kind == "key" and bool(question.text)
+    is_other = bool(question.text) and not is_key
+    topics = [each.strip() for each in question.topic.split(",") if each.strip()]
+    is_unlike = question.exhaustive or (question.has_filter and has_rules)
+    if is_other or is_unlike or not (topics or is_key):
+        return ""
+    conditions: list[str] = []
+    options: list[str] = []
+    if any(map(is_pattern, topics)):
+        options += ["--topic", question.topic]
+    elif topics:
+        conditions.append(_one_of("topic", topics))
+    if is_key:
+        conditions.append(f"{_literal(question.text)} = any(keys)")
+    tags = parse_tags(question.tag or None)
+    if tags is not None:
+        conditions.append(_one_of("tags", sorted(tags)))
+    where = f" where {' and '.join(conditions)}" if conditions else ""
+    query = f"select {_COLUMNS} from messages{where} {_NEWEST} limit {question.max_num}"  # noqa: S608 - it is shown
+    words = ["rocketlens", "sql", query, *options, *_narrowing_options(question)]
+    return "\n".join(shlex.join([*words, *source_options(each)]) for each in sources)
+
+
+def _narrowing_options(question: Question) -> list[str]:
+    """Return the options for times and content, which several commands have."""
+    words: list[str] = []
+    for name, value in (
+        # Without a zone a command line would take them as times of its machine.
+        ("--since", str(question.begin) if is_local(question.since) else question.since),
+        ("--until", str(question.end) if is_local(question.until) else question.until),
+    ):
+        if value:
+            words += [name, value]
+    # In one word: a value can begin with a dash.
+    named = (("--where", question.where), ("--grep", question.grep))
+    return words + [f"{name}={value}" for name, value in named if value]
+
+
+def _one_of(column: str, texts: Sequence[str]) -> str:
+    """Return the condition that a column is one of some texts."""
+    if len(texts) == 1:
+        return f"{column} = {_literal(texts[0])}"
+    return f"{column} in ({', '.join(map(_literal, texts))})"
+
+
+def _literal(text: str) -> str:
+    """Return a text as SQL has it."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def show_command(position: str, source: ConsoleSource) -> str:

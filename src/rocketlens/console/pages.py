@@ -220,14 +220,14 @@ class Pages:
         except ValueError:
             chosen = list(self.searches.sources)
         base = f"{request.url.scheme}://{request.url.netloc}"
+        has_rules = bool(self.searches.rules)
         return {
             "question": question,
             "is_open": False,
             "stream": question.address("/search/rows"),
             "link": base + question.address("/search"),
-            "command": addresses.find_command(
-                question, chosen, has_rules=bool(self.searches.rules)
-            ),
+            "command": addresses.find_command(question, chosen, has_rules=has_rules),
+            "sql": addresses.sql_command(question, chosen, has_rules=has_rules),
             "curl": addresses.curl_command(base + question.address("/api/search")),
         }
 
