@@ -802,6 +802,6 @@ MAX_CONSOLE_REASON: Final = 1_000
 MAX_CONSOLE_JOBS: Final = 4
 """Jobs of one console that run at once; more wait to be resumed."""
 MAX_CONSOLE_JOB_FILES: Final = 200
-"""Newest jobs and acts that one page lists: each file is read."""
+"""Newest jobs and acts that one page lists: each file is read once, and again when it changed."""
 MAX_RESEND_RATE: Final = 1_000
 """Messages a second of one job of the console."""

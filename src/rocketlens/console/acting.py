@@ -215,7 +215,7 @@ class Acting:
         try:
             if self.acts.has(name):
                 return _summary_of(await self.acts.act(name))
-            state = await self.jobs.state(name)
+            job = await self.jobs.digest(name)
         except (RocketLensError, OSError) as error:
             return JobSummary(
                 name=name,
@@ -226,16 +226,16 @@ class Acting:
                 user="",
                 reason="",
             )
-        header = state.contents.header
+        header = job.header
         return JobSummary(
             name=name,
             kind="resend",
-            state=state.word,
+            state=job.word,
             what=f"{header.selection} → {header.target}",
             cluster=header.cluster,
             user=header.user,
             reason=header.reason,
-            counts=state.contents.counts(),
+            counts=dict(job.counts),
         )
 
     async def change(self, request: Request, name: str, verb: str, *, rate: int) -> None:

@@ -7,7 +7,7 @@ line.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,6 +39,8 @@ _ENDING_S: Final = 5.0
 """Seconds that a job has for the message that it sends when the console ends."""
 _ENDED_WITH: Final = 1_000
 """Errors that are remembered of jobs that ended."""
+_Version = tuple[int, int, int]
+"""Inode, size and time of a file: another one for each line that is appended."""
 
 
 @dataclass(slots=True)
@@ -51,6 +53,11 @@ class _Running:
     """Why it ends after the message that is being sent: ``paused by ...``, ``stopped by ...``."""
     task: "asyncio.Task[None] | None" = None
 
+    @property
+    def word(self) -> str:
+        """Whether it goes on, or ends."""
+        return "ending" if self.ending else "running"
+
 
 @dataclass(frozen=True, slots=True)
 class JobState:
@@ -62,6 +69,22 @@ class JobState:
     """``running``, ``ending``, ``done``, ``stopped`` or ``open``: what is left can be resumed."""
     error: str = ""
     """Why it ended early in this console."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobDigest:
+    """What a list of jobs has of one."""
+
+    header: JobHeader
+    word: str
+    """As that of `JobState`."""
+    counts: Mapping[str, int]
+    """Of its messages, by state."""
+
+    @classmethod
+    def of(cls, contents: JobContents, word: str = "") -> "JobDigest":
+        """Return what a file has, without its messages; ``word`` if the job runs."""
+        return cls(contents.header, word or _word_of(contents), contents.counts())
 
 
 class Jobs:
@@ -81,6 +104,8 @@ class Jobs:
         self._sleep: Final = sleep
         self._running: Final[dict[str, _Running]] = {}
         self._errors: Final[dict[str, str]] = {}
+        self._digests: Final[dict[Path, tuple[_Version, JobDigest]]] = {}
+        """Of files that did not change since they were read; of those that were listed last."""
 
     def path(self, name: str) -> Path:
         """Return the path of a job's file.
@@ -204,18 +229,39 @@ class Jobs:
         path = self.path(name)
         running = self._running.get(name)
         if running is not None:
-            word = "ending" if running.ending else "running"
-            return JobState(name, running.journal.contents, word)
+            return JobState(name, running.journal.contents, running.word)
         try:
             contents = await in_thread(lambda: read_job(path), FILE_THREADS)
         except FileNotFoundError:
             raise MessageNotFound(f"there is no job {name}") from None
-        counts = contents.counts()
-        if counts[SENT] == len(contents.messages):
-            word = "done"
-        else:
-            word = "stopped" if contents.is_stopped else "open"
-        return JobState(name, contents, word, self._errors.get(name, ""))
+        return JobState(name, contents, _word_of(contents), self._errors.get(name, ""))
+
+    async def digest(self, name: str) -> JobDigest:
+        """Return what a list has of a job; its file is read only if it changed since the last time.
+
+        Errors as `state`.
+        """
+        path = self.path(name)
+        running = self._running.get(name)
+        if running is not None:
+            return JobDigest.of(running.journal.contents, running.word)
+        try:
+            return await in_thread(lambda: self._read_digest(path), FILE_THREADS)
+        except FileNotFoundError:
+            raise MessageNotFound(f"there is no job {name}") from None
+
+    def _read_digest(self, path: Path) -> JobDigest:
+        """Return what is known of a file, or read it; in the one thread for files."""
+        # Before it is read: what is written meanwhile is another version.
+        status = path.stat()
+        version = (status.st_ino, status.st_size, status.st_mtime_ns)
+        known = self._digests.pop(path, None)
+        if known is None or known[0] != version:
+            known = version, JobDigest.of(read_job(path))
+        while len(self._digests) >= limits.MAX_CONSOLE_JOB_FILES:
+            del self._digests[next(iter(self._digests))]
+        self._digests[path] = known
+        return known[1]
 
     def names(self) -> list[str]:
         """Return the names of all jobs, the newest first."""
@@ -289,6 +335,13 @@ class Jobs:
                 async for _ in progress:
                     if running.ending:
                         break
+
+
+def _word_of(contents: JobContents) -> str:
+    """Return how a job stands that does not run."""
+    if contents.counts()[SENT] == len(contents.messages):
+        return "done"
+    return "stopped" if contents.is_stopped else "open"
 
 
 def _now() -> str:

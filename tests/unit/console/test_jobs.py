@@ -8,13 +8,18 @@ import pytest
 from rocketlens import limits
 from rocketlens.client.message import Message
 from rocketlens.client.resend_job import MARKER, Target, planned
-from rocketlens.client.resend_journal import ResendJournal
+from rocketlens.client.resend_journal import (
+    JobHeader,
+    PlannedMessage,
+    ResendJournal,
+    read_job,
+)
 from rocketlens.console.forms import new_name
 from rocketlens.console.jobs import Jobs
 from rocketlens.console.look_up import LookUps
 from rocketlens.console.resend_plan import ResendPlan
 from rocketlens.console.search import ConsoleBusy, Searches
-from rocketlens.console.sources import open_sources
+from rocketlens.console.sources import Sources, open_sources
 from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput, MessageNotFound, StoreLocked
 from rocketlens.testing import cluster
@@ -218,3 +223,94 @@ def test_an_error_that_ends_a_job_is_shown(rocketmq, topic, tmp_path, monkeypatc
     assert state.word == "open"
     assert "No space left" in state.error
     assert copies(rocketmq, topic) == []
+
+
+@pytest.fixture
+def files_read(monkeypatch):
+    """Give the names of the files that were read, as they are."""
+    names = []
+
+    def read(path):
+        names.append(path.stem)
+        return read_job(path)
+
+    monkeypatch.setattr("rocketlens.console.jobs.read_job", read)
+    return names
+
+
+def job_file(directory, name):
+    header = JobHeader(
+        **dict.fromkeys(("selection", "target", "cluster", "namespace", "reason", "user"), "x"),
+        job=name,
+        count=2,
+        time="2026-11-20T00:00:00+00:00",
+    )
+    message = PlannedMessage(
+        topic="t", queue_id=0, queue_offset=0, offset_msg_id="A", unique_key=None, target="t"
+    )
+    return ResendJournal.create(directory / f"{name}.job", header, [message, message])
+
+
+def test_a_file_of_a_job_is_read_for_lists_only_when_it_changed(tmp_path, files_read):
+    async def scenario():
+        jobs = Jobs(LookUps(Searches(Sources([]), BodyRules())), tmp_path)
+        name = new_name()
+        with job_file(tmp_path, name) as journal:
+            found = [await jobs.digest(name) for _ in range(3)]
+            journal.sent(1, "M", "O")
+            found += [await jobs.digest(name) for _ in range(3)]
+            journal.sent(2, "M", "O")
+            return [*found, await jobs.digest(name)]
+
+    found = asyncio.run(scenario())
+    assert len(files_read) == 3
+    assert [each.counts["sent"] for each in found] == [0, 0, 0, 1, 1, 1, 2]
+    assert [each.word for each in found] == ["open"] * 6 + ["done"]
+    assert found[0].header.reason == "x"
+
+
+def test_what_a_list_remembers_of_files_is_bounded(tmp_path, files_read, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_CONSOLE_JOB_FILES", 2)
+
+    async def scenario():
+        jobs = Jobs(LookUps(Searches(Sources([]), BodyRules())), tmp_path)
+        names = [new_name() for _ in range(3)]
+        for name in names:
+            job_file(tmp_path, name).close()
+        for name in (*names, *reversed(names)):
+            await jobs.digest(name)
+        return names
+
+    first, second, third = asyncio.run(scenario())
+    assert files_read == [first, second, third, first]
+
+
+def test_a_job_that_is_not_there_or_damaged_is_an_error_each_time(tmp_path):
+    async def scenario():
+        jobs = Jobs(LookUps(Searches(Sources([]), BodyRules())), tmp_path)
+        name = new_name()
+        with pytest.raises(MessageNotFound):
+            await jobs.digest(name)
+        (tmp_path / f"{name}.job").write_bytes(b"00000000 {}\n")
+        for _ in range(2):
+            with pytest.raises(BadInput):
+                await jobs.digest(name)
+
+    asyncio.run(scenario())
+
+
+def test_a_job_that_runs_is_listed_as_it_is_now(rocketmq, topic, tmp_path, files_read):
+    async def scenario():
+        gate = Gate()
+        async with console(rocketmq, tmp_path, sleep=gate.sleep) as (jobs, live):
+            name = await start(jobs, live, topic)
+            await gate.waiting.wait()
+            before = await jobs.digest(name)
+            gate.through.set()
+            await jobs.settled(name, None)
+            return before, await jobs.digest(name)
+
+    before, after = asyncio.run(scenario())
+    assert (before.word, before.counts["sent"]) == ("running", 1)
+    assert (after.word, after.counts["sent"]) == ("done", COUNT)
+    assert len(files_read) == 1
