@@ -276,7 +276,7 @@ def test_what_cannot_be_written_down_is_not_done(rocketmq, topic):
 def test_a_masked_message_is_sent_again_as_it_is_and_cannot_be_edited(rocketmq, topic):
     name, _ = topic
     with rocketmq.producer() as producer:
-        sent = producer.send(Message(name, b"a body", properties={"PHONE": "555"}))
+        sent = producer.send(Message(name, b"a body", properties={"PHONE": "no. 555"}))
     path = f"/m/live/{name}/-/{sent.message_queue.queue_id}/{sent.queue_offset}"
     li = user("li", Grant(Role.OPERATOR))
     masks = Masks([MaskRule(topics=(name,), properties=("PHONE",))])
@@ -290,10 +290,10 @@ def test_a_masked_message_is_sent_again_as_it_is_and_cannot_be_edited(rocketmq, 
     assert edited.status_code == 400
     assert "parts of this message are masked for you" in edited.text
     assert "***" in shown.text
-    assert "555" not in shown.text
+    assert "no. 555" not in shown.text
     assert [each.status_code for each in posted] == [303, 303]
     (copy,) = copies(rocketmq, name)
-    assert copy.properties["PHONE"] == "555"
+    assert copy.properties["PHONE"] == "no. 555"
 
 
 def test_jobs_are_seen_by_who_made_them_and_by_who_sees_all_their_clusters_topics(rocketmq, topic):
