@@ -7,7 +7,8 @@ or other messages now, and the new plan is shown first.
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from contextlib import aclosing
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
@@ -16,21 +17,19 @@ from rocketlens.client.dead_letters import dead_letter_selection, plan_dead_lett
 from rocketlens.client.resend_job import Target, check_targets, copy_of, planned
 from rocketlens.client.resend_journal import PlannedMessage, earlier_jobs
 from rocketlens.console.look_up import LookUps, MessageAddress
-from rocketlens.console.question import NOTHING_ASKED, Cursor, Question
+from rocketlens.console.question import NOTHING_ASKED, Question
 from rocketlens.console.search import Searches
 from rocketlens.console.sources import ClusterOfConsole, ConsoleSource, Sources
-from rocketlens.console.values import MessageRow
 from rocketlens.errors import AnswerIncomplete, BadInput, RocketLensError
 from rocketlens.model.answer import Answer
 from rocketlens.model.message import MessageExt
-from rocketlens.model.rocketmq import RETRY_PREFIX
 from rocketlens.model.topic import TopicKind
 from rocketlens.net.pace import WorkThreads, in_thread
 
 FILE_THREADS: Final = WorkThreads(1, "console-jobs")
 """Reads and writes the files of jobs."""
-_PAGE_ROWS: Final = limits.MAX_CONSOLE_ROWS
-"""Messages that a search is read by."""
+_PAGE_ROWS: Final = limits.MAX_EXPORT_ROWS
+"""Messages that a search is read by, at most: a store is read once for each page."""
 _SELECTION_CHARACTERS: Final = 2_000
 """Of a search that are kept with its job."""
 _SHOWN_MARKER: Final = "…"
@@ -156,23 +155,21 @@ async def plan_of_search(
     """
     origin = origin_of_search(searches.sources, question)
     target = Target(group=group) if group else Target()
-    asked = replace(question, cursor=None, max_num=_PAGE_ROWS)
     found: dict[str, PlannedMessage] = {}
     is_more = False
-    while True:
-        answer = await searches.search(asked)
-        if not answer.complete:
-            failed = next((each for each in answer.coverage if each.is_failure), None)
-            why = f"{failed.source}: {failed.error}" if failed else "not everything was searched"
-            raise AnswerIncomplete(f"not all messages are known: {why}", Answer("", (), ()))
-        for row in answer.messages:
-            # Rows come the newest first: the oldest of each id stays, and is the last.
-            found.pop(row.msg_id, None)
-            found[row.msg_id] = planned_row(row, target, cluster)
-        is_more = answer.next_cursor is not None
-        if not is_more or len(found) >= max_num:
-            break
-        asked = replace(asked, cursor=Cursor.parse(answer.next_cursor or ""))
+    async with aclosing(searches.originals(question, min(_PAGE_ROWS, max_num + 1))) as pages:
+        async for page in pages:
+            if not page.answer.complete:
+                failed = next(iter(page.answer.failures), None)
+                why = f"{failed.source}: {failed.error}" if failed else "not all was searched"
+                raise AnswerIncomplete(f"not all messages are known: {why}", Answer("", (), ()))
+            for message in page.messages:
+                # They come the newest first: the oldest of each id stays, and is the last.
+                found.pop(message.msg_id, None)
+                found[message.msg_id] = planned(message, target, cluster.admin.source.full_topic)
+            is_more = page.is_more
+            if len(found) >= max_num:
+                break
     messages = list(found.values())[:max_num]
     cut = is_more or len(found) > max_num
     return ResendPlan(
@@ -196,20 +193,6 @@ def origin_of_search(sources: Sources, question: Question) -> ConsoleSource:
     if len(chosen) != 1:
         raise BadInput("the search has several sources: choose one of them first")
     return chosen[0]
-
-
-def planned_row(row: MessageRow, target: Target, cluster: ClusterOfConsole) -> PlannedMessage:
-    """Return the plan for a message of a list."""
-    full_topic = cluster.admin.source.full_topic
-    topic = row.topic if target.group is None else full_topic(RETRY_PREFIX + target.group)
-    return PlannedMessage(
-        topic=row.topic,
-        queue_id=row.queue_id,
-        queue_offset=row.queue_offset,
-        offset_msg_id=row.offset_msg_id,
-        unique_key=row.unique_key,
-        target=topic,
-    )
 
 
 async def plan_of_dead_letters(

@@ -8,7 +8,7 @@ for newer ones, and the answer in the end has them all.
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
 from threading import Lock
 from time import monotonic
@@ -56,11 +56,13 @@ class FoundSoFar(NamedTuple):
 
 
 class FoundPage(NamedTuple):
-    """Messages of an export, the newest first, as its viewer may see them."""
+    """Some of all messages that are found, the newest first."""
 
     messages: list[MessageExt]
     answer: Answer
     """What was searched for them."""
+    is_more: bool
+    """Whether there are older ones."""
 
 
 class _Watch:
@@ -182,28 +184,48 @@ class Searches:
         """
         with self._counted():
             asked = replace(question, cursor=None, max_num=limits.MAX_EXPORT_ROWS)
-            request, chosen = self.check(asked)
+            self.check(asked)
             parameters = question.parameters(cursor=None, max_num=limits.DEFAULT_CONSOLE_ROWS)
             self.audit.record("export", asked=dict(parameters), form=form)
-            is_complete = True
-            while True:
-                watch = _Watch(chosen, asked.max_kept, lambda: None)
-                answer = await _find(request, chosen, watch)
-                page, is_more, answer = await self._newest(asked, chosen, answer, watch)
-                is_complete = is_complete and answer.complete
-                found = [(watch.origin(each), each) for each in reversed(page)]
-                yield FoundPage(await self._all_masked(found), answer)
-                if not (page and is_more):
-                    break
-                cursor = Cursor.after(page, asked.cursor)
-                if cursor.seen > limits.MAX_CONSOLE_SKIPPED:
-                    raise BadInput(
-                        f"over {limits.MAX_CONSOLE_SKIPPED} messages were stored at "
-                        f"{cursor.store_timestamp_ms}: export older ones with until"
-                    )
-                asked = replace(asked, cursor=cursor)
-                request = asked.request(self.rules)
-            self.counts["complete" if is_complete else "incomplete"] += 1
+            async with aclosing(self._pages(asked)) as pages:
+                async for found, page in pages:
+                    yield page._replace(messages=await self._all_masked(found))
+
+    async def originals(self, question: Question, page_rows: int) -> AsyncGenerator[FoundPage]:
+        """Yield the same without masks, so many messages at a time: to be sent again, not shown."""
+        with self._counted():
+            asked = replace(question, cursor=None, max_num=page_rows)
+            self.check(asked)
+            self._write_down(replace(question, cursor=None))
+            async with aclosing(self._pages(asked)) as pages:
+                async for _, page in pages:
+                    yield page
+
+    async def _pages(
+        self, asked: Question
+    ) -> AsyncGenerator[tuple[list[tuple[ConsoleSource, MessageExt]], FoundPage]]:
+        """Yield each page, and where its messages are from."""
+        is_complete = True
+        while True:
+            request, chosen = self.check(asked)
+            watch = _Watch(chosen, asked.max_kept, lambda: None)
+            answer = await _find(request, chosen, watch)
+            page, is_more, answer = await self._newest(asked, chosen, answer, watch)
+            is_complete = is_complete and answer.complete
+            is_more = is_more and bool(page)
+            messages = page[::-1]
+            found = [(watch.origin(each), each) for each in messages]
+            yield found, FoundPage(messages, answer, is_more)
+            if not is_more:
+                break
+            cursor = Cursor.after(page, asked.cursor)
+            if cursor.seen > limits.MAX_CONSOLE_SKIPPED:
+                raise BadInput(
+                    f"over {limits.MAX_CONSOLE_SKIPPED} messages were stored at "
+                    f"{cursor.store_timestamp_ms}: ask for older ones with until"
+                )
+            asked = replace(asked, cursor=cursor)
+        self.counts["complete" if is_complete else "incomplete"] += 1
 
     def check(self, question: Question) -> tuple[FindRequest, list[ConsoleSource]]:
         """Return what is asked, and which sources.

@@ -1,13 +1,25 @@
 """Jobs with several messages: exactly those that were shown, or none."""
 
 import asyncio
+import io
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
+from rocketlens import limits
 from rocketlens.client.message import Message
 from rocketlens.client.resend_job import MARKER
+from rocketlens.console import search
 from rocketlens.console.act_values import JOB_ROWS
+from rocketlens.console.audit import AuditLog
 from rocketlens.console.forms import new_name
+from rocketlens.console.question import Question
+from rocketlens.console.resend_plan import plan_of_search
+from rocketlens.console.search import Searches
+from rocketlens.console.sources import open_sources
+from rocketlens.decode.rules import BodyRules
 from rocketlens.testing import cluster
 from tests.support.console_client import (
     answer,
@@ -16,7 +28,7 @@ from tests.support.console_client import (
     post_form,
     store_at,
 )
-from tests.support.made_stores import Sent, make_store
+from tests.support.made_stores import NOW_MS, Sent, make_store
 
 COUNT = 7
 
@@ -88,6 +100,34 @@ def test_a_search_of_many_pages_is_read_to_its_end_or_its_bound(rocketmq, topic,
     shown, _, job = done(f"/resend?topic={topic}&most=2", live(rocketmq))
     assert "Only the newest 2 are taken" in shown.text
     assert "2 sent" in job
+
+
+def test_a_store_is_read_once_for_a_plan_of_more_messages_than_a_page_has(tmp_path, monkeypatch):
+    count = 2 * limits.MAX_CONSOLE_ROWS + 1
+    sent = [Sent(unique_key=f"U-{n}", store_timestamp_ms=NOW_MS + n) for n in range(count)]
+    again = replace(sent[0], store_timestamp_ms=NOW_MS + count)
+    made = make_store(tmp_path / "store", [*sent, again])
+    asked, log = [], io.StringIO()
+    find = search._find
+
+    async def counted(request, *others, **options):
+        asked.append(request)
+        return await find(request, *others, **options)
+
+    monkeypatch.setattr(search, "_find", counted)
+    cluster = SimpleNamespace(admin=SimpleNamespace(source=SimpleNamespace(full_topic=str)))
+
+    async def run():
+        async with AsyncExitStack() as opened:
+            sources = await open_sources([store_at(made.path)], opened)
+            searches = Searches(sources, BodyRules(), audit=AuditLog(log))
+            question = Question.read(topic="Orders")
+            return await plan_of_search(searches, question, cluster, group="", max_num=5000)
+
+    plan = asyncio.run(run())
+    assert [each.queue_offset for each in plan.messages] == list(range(count))
+    assert (len(asked), plan.notes) == (1, ())
+    assert log.getvalue().count('"search"') == 1
 
 
 def test_of_a_filtered_search_the_matches_only_are_sent_again(rocketmq, topic):
