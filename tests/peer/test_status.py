@@ -24,6 +24,7 @@ def test_a_real_broker_says_the_same_to_both_tools(version, peer, tmp_path):
             # 4.9.7 fails (NoSuchElementException) until it has taken the samples for its rates.
             while not (status := admin.status()).complete:
                 time.sleep(POLL_SECONDS)
+            producers = admin.producers()
         printed = peer.mqadmin(version, "brokerStatus", "-n", address, "-c", "DefaultCluster")
         with rocketlens.open_store(broker.store) as store:
             assert store.status().closing is StoreClosing.IN_USE
@@ -40,6 +41,14 @@ def test_a_real_broker_says_the_same_to_both_tools(version, peer, tmp_path):
     assert (real.put_per_second or 0.0) >= 0
     assert (real.get_per_second or 0.0) >= 0
     assert real.producers == 1
+    assert {each.name: len(each.members) for each in producers.groups}["p"] == 1
+    assert producers.complete
+    now, morning = (int(values[f"msgPutTotalToday{each}"]) for each in ("Now", "Morning"))
+    assert (real.put_total, real.put_today) == (now, now - morning)
+    assert real.get_today == 0
+    # A real broker builds its index as it dispatches, and tells of both together.
+    assert real.behind_bytes == real.dispatch_behind_bytes >= 0
+    assert real.index_behind_bytes is real.index_builder is None
     assert real.end_offset == closed.end_offset
     # 4.9.7 said -1 while its log had one message.
     assert real.oldest_ms in (None, closed.oldest_ms)
