@@ -1,18 +1,28 @@
 """The pages of brokers: whole without a script, and what failed is named on them."""
 
 import asyncio
+from dataclasses import replace
+from html.parser import HTMLParser
 
 import pytest
 
-from rocketlens import testing
+from rocketlens import limits, testing
 from rocketlens.console.sources import ClusterOfConsole
 from rocketlens.console.status_pages import by_cluster
 from rocketlens.console.viewer import Grant, Role
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.group import (
+    FoundGroup,
+    GroupClient,
+    GroupsAnswer,
+    ProducerGroup,
+    ProducersAnswer,
+)
 from rocketlens.model.status import BrokersAnswer, BrokerStatus
 from tests.support.console_client import answer, cluster_at, console_client, log_in, store_at
 from tests.support.console_users import user, users
 from tests.support.made_stores import Sent, make_store
+from tests.support.xss_payloads import PAYLOADS
 
 GONE = cluster_at("127.0.0.1:1", "live")
 MASTER = BrokerStatus(
@@ -33,6 +43,7 @@ MASTER = BrokerStatus(
 SLAVE = BrokerStatus("C1", "broker-a", 1, "10.0.0.2:10911", error="connection refused")
 OTHER = BrokerStatus("C2", "broker-b", 0, "10.0.0.3:10911", version="V4_9_7")
 SEARCHED = Coverage("broker-a", SourceKind.BROKER, SourceState.SEARCHED)
+SHOWN = ("/brokers", "/pipeline", "/clients")
 FAILED = Coverage("broker-a", SourceKind.BROKER, SourceState.FAILED, None, "connection refused")
 
 
@@ -212,3 +223,62 @@ def test_plots_have_no_style_of_their_own_which_the_policy_refuses():
     text = sampled("/pipeline", GONE, rounds=2).text
     assert "style=" not in text
     assert "<style" not in text
+
+
+def test_the_samples_of_an_hour_fit_a_page_of_300_kb(monkeypatch):
+    grown = iter(range(10_000, 10**9, 54_321))
+
+    async def status(_, on_answer=None):
+        end = next(grown)
+        for number in range(limits.MAX_PIPELINE_PLOTS):
+            counts = {"put_total": end // 100, "index_behind_bytes": end % 9_999}
+            on_answer(replace(MASTER, name=f"broker-{number}", end_offset=end, **counts))
+
+    monkeypatch.setattr(ClusterOfConsole, "status", status)
+    for path in ("/pipeline", "/pipeline?broker=broker-3"):
+        page = sampled(path, GONE, rounds=limits.MAX_PIPELINE_SAMPLES)
+        assert page.text.count("<path") > 10
+        assert len(page.content) < 300_000
+
+
+class Elements(HTMLParser):
+    """The elements of a page with the names of their attributes."""
+
+    def __init__(self, html):
+        super().__init__(convert_charrefs=True)
+        self.found = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.found.append((tag, tuple(sorted(name for name, _ in attributes))))
+
+
+def test_hostile_names_add_no_element_or_attribute(monkeypatch):
+    names = iter(["harmless", *PAYLOADS[::20]])
+
+    async def status(source, on_answer=None):
+        hostile = {"name": source.hostile, "cluster_name": source.hostile, "address": "h:1"}
+        brokers = [replace(MASTER, **hostile), replace(SLAVE, **hostile, error=source.hostile)]
+        for each in brokers if on_answer else ():
+            on_answer(each)
+        return BrokersAnswer(tuple(brokers), (SEARCHED,))
+
+    async def producers(source):
+        client = GroupClient(source.hostile, source.hostile, source.hostile, 477)
+        return ProducersAnswer((ProducerGroup(source.hostile, (client,)),), (SEARCHED,))
+
+    async def groups(source, _=None):
+        client = GroupClient(source.hostile, source.hostile, None, 477)
+        return GroupsAnswer((FoundGroup(source.hostile, (client,), None, {}, (), 0),), (SEARCHED,))
+
+    for name, function in (("status", status), ("producers", producers), ("groups", groups)):
+        monkeypatch.setattr(ClusterOfConsole, name, function)
+    usual = None
+    for hostile in names:
+        monkeypatch.setattr(ClusterOfConsole, "hostile", hostile, raising=False)
+        pages = [sampled(path, GONE, rounds=2) for path in SHOWN]
+        assert {each.status_code for each in pages} == {200}, hostile
+        found = [Elements(each.text).found for each in pages]
+        usual = usual or found
+        assert found == usual, hostile
