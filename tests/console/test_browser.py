@@ -128,6 +128,16 @@ def test_every_page_fits_a_telephone(open_page):
     assert {path: pixels for path, pixels in wide.items() if pixels > 0} == {}
 
 
+def test_what_scrolls_on_a_telephone_can_be_scrolled_by_keyboard(open_page):
+    found = {}
+    for path, page in one_by_one(open_page, ("/brokers", "/pipeline"), **TELEPHONE):
+        # The first sample comes with the console.
+        page.locator("tr[data-path]").first.wait_for()
+        page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+        found[path] = complaints_of(page)
+    assert {path: wrong for path, wrong in found.items() if wrong} == {}
+
+
 @every_look
 def test_no_page_that_acts_breaks_a_rule_of_accessibility(open_page, acting_pages, language, theme):
     options = {"language": language, "theme": theme}
