@@ -49,26 +49,41 @@ _BORN_HOST: Final = HEADS[0].offsets["born_host"]
 _HOST_BITS: Final = {"born": SYS_FLAG_BORN_HOST_V6, "store": SYS_FLAG_STORE_HOST_V6}
 
 
-def batches(content: "Bytes", base_offset: int, rows: "Rows", *, with_body: bool) -> Iterator[Any]:
-    """Return the messages of ``rows`` as record batches of bounded size."""
+def batches(
+    content: "Bytes",
+    base_offset: int,
+    rows: "Rows",
+    *,
+    with_body: bool,
+    physical_offsets: "npt.NDArray[np.int64] | None" = None,
+) -> Iterator[Any]:
+    """Return the messages of ``rows`` as record batches of bounded size.
+
+    ``physical_offsets``: those that messages have, where the offsets in ``rows`` only say at which
+    positions of ``content`` the records are (:mod:`rocketlens.formats.pulled_records`).
+    """
     import numpy as np
 
+    offsets = rows["physical_offset"] if physical_offsets is None else physical_offsets
     sizes = np.cumsum(rows["store_size"], dtype=np.int64)
     start = 0
     while start < len(rows):
         before = int(sizes[start - 1]) if start else 0
         stop = int(np.searchsorted(sizes, before + STORED_BYTES_PER_BATCH, side="right"))
         part = rows[start : max(stop, start + 1)]
+        placed = offsets[start : start + len(part)]
         start += len(part)
         if not with_body:
-            yield _batch(content, base_offset, part, _nulls(len(part)))
+            yield _batch(content, base_offset, part, placed, _nulls(len(part)))
         elif not (part["sys_flag"] & COMPRESSED).any():
-            yield _batch(content, base_offset, part, _bytes(content, base_offset, part))
+            yield _batch(content, base_offset, part, placed, _bytes(content, base_offset, part))
         else:
-            yield from _decompressed(content, base_offset, part)
+            yield from _decompressed(content, base_offset, part, placed)
 
 
-def _decompressed(content: "Bytes", base_offset: int, rows: "Rows") -> Iterator[Any]:
+def _decompressed(
+    content: "Bytes", base_offset: int, rows: "Rows", offsets: "npt.NDArray[np.int64]"
+) -> Iterator[Any]:
     """Return batches of rows of which some bodies are compressed."""
     import pyarrow as pa
 
@@ -89,19 +104,26 @@ def _decompressed(content: "Bytes", base_offset: int, rows: "Rows") -> Iterator[
         size += len(body)
         if size >= BODY_BYTES_PER_BATCH or number + 1 == len(rows):
             column, said = pa.array(bodies, pa.binary()), pa.array(errors, pa.string())
-            yield _batch(content, base_offset, rows[first : number + 1], column, said)
+            part = slice(first, number + 1)
+            yield _batch(content, base_offset, rows[part], offsets[part], column, said)
             bodies, errors, first, size = [], [], number + 1, 0
 
 
 def _batch(
-    content: "Bytes", base_offset: int, rows: "Rows", body: Any, body_error: Any = None
+    content: "Bytes",
+    base_offset: int,
+    rows: "Rows",
+    offsets: "npt.NDArray[np.int64]",
+    body: Any,
+    body_error: Any = None,
 ) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    ids = _offset_msg_ids(content, base_offset, rows)
+    ids = _offset_msg_ids(content, base_offset, rows, offsets)
     unique_key = _text(content, base_offset, rows, "unique_key")
     made = {
+        "physical_offset": pa.array(offsets),
         "topic": _text(content, base_offset, rows, "topic"),
         "tags": _text(content, base_offset, rows, "tags"),
         "keys": _keys(content, base_offset, rows),
@@ -239,12 +261,14 @@ def _packed_hosts(content: "Bytes", base_offset: int, rows: "Rows", which: str) 
         yield content[start : start + length].tobytes()
 
 
-def _offset_msg_ids(content: "Bytes", base_offset: int, rows: "Rows") -> Any:
+def _offset_msg_ids(
+    content: "Bytes", base_offset: int, rows: "Rows", physical_offsets: "npt.NDArray[np.int64]"
+) -> Any:
     """Return the store host and physical offset of each row in hex."""
     import numpy as np
     import pyarrow as pa
 
-    offsets = rows["physical_offset"].astype(">i8").view(np.uint8).reshape(-1, 8)
+    offsets = physical_offsets.astype(">i8").view(np.uint8).reshape(-1, 8)
     if _has_v6(rows, "store"):
         hosts = _packed_hosts(content, base_offset, rows, "store")
         pairs = zip(hosts, offsets, strict=True)
