@@ -583,6 +583,21 @@ DEFAULT_RESEND_MESSAGES: Final = 1_000
 MAX_QUEUE_RUNS: Final = 1_000
 """Runs of one queue in a range of log: of a topic that is deleted more often, all are one run."""
 
+MAX_RECORDS_PER_PARTITION: Final = 100_000
+"""Messages of a queue in one partition of a read of a cluster, unless ``maxRecordsPerPartition``
+says otherwise: some seconds of a task. RocketMQ's Spark connector: the queue.
+"""
+
+MAX_CLUSTER_PARTITIONS: Final = 100_000
+"""Partitions of a read of a cluster, in a plan of 50 MiB: of longer queues each has more messages.
+"""
+
+MAX_CHUNK_RECORDS: Final = 16_384
+"""Messages that a read of a cluster turns into columns at once: what Spark takes at once."""
+
+MAX_CHUNK_BYTES: Final = 16 * 1024 * 1024
+"""Stored bytes of those, and the last answer more, which has 16 MiB at most; two are held."""
+
 MAX_STREAM_TRIGGER_BYTES: Final = 256 << 20
 """Log in one batch of a stream, in bytes, unless ``maxBytesPerTrigger`` says otherwise."""
 

@@ -20,8 +20,10 @@ from rocketlens.store.read.consumequeue import ConsumeQueues
 from rocketlens.store.read.former_topics import configured_topics
 
 _INT64: Final = (-(2**63), 2**63 - 1)
-Reader = Literal["batch reads", "streams", "read_batches"]
-"""The readers of a store: ``spark.read``, ``spark.readStream``, and the function without Spark."""
+Reader = Literal["batch reads", "streams", "read_batches", "cluster reads"]
+"""The readers: ``spark.read``, ``spark.readStream`` and the function without Spark, of a store; and
+``spark.read`` of a cluster, which is chosen by ``namesrv``.
+"""
 
 
 class SourceOption(NamedTuple):
@@ -35,10 +37,22 @@ class SourceOption(NamedTuple):
 
 STREAMS: Final[tuple[Reader, ...]] = ("streams",)
 _BATCHES: Final[tuple[Reader, ...]] = ("batch reads", "read_batches")
+_STORES: Final[tuple[Reader, ...]] = ("batch reads", "streams", "read_batches")
+_CLUSTERS: Final[tuple[Reader, ...]] = ("cluster reads",)
+_SPARK_BATCHES: Final[tuple[Reader, ...]] = ("batch reads", "cluster reads")
 
 OPTIONS: Final = (
     SourceOption(
-        "store", "", "The store directory, which all executors must see. load(DIR) sets it, too."
+        "store",
+        "",
+        "The store directory, which all executors must see. load(DIR) sets it, too.",
+        _STORES,
+    ),
+    SourceOption(
+        "namesrv",
+        "",
+        "The name servers of a cluster, ADDR or ADDR;ADDR, instead of a store.",
+        _CLUSTERS,
     ),
     SourceOption(
         "topic", "", "Only these topics, separated by commas; * and ? match any characters."
@@ -49,6 +63,7 @@ OPTIONS: Final = (
         "false",
         "Whether a topic may be one that the store does not have: messages of a deleted topic may "
         "still be in the log.",
+        _STORES,
     ),
     SourceOption(
         "startingTimestamp",
@@ -65,16 +80,39 @@ OPTIONS: Final = (
         "Begin with the first record at or after this physical offset; earliest or latest.",
         STREAMS,
     ),
-    SourceOption("endingOffset", "", "Only messages before this physical offset."),
+    SourceOption("endingOffset", "", "Only messages before this physical offset.", _STORES),
     SourceOption(
         "startingOffsets",
         "",
         "earliest, or in streams latest: as Spark's Kafka source names them. Positions of queues "
         "are not accepted: a store is read by physical offset, startingOffset.",
+        _STORES,
+    ),
+    SourceOption(
+        "startingOffsets",
+        "earliest",
+        "earliest: each queue from its first stored message on. Use startingTimestamp for less.",
+        _CLUSTERS,
     ),
     SourceOption("endingOffsets", "", "latest, likewise: the end of the log.", _BATCHES),
-    SourceOption("minPartitions", "1", "At least so many partitions, if the log is large enough."),
-    SourceOption("maxPartitionBytes", "134217728", "Bytes of log in a partition, at most."),
+    SourceOption(
+        "endingOffsets",
+        "latest",
+        "latest: up to the end that each queue has when the read is planned.",
+        _CLUSTERS,
+    ),
+    SourceOption(
+        "minPartitions", "1", "At least so many partitions, if there are enough messages for that."
+    ),
+    SourceOption(
+        "maxPartitionBytes", "134217728", "Bytes of log in a partition, at most.", _STORES
+    ),
+    SourceOption(
+        "maxRecordsPerPartition",
+        "100000",
+        "Messages of a queue in a partition, at most, as Spark's Kafka source names it.",
+        _CLUSTERS,
+    ),
     SourceOption(
         "maxBytesPerTrigger", "268435456", "Bytes of log in one micro-batch, at most.", STREAMS
     ),
@@ -85,6 +123,13 @@ OPTIONS: Final = (
         "false",
         "Whether the job fails when a broker deletes a segment that is still to be read.",
         _BATCHES,
+    ),
+    SourceOption(
+        "failOnDataLoss",
+        "false",
+        "Whether the job fails when a broker has no readable message at an offset that was "
+        "planned, or when only a slave could be asked.",
+        _CLUSTERS,
     ),
     SourceOption(
         "failOnDataLoss",
@@ -111,10 +156,35 @@ OPTIONS: Final = (
         "filterPushdown",
         "false",
         "Whether the query's own filters prune what is read.",
-        ("batch reads",),
+        _SPARK_BATCHES,
+    ),
+    SourceOption("accessKey", "", "The user, if brokers check access.", _CLUSTERS),
+    SourceOption(
+        "secretKeyFile",
+        "",
+        "File with the user's secret key, which driver and executors read.",
+        _CLUSTERS,
+    ),
+    SourceOption("tls", "false", "Whether to use TLS; what follows implies it.", _CLUSTERS),
+    SourceOption(
+        "ca", "", "File with the authority of the servers' certificates (PEM).", _CLUSTERS
+    ),
+    SourceOption("cert", "", "File with our own certificate, if servers ask for one.", _CLUSTERS),
+    SourceOption("certKey", "", "File with its private key, if that is another one.", _CLUSTERS),
+    SourceOption(
+        "checkHostname",
+        "",
+        "Whether certificates must be for the host that is dialled: by default without ca.",
+        _CLUSTERS,
+    ),
+    SourceOption(
+        "insecure",
+        "false",
+        "Whether any certificate is taken, as RocketMQ's own clients do.",
+        _CLUSTERS,
     ),
 )
-"""Every option, in the order of the docs. Two rows have one name where readers differ."""
+"""Every option, in the order of the docs. Several rows have one name where readers differ."""
 _SPARKS_OWN: Final = frozenset({"path", "serialization.format"})
 _ELSEWHERE: Final = {
     "topics": "topic",
@@ -123,9 +193,16 @@ _ELSEWHERE: Final = {
     "startingoffsetsbytimestamp": "startingTimestamp",
     "endingoffsetsbytimestamp": "endingTimestamp",
     "maxoffsetspertrigger": "maxBytesPerTrigger",
+    "nameserver": "namesrv",
+    "nameserveraddress": "namesrv",
+    "secretkey": "secretKeyFile",
     "nobody": "body",
 }
 """Names of the same options in other sources, in lower case, and ours."""
+_TIMES: Final = {
+    "startingOffsets": "startingTimestamp",
+    "endingOffsets": "endingTimestamp",
+}
 
 
 def names_of(reader: Reader) -> tuple[str, ...]:
@@ -181,9 +258,11 @@ def _as_ours(options: dict[str, str], reader: Reader) -> dict[str, str]:
         word = value.strip().lower()
         accepted = words if reader == "streams" else words[:1]
         if word not in accepted:
+            less = _TIMES[theirs] if reader in _CLUSTERS else ours
+            what = "less of a queue" if reader in _CLUSTERS else "a position in the log"
             raise BadInput(
                 f"option {theirs} is {' or '.join(accepted)} for {reader}, not {value[:80]!r}: for "
-                f"a position in the log, {ours}"
+                f"{what}, {less}"
             )
         if reader == "streams":
             options[ours] = word

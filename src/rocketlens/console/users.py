@@ -35,8 +35,9 @@ from rocketlens.console.oidc_settings import OidcSettings, oidc_settings
 from rocketlens.console.passwords import PasswordHash
 from rocketlens.console.viewer import Viewer
 from rocketlens.errors import BadInput
+from rocketlens.net.secret_file import opened_regular
 from rocketlens.query.pattern import TextPattern
-from rocketlens.terminal.contexts import check_owner, opened_regular, warn_of_readers
+from rocketlens.terminal.contexts import check_owner, warn_of_readers
 
 _USER_NAME: Final = re.compile(r"[^\x00-\x20:\x7f]{1,64}")
 """Without a colon, which ends a name in HTTP's Basic authentication."""

@@ -105,7 +105,7 @@ def _decompressed(
         if size >= BODY_BYTES_PER_BATCH or number + 1 == len(rows):
             column, said = pa.array(bodies, pa.binary()), pa.array(errors, pa.string())
             part = slice(first, number + 1)
-            yield _batch(content, base_offset, rows[part], offsets[part], column, said)
+            yield _batch(content, base_offset, rows[part], offsets[part], column, body_error=said)
             bodies, errors, first, size = [], [], number + 1, 0
 
 
@@ -115,6 +115,7 @@ def _batch(
     rows: "Rows",
     offsets: "npt.NDArray[np.int64]",
     body: Any,
+    *,
     body_error: Any = None,
 ) -> Any:
     import pyarrow as pa

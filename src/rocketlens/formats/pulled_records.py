@@ -45,6 +45,7 @@ def scan_pulled(bodies: Sequence[bytes], most: int) -> PulledRows:
     from rocketlens.formats import kernels
 
     content = np.frombuffer(b"".join(bodies), np.uint8)
+    most = min(most, len(content) // MIN_RECORD_BYTES)
     rows = np.empty(most, kernels.RECORD_DTYPE)
     physical_offsets = np.empty(most, np.int64)
     count = position = end = 0

@@ -16,12 +16,8 @@ from typing import Final
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
-from rocketlens.terminal.contexts import (
-    Context,
-    check_owner,
-    opened_regular,
-    warn_of_readers,
-)
+from rocketlens.net.secret_file import opened_regular
+from rocketlens.terminal.contexts import Context, check_owner, warn_of_readers
 
 HOME_VARIABLE: Final = "ROCKETMQ_HOME"
 _LINE: Final = re.compile(

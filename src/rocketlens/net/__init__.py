@@ -10,6 +10,7 @@ pool           calls by address: one connection each, pipelined, dialled when ne
 tls            contexts for both ends
 event_loop     uvloop where it is installed
 sync           a thread with an event loop, for callers without one
+secret_file    files with one secret each, for both ends
 =============  ====================================================================
 
 All state is of one event loop; nothing here may be called from another thread, ``sync`` apart.

@@ -1,11 +1,13 @@
-"""The data source ``rocketmq``: a store's messages as a Spark table, read as Arrow batches.
+"""The data source ``rocketmq``: messages of a store or cluster as a table, read as Arrow batches.
 
 ::
 
     spark.read.format("rocketmq").option("store", DIR).load()
+    spark.read.format("rocketmq").option("namesrv", ADDR).option("subscribe", TOPIC).load()
 
 The options are in :data:`rocketlens.bulk.options.OPTIONS`. ``docs/reference/spark.md`` says what is
-left out and when a job fails. ``spark.readStream`` is in :mod:`rocketlens.pipeline.stream`.
+left out and when a job fails. ``spark.readStream`` is in :mod:`rocketlens.pipeline.stream`; what
+reads a cluster is in :mod:`rocketlens.pipeline.cluster_scan`.
 
 ``filterPushdown`` is off by default because of Spark (seen in 4.1 to 4.2): Spark keeps *one* pruned
 plan for each ``load()``, so a DataFrame that is filtered in two ways, or first filtered and then
@@ -38,6 +40,9 @@ from rocketlens.errors import BadInput
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
+
+    from rocketlens.client.queue_stretch import QueueStretch
+    from rocketlens.pipeline.cluster_scan import ClusterScan
 
 PUSHING_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 """Spark runs this module, in a process of its own, when and only when filters may be pushed."""
@@ -105,7 +110,7 @@ class RocketMQDataSource(DataSource):
 class SharePartition(InputPartition):
     """A share of the work, in the type that Spark asks for."""
 
-    def __init__(self, share: Share) -> None:
+    def __init__(self, share: "Share | QueueStretch | None") -> None:
         """Wrap ``share``."""
         super().__init__(share)
 
@@ -118,27 +123,39 @@ class RocketMQReader(DataSourceReader):
 
         :raises BadInput: naming the option that is not valid.
         """
-        known = known_options(options, "batch reads")
-        if choice_option(known, "table", TABLES) == "index_entries":
-            raise BadInput("the table index_entries is for streams: use readStream")
-        self.scan = BatchScan(known)
+        self.scan: BatchScan | ClusterScan = _scan(options)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the ranges that can hold rows of the answer.
+        """Return the ranges, or stretches of queues, that can hold rows of the answer.
 
         :raises NotAStore: when there is no commit log.
         :raises BadInput: when the store does not have a topic that is asked for.
+        :raises TopicNotFound: when the cluster does not have it.
+        :raises RemotingError: when a name server or broker does not answer.
         """
         # Spark refuses a source without partitions.
-        return [SharePartition(share) for share in self.scan.shares() or [Share(None)]]
+        return list(map(SharePartition, self.scan.shares())) or [SharePartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Return the record batches of one share; runs in an executor.
 
-        :raises StoreError: when the broker deleted its segment, if ``failOnDataLoss`` is set.
-        :raises OSError: when the segment cannot be opened for another reason; Spark tries again.
+        :raises StoreError: when the broker deleted what was planned, if ``failOnDataLoss`` is set.
+        :raises OSError: when a segment cannot be opened for another reason; Spark tries again.
+        :raises RemotingError: when a broker does not answer; Spark tries again.
         """
-        return self.scan.read(partition.value)
+        return iter(()) if partition.value is None else self.scan.read(partition.value)
+
+
+def _scan(options: Mapping[str, str]) -> "BatchScan | ClusterScan":
+    if any(name.lower() == "namesrv" for name in options):
+        # Late: reading a store needs no sockets.
+        from rocketlens.pipeline.cluster_scan import ClusterScan
+
+        return ClusterScan(known_options(options, "cluster reads"))
+    known = known_options(options, "batch reads")
+    if choice_option(known, "table", TABLES) == "index_entries":
+        raise BadInput("the table index_entries is for streams: use readStream")
+    return BatchScan(known)
 
 
 class PushingReader(RocketMQReader):

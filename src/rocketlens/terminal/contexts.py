@@ -32,6 +32,7 @@ from typing import Any, BinaryIO, Final
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
+from rocketlens.net.secret_file import opened_regular, read_secret_file
 from rocketlens.terminal.connection_options import CONTEXT_VARIABLE
 from rocketlens.terminal.output import note
 
@@ -166,45 +167,12 @@ def default_context() -> Context:
 
 
 def read_secret(path: Path, where: str = "the secret key's file (secret_key_file)") -> str:
-    """Return the secret that a file holds, without line ends behind it.
+    """Return the secret that a file holds, and warn if others can read it.
 
     :param where: What the file is called in errors.
     :raises BadInput: when the file is empty, too long or cannot be read.
     """
-    try:
-        with opened_regular(path, where) as file:
-            warn_of_readers(os.fstat(file.fileno()).st_mode, path)
-            content = file.read(limits.MAX_SECRET_BYTES + 1)
-    except OSError as error:
-        # Without the file's name: it may be the secret itself.
-        raise BadInput(f"{where} cannot be read: {error.strerror or error}") from None
-    if len(content) > limits.MAX_SECRET_BYTES:
-        raise BadInput(f"{where} is not a secret: it has over {limits.MAX_SECRET_BYTES} bytes")
-    try:
-        secret = content.decode("utf-8").rstrip("\r\n")
-    except UnicodeDecodeError:
-        # Without the cause, which holds the content.
-        raise BadInput(f"{where} is not a secret: it is not UTF-8") from None
-    if not secret:
-        raise BadInput(f"{where} is empty")
-    return secret
-
-
-def opened_regular(path: Path, where: str) -> BinaryIO:
-    """Open a regular file (or the null device), so that reading it never blocks.
-
-    :raises BadInput: when it is something else; ``where`` names it in the message.
-    :raises OSError: when it cannot be opened.
-    """
-    if "\0" in str(path):
-        raise BadInput(f"{where} has a zero character in its path")
-    # Opening a pipe without a writer would block.
-    opened = os.open(path.expanduser(), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    mode = os.fstat(opened).st_mode
-    if not stat.S_ISREG(mode) and not os.path.samestat(os.fstat(opened), Path(os.devnull).stat()):
-        os.close(opened)
-        raise BadInput(f"{where} is not a regular file")
-    return os.fdopen(opened, "rb")
+    return read_secret_file(path, where, on_opened=warn_of_readers)
 
 
 def check_owner(file: BinaryIO, path: Path) -> None:

@@ -1,0 +1,180 @@
+"""Reads topics in bulk: which offsets their queues have, and all messages of a stretch of one.
+
+Nothing is left at brokers: pulls are of the group TOOLS_CONSUMER, as those of ``tail``
+(`rocketlens.client.tail_pull`), and commit no offset. A stretch is the same however often it is
+read, so a task that is repeated has the same messages.
+
+======================================  ==========================================================
+what happens                            then
+======================================  ==========================================================
+the master does not answer              its slaves are asked
+a slave has not copied the stretch yet  it does not count as an answer
+nobody answers                          RemotingError, with the broker's name and all reasons
+offsets of the stretch were deleted     the chunk lacks them; its caller knows what was planned
+meanwhile, at either end of the queue
+======================================  ==========================================================
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from itertools import pairwise
+from typing import Any, Final, NamedTuple, TypeVar
+
+from rocketlens import limits
+from rocketlens.client.cluster import ClusterCalls, fields_of, request_name
+from rocketlens.client.pull import NOTHING_HERE, pull_answer
+from rocketlens.client.route import Broker, MessageQueue
+from rocketlens.errors import BadAnswer, RemotingError
+from rocketlens.model.rocketmq import TOOLS_GROUP
+from rocketlens.wire.commands.offset import (
+    GET_MAX_OFFSET,
+    GET_MIN_OFFSET,
+    SEARCH_OFFSET_BY_TIMESTAMP,
+    GetMaxOffsetRequest,
+    GetMinOffsetRequest,
+    SearchOffsetRequest,
+)
+from rocketlens.wire.commands.pull import PULL_MESSAGE
+
+T = TypeVar("T")
+
+
+class QueueStretch(NamedTuple):
+    """Offsets ``start`` to ``stop - 1`` of a queue."""
+
+    queue: MessageQueue
+    start: int
+    stop: int
+
+    def __str__(self) -> str:
+        """Return it for errors and logs."""
+        where = f"{self.queue.broker_name}, topic {self.queue.topic}, queue {self.queue.queue_id}"
+        return f"{where}: offsets {self.start} to {self.stop - 1}"
+
+
+class Chunk(NamedTuple):
+    """The answers to the pulls from one offset to ``next_offset``, which are read with that."""
+
+    bodies: list[bytes]
+    next_offset: int
+    warning: str | None = None
+    """One line, if a slave answered for its master."""
+
+
+class StretchReader:
+    """Asks brokers for the offsets of queues and for their messages. Of one event loop."""
+
+    def __init__(self, cluster: ClusterCalls) -> None:
+        self._cluster: Final = cluster
+        self._turns: Final = asyncio.Semaphore(limits.MAX_MESSAGE_ANSWERS)
+
+    async def stored(
+        self, broker: Broker, queue: MessageQueue, begin_ms: int, end_ms: int
+    ) -> tuple[QueueStretch, str | None]:
+        """Return the stretch that has all messages stored from ``begin_ms`` to ``end_ms``.
+
+        It has messages of other times, too: the broker finds a time by halves, so what lies around
+        it is included, because clocks may have been set back a little. The second value is one
+        line if a slave answered for its master: it may lack the newest messages.
+
+        :raises RemotingError: if neither the master nor a slave answers.
+        """
+
+        async def ask(address: str) -> QueueStretch:
+            async with self._turns:
+                return await self._stored(address, queue, begin_ms, end_ms)
+
+        return await self._first_answer(broker, ask)
+
+    async def _stored(
+        self, address: str, queue: MessageQueue, begin_ms: int, end_ms: int
+    ) -> QueueStretch:
+        ask = self._cluster.ask
+        named: dict[str, Any] = {"topic": queue.topic, "queue_id": queue.queue_id}
+        answer = await ask(address, GET_MIN_OFFSET, GetMinOffsetRequest(**named))
+        start = max(fields_of(address, GET_MIN_OFFSET, answer).queue_offset, 0)
+        answer = await ask(address, GET_MAX_OFFSET, GetMaxOffsetRequest(**named))
+        stop = fields_of(address, GET_MAX_OFFSET, answer).queue_offset
+        if stop > limits.MAX_QUEUE_OFFSET:
+            said = f"{queue} ends at {stop}, {limits.MAX_QUEUE_OFFSET} believed"
+            raise BadAnswer(address, request_name(GET_MAX_OFFSET), said)
+
+        async def search(timestamp_ms: int) -> int:
+            header = SearchOffsetRequest(**named, timestamp_ms=timestamp_ms)
+            found = await ask(address, SEARCH_OFFSET_BY_TIMESTAMP, header)
+            return fields_of(address, SEARCH_OFFSET_BY_TIMESTAMP, found).queue_offset
+
+        # A broker may return any of several messages of one millisecond.
+        first, last = start, stop
+        if begin_ms > 0 and first < last:
+            first = max(first, await search(begin_ms - 1) - limits.MAX_AROUND_MESSAGES)
+        if end_ms < limits.MAX_TIMESTAMP_MS and first < last:
+            found = await search(end_ms + 1) if end_ms >= 0 else start
+            last = min(last, found + limits.MAX_AROUND_MESSAGES)
+        return QueueStretch(queue, first, max(first, last))
+
+    async def read(self, broker: Broker, stretch: QueueStretch) -> Chunk:
+        """Return messages from the begin of a stretch on: all, or as many as a chunk may have.
+
+        A chunk that reaches the end of the stretch may lack offsets there, or anywhere else; none
+        of them is stored, or can be read.
+
+        :raises RemotingError: if neither the master nor a slave answers.
+        """
+
+        async def ask(address: str) -> Chunk:
+            return await self._read(address, stretch, is_master=address == broker.master)
+
+        chunk, warning = await self._first_answer(broker, ask)
+        return chunk._replace(warning=warning)
+
+    async def _read(self, address: str, stretch: QueueStretch, *, is_master: bool) -> Chunk:
+        queue, start, stop = stretch
+        bodies: list[bytes] = []
+        offset, size = start, 0
+        stop_here = min(stop, start + limits.MAX_CHUNK_RECORDS)
+        while offset < stop_here and size < limits.MAX_CHUNK_BYTES:
+            count = min(stop - offset, limits.MAX_PULL_MESSAGES)
+            async with self._cluster.turn(address):
+                answer = await pull_answer(
+                    self._cluster, address, queue, offset, max_num=count, group=TOOLS_GROUP
+                )
+            next_offset = fields_of(address, PULL_MESSAGE, answer).next_begin_offset
+            if answer.code not in NOTHING_HERE:
+                if next_offset <= offset:
+                    said = f"goes on at {next_offset}, not behind its messages"
+                    raise BadAnswer(address, request_name(PULL_MESSAGE), said)
+                bodies.append(answer.body)
+                size += len(answer.body)
+            elif next_offset <= offset:
+                if not is_master:
+                    said = f"a slave, whose {queue} ends before offset {offset}"
+                    raise RemotingError(address, said)
+                next_offset = stop
+            offset = next_offset
+        return Chunk(bodies, min(offset, stop))
+
+    async def _first_answer(
+        self, broker: Broker, ask: Callable[[str], Awaitable[T]]
+    ) -> tuple[T, str | None]:
+        answer = await self._cluster.ask_broker(broker, ask)
+        if answer.value is None:
+            raise RemotingError(broker.name, answer.coverage.error or "it cannot be asked")
+        return answer.value, answer.coverage.error
+
+
+def cut(stretches: Iterable[QueueStretch], most: int, least_count: int = 1) -> list[QueueStretch]:
+    """Split stretches into parts of about equal size, of ``most`` messages at most.
+
+    There are at least ``least_count`` parts if there are that many messages, and of queues that are
+    very long parts have more messages, so that a plan is bounded. Empty stretches have none.
+    """
+    whole = [each for each in stretches if each.start < each.stop]
+    total = sum(each.stop - each.start for each in whole)
+    size = max(min(most, -(-total // least_count)), -(-total // limits.MAX_CLUSTER_PARTITIONS), 1)
+    parts: list[QueueStretch] = []
+    for queue, start, stop in whole:
+        count = -(-(stop - start) // size)
+        edges = [start + (stop - start) * number // count for number in range(count + 1)]
+        parts += [QueueStretch(queue, *pair) for pair in pairwise(edges)]
+    return parts

@@ -1,0 +1,363 @@
+"""Messages of a running cluster as Arrow record batches: what Spark's tasks do, without Spark.
+
+:class:`ClusterScan` plans stretches of queues and reads one by pull, as
+:class:`rocketlens.bulk.messages.BatchScan` plans ranges of a store's log and reads one. The columns
+are the same, for a pull brings the bytes of the log. The options are in
+:data:`rocketlens.bulk.options.OPTIONS`.
+
+A scan is sent to executors. It has the names of the files with secrets, never what is in them.
+"""
+
+import logging
+import ssl
+import time
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from rocketlens import limits
+from rocketlens.bulk.messages import INT64, RowFilter
+from rocketlens.bulk.options import (
+    TopicSelection,
+    flag_option,
+    number_option,
+    time_option,
+    topic_option,
+)
+from rocketlens.client.cluster import ClusterCalls, Credentials
+from rocketlens.client.name_servers import name_server_addresses
+from rocketlens.client.queue_stretch import Chunk, QueueStretch, StretchReader, cut
+from rocketlens.client.route import Route
+from rocketlens.client.survey import Survey
+from rocketlens.errors import BadInput, RemotingError, StoreError, TopicNotFound
+from rocketlens.model import properties
+from rocketlens.model.answer import Coverage
+from rocketlens.model.java import decode_utf8
+from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH
+from rocketlens.net.secret_file import read_secret_file
+from rocketlens.net.sync import LoopThread
+from rocketlens.net.tls import client_context
+from rocketlens.query.topic_choice import matching_topics, unknown_topic
+
+if TYPE_CHECKING:
+    from rocketlens.formats.pulled_records import PulledRows
+
+_log = logging.getLogger(__name__)
+
+_SHOWN_RANGES: Final = 5
+
+
+class ClusterAddress(NamedTuple):
+    """Where a cluster is and who asks it, as options say it: paths of files, not their content."""
+
+    name_servers: tuple[str, ...]
+    access_key: str | None
+    secret_key_file: str | None
+    tls: bool
+    ca: str | None
+    cert: str | None
+    cert_key: str | None
+    check_hostname: bool | None
+    insecure: bool
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> "ClusterAddress":
+        """Read the options of a connection.
+
+        :raises BadInput: naming one that is not valid, or that needs or excludes another one.
+        """
+        access_key, secret_key_file = options.get("accessKey"), options.get("secretKeyFile")
+        if (access_key is None) != (secret_key_file is None):
+            raise BadInput("options accessKey and secretKeyFile go together: give both")
+        ca, cert, cert_key = (options.get(name) or None for name in ("ca", "cert", "certKey"))
+        insecure = flag_option(options, "insecure", default=False)
+        check_hostname = None
+        if "checkHostname" in options:
+            check_hostname = flag_option(options, "checkHostname", default=True)
+        if insecure and (ca is not None or check_hostname):
+            raise BadInput("options insecure, and ca or checkHostname contradict each other")
+        if cert_key is not None and cert is None:
+            raise BadInput("option certKey needs cert")
+        implied = insecure or check_hostname is not None or ca is not None or cert is not None
+        tls = flag_option(options, "tls", default=implied)
+        if implied and not tls:
+            raise BadInput("option tls is false, but other options of TLS are given")
+        servers = name_server_addresses(options["namesrv"])
+        return cls(
+            servers, access_key, secret_key_file, tls, ca, cert, cert_key, check_hostname, insecure
+        )
+
+    def calls(self) -> ClusterCalls:
+        """Return a client; reads the files.
+
+        :raises BadInput: if one cannot be used.
+        """
+        credentials = None
+        if self.access_key is not None and self.secret_key_file is not None:
+            where = "the secret key's file (option secretKeyFile)"
+            secret = read_secret_file(Path(self.secret_key_file), where)
+            credentials = Credentials(self.access_key, secret)
+        return ClusterCalls(self.name_servers, credentials=credentials, tls=self._context())
+
+    def _context(self) -> ssl.SSLContext | None:
+        if not self.tls:
+            return None
+        ca, cert, key = (
+            None if file is None else Path(file) for file in (self.ca, self.cert, self.cert_key)
+        )
+        return client_context(
+            ca=ca,
+            certificate=cert,
+            key=key,
+            verify=not self.insecure,
+            check_hostname=self.check_hostname,
+        )
+
+
+class ClusterScan:
+    """Plans stretches of queues that may have matching messages, and reads one."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """Check the values of options, whose names `known_options` checked.
+
+        :raises BadInput: naming the option that is not valid.
+        """
+        if options.get("path"):
+            raise BadInput("option namesrv reads a cluster, load(DIR) a store: give one")
+        self.address: Final = ClusterAddress.of(options)
+        topics = topic_option(options)
+        if topics is None:
+            raise BadInput('say which topics to read: .option("subscribe", "Orders,Pay*")')
+        self.topics: Final[TopicSelection] = topics
+        self.fails_on_loss: Final = flag_option(options, "failOnDataLoss", default=False)
+        self.with_body: Final = flag_option(options, "body", default=True)
+        self.check_crc: Final = flag_option(options, "checkCrc", default=True)
+        self.min_partitions: Final = number_option(options, "minPartitions", 1)
+        self.partition_records: Final = number_option(
+            options, "maxRecordsPerPartition", limits.MAX_RECORDS_PER_PARTITION
+        )
+        self.row_filter = RowFilter().within(
+            "store_timestamp_ms",
+            time_option(options, "startingTimestamp", INT64[0]),
+            time_option(options, "endingTimestamp", INT64[1]),
+        )
+
+    # Planning.
+
+    def shares(self) -> list[QueueStretch]:
+        """Return the stretches that can hold rows of the filter: what queues have now.
+
+        :raises TopicNotFound: when the cluster does not have a topic that is asked for.
+        :raises RemotingError: when no name server answers, or of a broker neither master nor slave.
+        :raises StoreError: when only a slave answers, if ``failOnDataLoss`` is set.
+        """
+        with self._clients() as (thread, cluster):
+            return thread.run(self._plan(cluster))
+
+    async def _plan(self, cluster: ClusterCalls) -> list[QueueStretch]:
+        import asyncio
+
+        survey = Survey(cluster, None, time.monotonic)
+        reader = StretchReader(cluster)
+        begin_ms, end_ms = self.row_filter.bounds["store_timestamp_ms"]
+        asked = [
+            reader.stored(route.brokers[queue.broker_name], queue, begin_ms, end_ms)
+            for topic in await self._chosen_topics(survey)
+            for route in (await self._route(survey, topic),)
+            for queue in route.read_queues
+        ]
+        found = await asyncio.gather(*asked)
+        for warning in dict.fromkeys(said for _, said in found if said is not None):
+            self._warn(warning)
+        stretches = [stretch for stretch, _ in found]
+        return cut(stretches, self.partition_records, self.min_partitions)
+
+    async def _chosen_topics(self, survey: Survey) -> list[str]:
+        """Return the topics of the options that pushed filters do not exclude."""
+        names, patterns = self.topics
+        known: list[str] = []
+        if patterns:
+            listed = await survey.topics()
+            known = listed.value
+            self._check(listed.coverage)
+        topics, unknown = matching_topics((*names, *patterns), known)
+        for error in unknown.values():
+            raise error
+        pushed = self.row_filter.topics
+        return [topic for topic in topics if pushed is None or topic in pushed]
+
+    async def _route(self, survey: Survey, topic: str) -> Route:
+        try:
+            found = await survey.route(topic)
+        except TopicNotFound:
+            known = (await survey.topics()).value
+            raise unknown_topic(topic, set(known) - {topic}, "this cluster") from None
+        self._check(found.coverage)
+        return found.value
+
+    def _check(self, coverage: tuple[Coverage, ...]) -> None:
+        """Warn of name servers that do not answer.
+
+        :raises RemotingError: for a broker that cannot be asked.
+        """
+        for each in coverage:
+            if each.is_failure:
+                raise RemotingError(each.source, each.error or "it cannot be asked")
+            _log.warning("%s: %s", each.source, each.error)
+
+    def _warn(self, text: str) -> None:
+        if self.fails_on_loss:
+            raise StoreError(f'{text}. option("failOnDataLoss", "false") reads what it has')
+        _log.warning("%s", text)
+
+    # Reading.
+
+    def read(self, share: QueueStretch) -> Iterator[Any]:
+        """Return the record batches of one share; may run in a process of its own.
+
+        While one chunk is turned into columns, the next is pulled.
+
+        :raises RemotingError: when of the broker neither master nor slave answers.
+        :raises StoreError: when messages are missing, if ``failOnDataLoss`` is set.
+        """
+        with self._clients() as (thread, cluster):
+            pull = partial(_pull, Survey(cluster, None, time.monotonic), StretchReader(cluster))
+            pending = thread.submit(pull(share))
+            rest = share
+            warned = False
+            while rest.start < rest.stop:
+                try:
+                    chunk = pending.result()
+                except TopicNotFound:
+                    chunk = Chunk([], rest.stop)
+                part, rest = (
+                    rest._replace(stop=chunk.next_offset),
+                    rest._replace(start=chunk.next_offset),
+                )
+                if rest.start < rest.stop:
+                    pending = thread.submit(pull(rest))
+                if chunk.warning is not None and not warned:
+                    warned = True
+                    _log.warning("%s", chunk.warning)
+                yield from self._batches(part, chunk.bodies)
+
+    def _batches(self, part: QueueStretch, bodies: list[bytes]) -> Iterator[Any]:
+        import numpy as np
+
+        from rocketlens.formats import columns, kernels
+        from rocketlens.formats.pulled_records import scan_pulled
+
+        pulled = scan_pulled(bodies, len(bodies) * limits.MAX_PULL_MESSAGES)
+        pulled = pulled.of(_belongs(pulled, part))
+        if self.check_crc and len(pulled.rows):
+            pulled = pulled.of(kernels.crc_ok(pulled.content, 0, pulled.rows))
+        missing = _missing(pulled, part)
+        if missing:
+            self._lost(part, missing)
+        # One that begins before the part is a batch, of which other messages are in it.
+        pulled = pulled.of(pulled.rows["queue_offset"] >= part.start)
+        is_chosen = np.ones(len(pulled.rows), np.bool_)
+        for column, (low, high) in self.row_filter.bounds.items():
+            values = pulled.rows[column]
+            if column == "physical_offset":
+                values = pulled.physical_offsets
+            if (low, high) != INT64:
+                is_chosen &= (values >= low) & (values <= high)
+        pulled = pulled.of(is_chosen)
+        yield from columns.batches(
+            pulled.content,
+            0,
+            pulled.rows,
+            with_body=self.with_body,
+            physical_offsets=pulled.physical_offsets,
+        )
+
+    def _lost(self, part: QueueStretch, missing: list[tuple[int, int]]) -> None:
+        count = sum(stop - start for start, stop in missing)
+        shown = ", ".join(f"{start} to {stop - 1}" for start, stop in missing[:_SHOWN_RANGES])
+        more = " and others" if len(missing) > _SHOWN_RANGES else ""
+        what = (
+            f"{part}: {count} have no message that can be read, deleted meanwhile or damaged: "
+            f"{shown}{more}"
+        )
+        if self.fails_on_loss:
+            raise StoreError(f'{what}. option("failOnDataLoss", "false") leaves them out')
+        _log.warning("%s", what)
+
+    def _clients(self) -> "_Clients":
+        return _Clients(self.address)
+
+
+class _Clients:
+    """A thread with a client, as long as a block runs."""
+
+    def __init__(self, address: ClusterAddress) -> None:
+        self._cluster: Final = address.calls()
+        self._thread: Final = LoopThread("rocketlens-spark")
+
+    def __enter__(self) -> tuple[LoopThread, ClusterCalls]:
+        """Return both."""
+        return self._thread, self._cluster
+
+    def __exit__(self, *_: object) -> None:
+        """Close both, whatever is still asked."""
+        try:
+            self._thread.run(self._cluster.close())
+        finally:
+            self._thread.close()
+
+
+async def _pull(survey: Survey, reader: StretchReader, stretch: QueueStretch) -> Chunk:
+    """Return the next chunk of a stretch; the route tells where its broker is now."""
+    found = await survey.route(stretch.queue.topic)
+    name = stretch.queue.broker_name
+    broker = found.value.brokers.get(name)
+    if broker is None:
+        raise RemotingError(name, f"not registered now, and has {stretch}")
+    return await reader.read(broker, stretch)
+
+
+def _belongs(pulled: "PulledRows", part: QueueStretch) -> Any:
+    """Return for each row whether it is of the part's queue, and behind all rows before it."""
+    import numpy as np
+
+    from rocketlens.formats.commitlog_record import decode
+
+    rows, queue = pulled.rows, part.queue
+    offsets = rows["queue_offset"]
+    belongs = (offsets >= 0) & (offsets < part.stop) & (rows["queue_id"] == queue.queue_id)
+    highest = np.maximum.accumulate(offsets)
+    belongs[1:] &= offsets[1:] > highest[:-1]
+    # Equal topics have equal hashes; what the topic is, the first record of each hash says.
+    for topic_hash in np.unique(rows["topic_hash"]):
+        of_hash = rows["topic_hash"] == topic_hash
+        start = int(rows["physical_offset"][of_hash.argmax()])
+        if decode(pulled.content.data, start, check_crc=False).topic != queue.topic:
+            belongs &= ~of_hash
+    return belongs
+
+
+def _missing(pulled: "PulledRows", part: QueueStretch) -> list[tuple[int, int]]:
+    """Return the offsets of a part that no row has, as ranges: first one, and the one behind."""
+    import numpy as np
+
+    offsets = pulled.rows["queue_offset"]
+    after = offsets + 1
+    for number in np.flatnonzero(pulled.rows["sys_flag"] & SYS_FLAG_INNER_BATCH):
+        after[number] += _batch_size(pulled, int(number)) - 1
+    ends = np.maximum.accumulate(np.concatenate([[part.start], after]))
+    begins = np.concatenate([offsets, [part.stop]])
+    is_gap = begins > ends
+    return [(int(end), int(begin)) for end, begin in zip(ends[is_gap], begins[is_gap], strict=True)]
+
+
+def _batch_size(pulled: "PulledRows", number: int) -> int:
+    """Return how many messages, and offsets, a batch of RocketMQ 5 has that is one record."""
+    from rocketlens.formats.commitlog_record import decode
+
+    start = int(pulled.rows["physical_offset"][number])
+    record = decode(pulled.content.data, start, check_crc=False)
+    count = properties.parse(decode_utf8(record.properties)).get(properties.INNER_NUM, "")
+    # What is no number of messages is one.
+    return int(count) if count.isascii() and count.isdigit() and 0 < len(count) < 6 else 1
