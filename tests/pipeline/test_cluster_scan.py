@@ -1,0 +1,360 @@
+"""What Spark's tasks do with a cluster: plan, pull, and never lose a message in silence."""
+
+import asyncio
+import pickle
+from dataclasses import replace
+
+import pytest
+
+from rocketlens import limits
+from rocketlens.bulk.options import OPTIONS, known_options
+from rocketlens.client.queue_stretch import QueueStretch
+from rocketlens.client.route import MessageQueue
+from rocketlens.errors import BadInput, RemotingError, StoreError, TopicNotFound
+from rocketlens.formats.commitlog_record import encode
+from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH
+from rocketlens.pipeline.cluster_scan import ClusterScan
+from rocketlens.wire.codes import RequestCode
+from tests.support.fake_cluster import T0, damage_body, fail, running
+
+QUEUE = MessageQueue("T", "broker-a", 0)
+
+
+def scan_of(namesrv, **options):
+    given = {"namesrv": namesrv, "subscribe": "T", **options}
+    return ClusterScan(known_options(given, "cluster reads"))
+
+
+def with_cluster(scenario, count=100, **cluster_options):
+    """Run ``await scenario(cluster)``; four queues have ``count`` messages together."""
+
+    async def main():
+        async with running(**cluster_options) as cluster:
+            for broker in (*cluster.masters, *cluster.slaves):
+                for number in range(count):
+                    broker.store("T", b"%d" % number, queue_id=number % 4)
+            return await scenario(cluster)
+
+    return asyncio.run(main())
+
+
+async def rows_of(scan, shares=None):
+    def read():
+        planned = scan.shares() if shares is None else shares
+        return [row for share in planned for batch in scan.read(share) for row in batch.to_pylist()]
+
+    return await asyncio.to_thread(read)
+
+
+async def bodies_of(scan, shares=None):
+    return sorted(int(row["body"]) for row in await rows_of(scan, shares))
+
+
+# Planning.
+
+
+def test_all_messages_are_read_in_bounded_stretches_and_again_the_same():
+    async def scenario(cluster):
+        scan = scan_of(cluster.given, maxRecordsPerPartition="10")
+        # As Spark sends it to executors.
+        scan = pickle.loads(pickle.dumps(scan))
+        shares = await asyncio.to_thread(scan.shares)
+        assert max(each.stop - each.start for each in shares) <= 10
+        assert await bodies_of(scan, shares) == list(range(100))
+        first = await rows_of(scan, shares[:1])
+        cluster.masters[0].store("T", b"later", queue_id=shares[0].queue.queue_id)
+        assert await rows_of(scan, shares[:1]) == first
+        assert await bodies_of(scan, shares) == list(range(100))
+
+    with_cluster(scenario)
+
+
+def test_at_least_so_many_partitions_are_made_as_are_asked_for():
+    async def scenario(cluster):
+        scan = scan_of(cluster.given, minPartitions="20")
+        assert len(await asyncio.to_thread(scan.shares)) >= 20
+
+    with_cluster(scenario)
+
+
+def test_times_bound_what_is_read_and_what_is_returned(monkeypatch):
+    monkeypatch.setattr(limits, "MAX_AROUND_MESSAGES", 2)
+
+    async def scenario(cluster):
+        # Message n was stored in millisecond n + 1.
+        times = {"startingTimestamp": str(T0 + 41), "endingTimestamp": str(T0 + 60)}
+        scan = scan_of(cluster.given, **times)
+        shares = await asyncio.to_thread(scan.shares)
+        assert sum(each.stop - each.start for each in shares) < 20 + 4 * 6
+        assert await bodies_of(scan, shares) == list(range(40, 60))
+
+    with_cluster(scenario)
+
+
+def test_patterns_choose_among_the_topics_that_there_are():
+    async def scenario(cluster):
+        cluster.name_servers[0].topics |= {"Tea": ["broker-a"], "Other": ["broker-a"]}
+        cluster.masters[0].store("Tea", b"7")
+        cluster.masters[0].store("Other", b"8")
+        scan = scan_of(cluster.given, subscribe="Te*,T")
+        assert {row["topic"] for row in await rows_of(scan)} == {"T", "Tea"}
+        with pytest.raises(TopicNotFound, match="no topic matches 'X\\*'"):
+            await rows_of(scan_of(cluster.given, subscribe="X*"))
+
+    with_cluster(scenario)
+
+
+def test_an_unknown_topic_is_refused_with_what_was_meant():
+    async def scenario(cluster):
+        cluster.name_servers[0].topics["Orders"] = ["broker-a"]
+        with pytest.raises(TopicNotFound, match="no topic 'Order'; did you mean Orders"):
+            await rows_of(scan_of(cluster.given, subscribe="Order"))
+
+    with_cluster(scenario)
+
+
+def test_pushed_filters_leave_topics_and_rows_out():
+    async def scenario(cluster):
+        scan = scan_of(cluster.given)
+        offset = cluster.masters[0].records[50].physical_offset
+        scan.row_filter = scan.row_filter.within("physical_offset", offset)
+        assert await bodies_of(scan) == list(range(50, 100))
+        scan.row_filter = scan.row_filter.of_topics(["Other"])
+        assert await asyncio.to_thread(scan.shares) == []
+
+    with_cluster(scenario)
+
+
+# Failures.
+
+
+def test_a_broker_that_does_not_answer_fails_plan_and_task_by_its_name():
+    async def scenario(cluster):
+        scan = scan_of(cluster.given)
+        shares = await asyncio.to_thread(scan.shares)
+        await cluster.masters[0].die()
+        with pytest.raises(RemotingError, match="broker-a: "):
+            await rows_of(scan, shares)
+        with pytest.raises(RemotingError, match="broker-a: "):
+            await rows_of(scan)
+        cluster.name_servers[0].topics["T"] = []
+        with pytest.raises(RemotingError, match="broker-a: not registered now"):
+            await rows_of(scan, shares)
+
+    with_cluster(scenario)
+
+
+def test_a_name_server_that_fails_is_named_and_another_is_enough(caplog):
+    async def scenario(cluster):
+        await cluster.name_servers[1].die()
+        assert await bodies_of(scan_of(cluster.given)) == list(range(100))
+        assert f"name server {cluster.name_servers[1].address}" in caplog.text
+
+    with_cluster(scenario, name_servers=2)
+
+
+def test_a_slave_is_read_for_its_master_with_a_warning_unless_nothing_may_be_lost(caplog):
+    async def scenario(cluster):
+        await fail(cluster.masters[0], "erring")
+        assert await bodies_of(scan_of(cluster.given)) == list(range(100))
+        assert "which may lack the newest messages" in caplog.text
+        with pytest.raises(StoreError, match="may lack the newest messages"):
+            await rows_of(scan_of(cluster.given, failOnDataLoss="true"))
+
+    with_cluster(scenario, slaves=1)
+
+
+async def lose(cluster, how):
+    """Make some messages of queue 0 unreadable; return their queue offsets."""
+    broker = cluster.masters[0]
+    queue = broker.queues["T", 0]
+    if how == "damaged":
+        damage_body(broker, queue[5])
+        return [5]
+    if how == "cut":
+        record = queue[3]
+        broker.log[record.physical_offset : record.physical_offset + 8] = bytes(8)
+        # What is behind it in the answer cannot be found.
+        return list(range(3, 25))
+    if how == "ends earlier":
+        del queue[20:]
+        return list(range(20, 25))
+    cluster.name_servers[0].topics.clear()
+    return list(range(25))
+
+
+@pytest.mark.parametrize("how", ["damaged", "cut", "ends earlier", "topic deleted"])
+def test_messages_that_are_gone_or_damaged_are_left_out_and_named(caplog, how):
+    async def scenario(cluster):
+        scan = scan_of(cluster.given)
+        shares = [QueueStretch(QUEUE, 0, 25)]
+        lost = await lose(cluster, how)
+        found = [row["queue_offset"] for row in await rows_of(scan, shares)]
+        assert found == [n for n in range(25) if n not in lost]
+        assert f"{len(lost)} have no message that can be read" in caplog.text
+        assert f": {lost[0]} to {lost[-1]}" in caplog.text
+        strict = scan_of(cluster.given, failOnDataLoss="true")
+        with pytest.raises(StoreError, match=r"broker-a, topic T, queue 0: .* leaves them out"):
+            await rows_of(strict, shares)
+
+    with_cluster(scenario)
+
+
+def test_checksums_need_not_be_compared():
+    async def scenario(cluster):
+        await lose(cluster, "damaged")
+        scan = scan_of(cluster.given, checkCrc="false", failOnDataLoss="true")
+        assert len(await rows_of(scan)) == 100
+
+    with_cluster(scenario)
+
+
+def test_records_of_other_queues_and_topics_are_not_taken(caplog):
+    async def scenario(cluster):
+        broker = cluster.masters[0]
+        other, queue = broker.store("Other", b"no", queue_id=0), broker.queues["T", 0]
+        queue[3], queue[4] = other, broker.queues["T", 1][4]
+        queue[7] = queue[6]
+        found = await rows_of(scan_of(cluster.given), [QueueStretch(QUEUE, 0, 25)])
+        offsets = [row["queue_offset"] for row in found]
+        assert offsets == [n for n in range(25) if n not in (3, 4, 7)]
+        assert "3 have no message that can be read" in caplog.text
+        assert ": 3 to 4, 7 to 7" in caplog.text
+
+    with_cluster(scenario)
+
+
+def test_a_batch_of_rocketmq_5_has_the_offsets_of_its_messages(caplog):
+    """One record of several messages: the next one's offset is as many further on."""
+
+    async def scenario(cluster):
+        broker = cluster.masters[0]
+        queue = broker.queues["T", 0]
+        batch = replace(
+            queue[4], sys_flag=SYS_FLAG_INNER_BATCH, properties=b"INNER_NUM\x016\x02", total_size=0
+        )
+        batch = replace(batch, physical_offset=len(broker.log))
+        batch = replace(batch, total_size=len(encode(batch)))
+        broker.log += encode(batch)
+        broker.records.append(batch)
+        queue[4:10] = [batch] * 6
+        scan = scan_of(cluster.given)
+        for start, stop, expected in ((0, 25, [*range(5), *range(10, 25)]), (7, 12, [10, 11])):
+            found = await rows_of(scan, [QueueStretch(QUEUE, start, stop)])
+            assert [row["queue_offset"] for row in found] == expected
+        assert not caplog.text
+        del queue[10:]
+        await rows_of(scan, [QueueStretch(QUEUE, 0, 12)])
+        assert ": 10 to 11" in caplog.text
+
+    with_cluster(scenario, count=100)
+
+
+def test_a_reader_that_stops_early_closes_its_connections():
+    async def scenario(cluster):
+        scan = scan_of(cluster.given)
+
+        def look():
+            batches = scan.read(QueueStretch(QUEUE, 0, 25))
+            next(batches)
+            batches.close()
+
+        await asyncio.to_thread(look)
+        pulls = cluster.masters[0].codes().count(RequestCode.PULL_MESSAGE)
+        await rows_of(scan, [QueueStretch(QUEUE, 0, 25)])
+        assert cluster.masters[0].codes().count(RequestCode.PULL_MESSAGE) == 2 * pulls
+
+    with_cluster(scenario)
+
+
+def test_one_chunk_follows_another(monkeypatch):
+    monkeypatch.setattr(limits, "MAX_CHUNK_RECORDS", 32)
+
+    async def scenario(cluster):
+        found = await rows_of(scan_of(cluster.given), [QueueStretch(QUEUE, 0, 250)])
+        assert [row["queue_offset"] for row in found] == list(range(250))
+
+    with_cluster(scenario, count=1000)
+
+
+# Options.
+
+
+def test_the_defaults_in_the_table_are_those_that_are_read():
+    defaults = {
+        option.name: option.default for option in OPTIONS if "cluster reads" in option.readers
+    }
+    scan = scan_of("a:1")
+    assert defaults["maxRecordsPerPartition"] == str(scan.partition_records)
+    assert defaults["minPartitions"] == str(scan.min_partitions)
+    assert defaults["failOnDataLoss"] == str(scan.fails_on_loss).lower()
+    assert defaults["checkCrc"] == str(scan.check_crc).lower()
+    assert defaults["body"] == str(scan.with_body).lower()
+    assert defaults["tls"] == str(scan.address.tls).lower()
+    assert defaults["insecure"] == str(scan.address.insecure).lower()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"store": "/s"}, "option store is not for cluster reads"),
+        ({"path": "/s"}, "give one"),
+        ({"startingOffset": "5"}, "startingOffset is not for cluster reads"),
+        ({"startingOffsets": '{"T":{"0":5}}'}, "less of a queue, startingTimestamp"),
+        ({"endingOffsets": "earliest"}, "is latest for cluster reads.*endingTimestamp"),
+        ({"table": "damage"}, "option table is not for cluster reads"),
+        ({"maxRecordsPerPartition": "0"}, "from 1 on"),
+        ({"accessKey": "a"}, "go together"),
+        ({"secretKeyFile": "/f"}, "go together"),
+        ({"secretKey": "very-secret"}, "did you mean secretKeyFile"),
+        ({"insecure": "true", "ca": "/ca"}, "contradict"),
+        ({"certKey": "/k"}, "certKey needs cert"),
+        ({"tls": "false", "ca": "/ca"}, "tls is false"),
+        ({"namesrv": "nowhere"}, "nowhere"),
+        ({"namesrv": ""}, "no name server"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(options, said):
+    with pytest.raises(BadInput, match=said) as refused:
+        scan_of(**{"namesrv": "a:1", **options})
+    assert "very-secret" not in str(refused.value)
+
+
+def test_the_topics_must_be_named():
+    with pytest.raises(BadInput, match="say which topics"):
+        ClusterScan({"namesrv": "a:1"})
+
+
+def test_a_secret_is_read_where_it_is_used_and_never_sent_along(tmp_path):
+    path = tmp_path / "secret"
+    path.write_text("s3cret", encoding="utf-8")
+
+    async def scenario(cluster):
+        scan = scan_of(cluster.given, accessKey="reader", secretKeyFile=str(path))
+        assert b"s3cret" not in pickle.dumps(scan)
+        assert await bodies_of(scan) == list(range(100))
+        path.unlink()
+        with pytest.raises(BadInput, match=r"option secretKeyFile\) cannot be read"):
+            await rows_of(scan)
+
+    with_cluster(scenario)
+
+
+@pytest.mark.parametrize(
+    ("options", "verified", "names"),
+    [
+        ({}, None, None),
+        ({"tls": "true"}, True, True),
+        ({"insecure": "true"}, False, False),
+        ({"checkHostname": "true"}, True, True),
+    ],
+)
+def test_tls_is_used_when_an_option_of_it_is_given(options, verified, names):
+    import ssl
+
+    context = scan_of("a:1", **options).address._context()
+    if verified is None:
+        assert context is None
+    else:
+        assert (context.verify_mode == ssl.CERT_REQUIRED) is verified
+        assert context.check_hostname is names
