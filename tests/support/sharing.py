@@ -9,6 +9,7 @@ from typing import Final
 
 SPARK: Final = (
     "tests/peer/test_deleted_topics.py",
+    "tests/peer/test_spark_cluster.py",
     "tests/pipeline/",
     "tests/unit/cli/test_demo.py",
     "tests/unit/cli/test_index_build.py",

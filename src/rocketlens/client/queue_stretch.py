@@ -10,7 +10,7 @@ what happens                            then
 the master does not answer              its slaves are asked
 a slave has not copied the stretch yet  it does not count as an answer
 nobody answers                          RemotingError, with the broker's name and all reasons
-offsets of the stretch were deleted     the chunk lacks them; its caller knows what was planned
+offsets of the stretch were deleted     the chunk lacks them, and is over behind them
 meanwhile, at either end of the queue
 ======================================  ==========================================================
 """
@@ -52,7 +52,7 @@ class QueueStretch(NamedTuple):
         return f"{where}: offsets {self.start} to {self.stop - 1}"
 
 
-class Chunk(NamedTuple):
+class PulledChunk(NamedTuple):
     """The answers to the pulls from one offset to ``next_offset``, which are read with that."""
 
     bodies: list[bytes]
@@ -113,7 +113,7 @@ class StretchReader:
             last = min(last, found + limits.MAX_AROUND_MESSAGES)
         return QueueStretch(queue, first, max(first, last))
 
-    async def read(self, broker: Broker, stretch: QueueStretch) -> Chunk:
+    async def read(self, broker: Broker, stretch: QueueStretch) -> PulledChunk:
         """Return messages from the begin of a stretch on: all, or as many as a chunk may have.
 
         A chunk that reaches the end of the stretch may lack offsets there, or anywhere else; none
@@ -122,13 +122,13 @@ class StretchReader:
         :raises RemotingError: if neither the master nor a slave answers.
         """
 
-        async def ask(address: str) -> Chunk:
+        async def ask(address: str) -> PulledChunk:
             return await self._read(address, stretch, is_master=address == broker.master)
 
         chunk, warning = await self._first_answer(broker, ask)
         return chunk._replace(warning=warning)
 
-    async def _read(self, address: str, stretch: QueueStretch, *, is_master: bool) -> Chunk:
+    async def _read(self, address: str, stretch: QueueStretch, *, is_master: bool) -> PulledChunk:
         queue, start, stop = stretch
         bodies: list[bytes] = []
         offset, size = start, 0
@@ -152,7 +152,7 @@ class StretchReader:
                     raise RemotingError(address, said)
                 next_offset = stop
             offset = next_offset
-        return Chunk(bodies, min(offset, stop))
+        return PulledChunk(bodies, min(offset, stop))
 
     async def _first_answer(
         self, broker: Broker, ask: Callable[[str], Awaitable[T]]

@@ -27,7 +27,7 @@ from rocketlens.bulk.options import (
 )
 from rocketlens.client.cluster import ClusterCalls, Credentials
 from rocketlens.client.name_servers import name_server_addresses
-from rocketlens.client.queue_stretch import Chunk, QueueStretch, StretchReader, cut
+from rocketlens.client.queue_stretch import PulledChunk, QueueStretch, StretchReader, cut
 from rocketlens.client.route import Route
 from rocketlens.client.survey import Survey
 from rocketlens.errors import BadInput, RemotingError, StoreError, TopicNotFound
@@ -230,7 +230,7 @@ class ClusterScan:
                 try:
                     chunk = pending.result()
                 except TopicNotFound:
-                    chunk = Chunk([], rest.stop)
+                    chunk = PulledChunk([], rest.stop)
                 part, rest = (
                     rest._replace(stop=chunk.next_offset),
                     rest._replace(start=chunk.next_offset),
@@ -308,7 +308,7 @@ class _Clients:
             self._thread.close()
 
 
-async def _pull(survey: Survey, reader: StretchReader, stretch: QueueStretch) -> Chunk:
+async def _pull(survey: Survey, reader: StretchReader, stretch: QueueStretch) -> PulledChunk:
     """Return the next chunk of a stretch; the route tells where its broker is now."""
     found = await survey.route(stretch.queue.topic)
     name = stretch.queue.broker_name
