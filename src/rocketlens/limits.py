@@ -601,6 +601,9 @@ MAX_CHUNK_BYTES: Final = 16 * 1024 * 1024
 MAX_STREAM_TRIGGER_BYTES: Final = 256 << 20
 """Log in one batch of a stream, in bytes, unless ``maxBytesPerTrigger`` says otherwise."""
 
+MAX_TRIGGER_OFFSETS: Final = 1_000_000
+"""Messages in one batch of a stream of a cluster, unless ``maxOffsetsPerTrigger`` sets it."""
+
 MAX_FOLLOW_TRIGGER_BYTES: Final = 128 << 20
 """Log in one batch of the builder that runs beside a broker, in bytes."""
 

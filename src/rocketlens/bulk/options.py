@@ -20,9 +20,9 @@ from rocketlens.store.read.consumequeue import ConsumeQueues
 from rocketlens.store.read.former_topics import configured_topics
 
 _INT64: Final = (-(2**63), 2**63 - 1)
-Reader = Literal["batch reads", "streams", "read_batches", "cluster reads"]
-"""The readers: ``spark.read``, ``spark.readStream`` and the function without Spark, of a store; and
-``spark.read`` of a cluster, which is chosen by ``namesrv``.
+Reader = Literal["batch reads", "streams", "read_batches", "cluster reads", "cluster streams"]
+"""The readers: ``spark.read``, ``spark.readStream`` and the function without Spark, of a store; the
+first two of a cluster, which is chosen by ``namesrv``.
 """
 
 
@@ -38,7 +38,9 @@ class SourceOption(NamedTuple):
 STREAMS: Final[tuple[Reader, ...]] = ("streams",)
 _BATCHES: Final[tuple[Reader, ...]] = ("batch reads", "read_batches")
 _STORES: Final[tuple[Reader, ...]] = ("batch reads", "streams", "read_batches")
-_CLUSTERS: Final[tuple[Reader, ...]] = ("cluster reads",)
+_CLUSTERS: Final[tuple[Reader, ...]] = ("cluster reads", "cluster streams")
+_CLUSTER_READS: Final[tuple[Reader, ...]] = ("cluster reads",)
+_CLUSTER_STREAMS: Final[tuple[Reader, ...]] = ("cluster streams",)
 _SPARK_BATCHES: Final[tuple[Reader, ...]] = ("batch reads", "cluster reads")
 
 OPTIONS: Final = (
@@ -71,7 +73,10 @@ OPTIONS: Final = (
         "Only messages stored at or after this time: epoch ms, or ISO 8601, UTC without a zone.",
     ),
     SourceOption(
-        "endingTimestamp", "", "Only messages stored at or before this time, written likewise."
+        "endingTimestamp",
+        "",
+        "Only messages stored at or before this time, written likewise.",
+        (*_STORES, *_CLUSTER_READS),
     ),
     SourceOption("startingOffset", "", "Only messages at or after this physical offset.", _BATCHES),
     SourceOption(
@@ -92,14 +97,20 @@ OPTIONS: Final = (
         "startingOffsets",
         "earliest",
         "earliest: each queue from its first stored message on. Use startingTimestamp for less.",
-        _CLUSTERS,
+        _CLUSTER_READS,
+    ),
+    SourceOption(
+        "startingOffsets",
+        "earliest",
+        "earliest, likewise; or latest: what is sent from the first start of the query on.",
+        _CLUSTER_STREAMS,
     ),
     SourceOption("endingOffsets", "", "latest, likewise: the end of the log.", _BATCHES),
     SourceOption(
         "endingOffsets",
         "latest",
         "latest: up to the end that each queue has when the read is planned.",
-        _CLUSTERS,
+        _CLUSTER_READS,
     ),
     SourceOption(
         "minPartitions", "1", "At least so many partitions, if there are enough messages for that."
@@ -116,6 +127,12 @@ OPTIONS: Final = (
     SourceOption(
         "maxBytesPerTrigger", "268435456", "Bytes of log in one micro-batch, at most.", STREAMS
     ),
+    SourceOption(
+        "maxOffsetsPerTrigger",
+        "1000000",
+        "Messages in one micro-batch, about, as Spark's Kafka source names it.",
+        _CLUSTER_STREAMS,
+    ),
     SourceOption("body", "true", "false: the columns body and body_error are null."),
     SourceOption("checkCrc", "true", "Whether records are compared with their checksums."),
     SourceOption(
@@ -129,7 +146,14 @@ OPTIONS: Final = (
         "false",
         "Whether the job fails when a broker has no readable message at an offset that was "
         "planned, or when only a slave could be asked.",
-        _CLUSTERS,
+        _CLUSTER_READS,
+    ),
+    SourceOption(
+        "failOnDataLoss",
+        "true",
+        "Whether the query fails when a broker has no readable message at an offset that is next, "
+        "or logs the offsets and continues.",
+        _CLUSTER_STREAMS,
     ),
     SourceOption(
         "failOnDataLoss",
@@ -256,7 +280,8 @@ def _as_ours(options: dict[str, str], reader: Reader) -> dict[str, str]:
         if ours in options:
             raise BadInput(f"options {theirs} and {ours} both say where to read: give one")
         word = value.strip().lower()
-        accepted = words if reader == "streams" else words[:1]
+        is_stream = reader in STREAMS + _CLUSTER_STREAMS
+        accepted = words if is_stream else words[:1]
         if word not in accepted:
             less = _TIMES[theirs] if reader in _CLUSTERS else ours
             what = "less of a queue" if reader in _CLUSTERS else "a position in the log"
@@ -264,7 +289,7 @@ def _as_ours(options: dict[str, str], reader: Reader) -> dict[str, str]:
                 f"option {theirs} is {' or '.join(accepted)} for {reader}, not {value[:80]!r}: for "
                 f"{what}, {less}"
             )
-        if reader == "streams":
+        if is_stream:
             options[ours] = word
     return options
 

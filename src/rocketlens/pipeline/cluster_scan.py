@@ -11,7 +11,7 @@ A scan is sent to executors. It has the names of the files with secrets, never w
 import logging
 import ssl
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -152,26 +152,38 @@ class ClusterScan:
         :raises RemotingError: when no name server answers, or of a broker neither master nor slave.
         :raises StoreError: when only a slave answers, if ``failOnDataLoss`` is set.
         """
-        with self._clients() as (thread, cluster):
-            return thread.run(self._plan(cluster))
+        found = self.stored(*self.row_filter.bounds["store_timestamp_ms"])
+        for warning in dict.fromkeys(said for _, said in found if said is not None):
+            self._warn(warning)
+        return self.cut(stretch for stretch, _ in found)
 
-    async def _plan(self, cluster: ClusterCalls) -> list[QueueStretch]:
+    def cut(self, stretches: Iterable[QueueStretch]) -> list[QueueStretch]:
+        """Return the parts that are one task each."""
+        return cut(stretches, self.partition_records, self.min_partitions)
+
+    def stored(self, begin_ms: int, end_ms: int) -> list[tuple[QueueStretch, str | None]]:
+        """Return what each queue has of a time, as `StretchReader.stored` does.
+
+        :raises TopicNotFound: when the cluster does not have a topic that is asked for.
+        :raises RemotingError: when no name server answers, or of a broker neither master nor slave.
+        """
+        with self._clients() as (thread, cluster):
+            return thread.run(self._stored(cluster, begin_ms, end_ms))
+
+    async def _stored(
+        self, cluster: ClusterCalls, begin_ms: int, end_ms: int
+    ) -> list[tuple[QueueStretch, str | None]]:
         import asyncio
 
         survey = Survey(cluster, None, time.monotonic)
         reader = StretchReader(cluster)
-        begin_ms, end_ms = self.row_filter.bounds["store_timestamp_ms"]
         asked = [
             reader.stored(route.brokers[queue.broker_name], queue, begin_ms, end_ms)
             for topic in await self._chosen_topics(survey)
             for route in (await self._route(survey, topic),)
             for queue in route.read_queues
         ]
-        found = await asyncio.gather(*asked)
-        for warning in dict.fromkeys(said for _, said in found if said is not None):
-            self._warn(warning)
-        stretches = [stretch for stretch, _ in found]
-        return cut(stretches, self.partition_records, self.min_partitions)
+        return await asyncio.gather(*asked)
 
     async def _chosen_topics(self, survey: Survey) -> list[str]:
         """Return the topics of the options that pushed filters do not exclude."""

@@ -7,7 +7,7 @@
 
 The options are in :data:`rocketlens.bulk.options.OPTIONS`. ``docs/reference/spark.md`` says what is
 left out and when a job fails. ``spark.readStream`` is in :mod:`rocketlens.pipeline.stream`; what
-reads a cluster is in :mod:`rocketlens.pipeline.cluster_scan`.
+reads a cluster is in :mod:`rocketlens.pipeline.cluster_scan` and ``cluster_stream``.
 
 ``filterPushdown`` is off by default because of Spark (seen in 4.1 to 4.2): Spark keeps *one* pruned
 plan for each ``load()``, so a DataFrame that is filtered in two ways, or first filtered and then
@@ -93,6 +93,10 @@ class RocketMQDataSource(DataSource):
         :raises BadInput: if the caller gave a schema of its own.
         """
         self._check_schema(schema)
+        if _is_cluster(self.options):
+            from rocketlens.pipeline.cluster_stream import ClusterStreamReader
+
+            return ClusterStreamReader(self.options)
         from rocketlens.pipeline.stream import RocketMQStreamReader
 
         return RocketMQStreamReader(self.options)
@@ -146,8 +150,12 @@ class RocketMQReader(DataSourceReader):
         return iter(()) if partition.value is None else self.scan.read(partition.value)
 
 
+def _is_cluster(options: Mapping[str, str]) -> bool:
+    return any(name.lower() == "namesrv" for name in options)
+
+
 def _scan(options: Mapping[str, str]) -> "BatchScan | ClusterScan":
-    if any(name.lower() == "namesrv" for name in options):
+    if _is_cluster(options):
         # Late: reading a store needs no sockets.
         from rocketlens.pipeline.cluster_scan import ClusterScan
 

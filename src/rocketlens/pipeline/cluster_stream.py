@@ -1,0 +1,177 @@
+"""The data source ``rocketmq`` as a stream of a running cluster: messages as producers send them.
+
+::
+
+    spark.readStream.format("rocketmq").option("namesrv", ADDR).option("subscribe", TOPIC).load()
+
+The offset of the stream has the next offset of every queue, as JSON: topic, broker, queue id. Spark
+keeps it, so no broker does, and what two offsets have between them is always the same.
+
+====================================  ============================================================
+what happens                          then
+====================================  ============================================================
+a topic gets queues or brokers        they are read from their first stored message on
+a broker is not registered            its queues stay where they are until it is
+a broker does not answer              the query fails, and starts again where it was
+a queue ends before its next offset   messages were lost, as of a topic that was made again: the
+                                      query fails, or reads the queue from its begin
+a slave that is behind answers        its queues stay where they are
+====================================  ============================================================
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from rocketlens import limits
+from rocketlens.bulk.messages import INT64
+from rocketlens.bulk.options import flag_option, known_options, number_option
+from rocketlens.client.queue_stretch import QueueStretch
+from rocketlens.client.route import MessageQueue
+from rocketlens.errors import BadInput, StoreError
+from rocketlens.pipeline.cluster_scan import ClusterScan
+from rocketlens.pipeline.source import SharePartition
+
+_log = logging.getLogger(__name__)
+
+QueueOffsets = dict[MessageQueue, int]
+
+
+class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reports the ends of queues, plans stretches of them, and reads one."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """Check the options.
+
+        :raises BadInput: naming the option that is not valid.
+        """
+        known = known_options(options, "cluster streams")
+        self._most = number_option(known, "maxOffsetsPerTrigger", limits.MAX_TRIGGER_OFFSETS)
+        self._from_latest = known.pop("startingOffset", "earliest") == "latest"
+        if self._from_latest and "startingTimestamp" in known:
+            raise BadInput("options startingOffsets and startingTimestamp both say where to begin")
+        fails = flag_option(known, "failOnDataLoss", default=True)
+        self._scan = ClusterScan({**known, "failOnDataLoss": str(fails).lower()})
+        self._target: QueueOffsets | None = None
+        self._told: set[str] = set()
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Return where the stream begins: the first or the next offset of each queue.
+
+        :raises TopicNotFound: when the cluster does not have a topic that is asked for.
+        :raises RemotingError: when a name server or broker does not answer.
+        """
+        begin_ms, _ = self._scan.row_filter.bounds["store_timestamp_ms"]
+        found = self._scan.stored(begin_ms, INT64[1])
+        return to_json(
+            {each.queue: each.stop if self._from_latest else each.start for each, _ in found}
+        )
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Return the limit that the options set."""
+        return ReadMaxRows(self._most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Record the current ends of the queues."""
+        self._target = {each.queue: each.stop for each, _ in self._scan.stored(*INT64)}
+
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: dict[str, Any], limit: ReadLimit
+    ) -> dict[str, Any]:
+        """Return the offset to read up to: the ends of the queues, or about as far as the limit.
+
+        :raises StoreError: when messages were lost, unless ``failOnDataLoss`` is false.
+        :raises RemotingError: when a name server or broker does not answer.
+        """
+        ends = from_json(start)
+        begins = dict(ends)
+        available: QueueOffsets = {}
+        found = self._scan.stored(*INT64)
+        for (queue, first, stop), warning in found:
+            begin = begins.pop(queue, None)
+            if begin is None:
+                ends[queue] = first
+            elif stop >= begin:
+                available[queue] = max(self._stop(queue, stop) - begin, 0)
+            elif warning is None:
+                self._lost(f"{queue} ends at offset {stop}, and was read up to {begin}")
+                ends[queue] = first
+            if warning is not None:
+                self._warn(warning)
+        for queue in begins:
+            self._warn(f"{queue}: no broker has it now, it stays at offset {ends[queue]}")
+        total = sum(available.values())
+        most = total if isinstance(limit, ReadAllAvailable) else self._most
+        if isinstance(limit, ReadMaxRows):
+            most = limit.max_rows
+        for queue, count in available.items():
+            ends[queue] += count if total <= most else min(count, max(count * most // total, 1))
+        return to_json(ends)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Split what lies between two offsets, which is the same whenever it is asked."""
+        begins = from_json(start)
+        stretches = [
+            QueueStretch(queue, begins[queue], stop)
+            for queue, stop in from_json(end).items()
+            if queue in begins
+        ]
+        return list(map(SharePartition, self._scan.cut(stretches)))
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Return the record batches of one stretch; runs in an executor.
+
+        :raises StoreError: when messages are missing, unless ``failOnDataLoss`` is false.
+        :raises RemotingError: when a broker does not answer; Spark tries again.
+        """
+        return self._scan.read(partition.value)
+
+    def _stop(self, queue: MessageQueue, stop: int) -> int:
+        return stop if self._target is None else min(stop, self._target.get(queue, 0))
+
+    def _lost(self, what: str) -> None:
+        if self._scan.fails_on_loss:
+            raise StoreError(
+                f'{what}: messages were lost. option("failOnDataLoss", "false") reads the queue '
+                "from its begin"
+            )
+        self._warn(f"{what}: messages were lost, and it is read from its begin")
+
+    def _warn(self, what: str) -> None:
+        if what not in self._told:
+            self._told.add(what)
+            _log.warning("%s", what)
+
+
+def to_json(offsets: QueueOffsets) -> dict[str, Any]:
+    """Return next offsets as Spark keeps them: by topic, broker and queue id."""
+    result: dict[str, Any] = {}
+    for (topic, broker_name, queue_id), offset in sorted(offsets.items()):
+        result.setdefault(topic, {}).setdefault(broker_name, {})[str(queue_id)] = offset
+    return result
+
+
+def from_json(offset: Mapping[str, Any]) -> QueueOffsets:
+    """Return the next offsets of :func:`to_json`.
+
+    :raises BadInput: when it is something else, as of a checkpoint of another stream.
+    """
+    try:
+        return {
+            MessageQueue(topic, broker_name, int(queue_id)): int(next_offset)
+            for topic, of_topic in offset.items()
+            for broker_name, of_broker in of_topic.items()
+            for queue_id, next_offset in of_broker.items()
+        }
+    except (AttributeError, TypeError, ValueError):
+        raise BadInput(
+            f"the checkpoint is not of a stream of a cluster: its offset is {str(offset)[:80]!r}"
+        ) from None
