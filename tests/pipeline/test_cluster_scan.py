@@ -284,7 +284,8 @@ def test_the_defaults_in_the_table_are_those_that_are_read():
     defaults = {
         option.name: option.default for option in OPTIONS if "cluster reads" in option.readers
     }
-    scan = scan_of("a:1")
+    scan = scan_of("a:1", **{name: text for name, text in defaults.items() if text})
+    assert scan.__dict__ == scan_of("a:1").__dict__
     assert defaults["maxRecordsPerPartition"] == str(scan.partition_records)
     assert defaults["minPartitions"] == str(scan.min_partitions)
     assert defaults["failOnDataLoss"] == str(scan.fails_on_loss).lower()

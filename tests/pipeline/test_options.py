@@ -47,8 +47,12 @@ def test_options_of_streams_and_of_batches_are_told_apart(tmp_path):
         batch(tmp_path, maxBytesPerTrigger="5")
     with pytest.raises(BadInput, match="filterPushdown is not for streams"):
         stream(tmp_path, filterPushdown="true")
-    with pytest.raises(BadInput, match="no option 'maxOffsetsPerTrigger' "):
+    with pytest.raises(BadInput, match=r"maxOffsetsPerTrigger is not for batch reads$"):
         batch(tmp_path, maxOffsetsPerTrigger="5")
+    with pytest.raises(BadInput, match=r"not for streams; did you mean maxBytesPerTrigger\?$"):
+        stream(tmp_path, maxOffsetsPerTrigger="5")
+    with pytest.raises(BadInput, match=r"namesrv is not for streams$"):
+        stream(tmp_path, namesrv="a:1")
 
 
 @pytest.mark.parametrize(("make", "reader"), [(batch, "batch reads"), (stream, "streams")])

@@ -251,11 +251,11 @@ def known_options(options: Mapping[str, str], reader: Reader) -> dict[str, str]:
         if lower in known:
             result[known[lower]] = value
             continue
-        if lower in elsewhere:
-            raise BadInput(f"option {given} is not for {reader}")
-        near = difflib.get_close_matches(lower, known, 1)
+        near = [] if lower in elsewhere else difflib.get_close_matches(lower, known, 1)
         meant = _ELSEWHERE.get(lower) or (known[near[0]] if near else None)
         hint = f"; did you mean {meant}?" if meant in names else ""
+        if lower in elsewhere:
+            raise BadInput(f"option {given} is not for {reader}{hint}")
         message = f"there is no option {given!r}{hint} (options: {', '.join(names)})"
         raise BadInput(message)
     return _as_ours(result, reader)

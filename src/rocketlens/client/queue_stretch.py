@@ -9,7 +9,7 @@ what happens                            then
 ======================================  ==========================================================
 the master does not answer              its slaves are asked
 a slave has not copied the stretch yet  it does not count as an answer
-nobody answers                          RemotingError, with the broker's name and all reasons
+none of them answers                    RemotingError, with the broker's name and all reasons
 offsets of the stretch were deleted     the chunk lacks them, and is over behind them
 meanwhile, at either end of the queue
 ======================================  ==========================================================

@@ -5,7 +5,8 @@
 are the same, for a pull brings the bytes of the log. The options are in
 :data:`rocketlens.bulk.options.OPTIONS`.
 
-A scan is sent to executors. It has the names of the files with secrets, never what is in them.
+A scan is sent to executors, by :mod:`rocketlens.pipeline.cluster_stream`, too. It has the names of
+files with secrets, never what is in them.
 """
 
 import logging
