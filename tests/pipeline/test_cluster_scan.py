@@ -8,8 +8,10 @@ import pytest
 
 from rocketlens import limits
 from rocketlens.bulk.options import OPTIONS, known_options
+from rocketlens.client.cluster import Credentials
 from rocketlens.client.queue_stretch import QueueStretch
 from rocketlens.client.route import MessageQueue
+from rocketlens.client.survey import Survey
 from rocketlens.errors import BadInput, RemotingError, StoreError, TopicNotFound
 from rocketlens.formats.commitlog_record import encode
 from rocketlens.model.rocketmq import SYS_FLAG_INNER_BATCH
@@ -102,6 +104,26 @@ def test_patterns_choose_among_the_topics_that_there_are():
             await rows_of(scan_of(cluster.given, subscribe="X*"))
 
     with_cluster(scenario)
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_not_missed_by_a_pattern(monkeypatch):
+    async def scenario(cluster):
+        monkeypatch.setattr(Survey, "topics", listing(Survey.topics, "Gone"))
+        assert await bodies_of(scan_of(cluster.given, subscribe="*")) == list(range(100))
+        with pytest.raises(TopicNotFound, match="this cluster has no topic 'Gone'"):
+            await rows_of(scan_of(cluster.given, subscribe="*,Gone"))
+
+    with_cluster(scenario)
+
+
+def listing(topics, more):
+    """Return a list of topics with one that was deleted since."""
+
+    async def listed(self):
+        found = await topics(self)
+        return found._replace(value=[*found.value, more])
+
+    return listed
 
 
 def test_an_unknown_topic_is_refused_with_what_was_meant():
@@ -333,6 +355,7 @@ def test_a_secret_is_read_where_it_is_used_and_never_sent_along(tmp_path):
     async def scenario(cluster):
         scan = scan_of(cluster.given, accessKey="reader", secretKeyFile=str(path))
         assert b"s3cret" not in pickle.dumps(scan)
+        assert scan.address.calls()._credentials == Credentials("reader", "s3cret")
         assert await bodies_of(scan) == list(range(100))
         path.unlink()
         with pytest.raises(BadInput, match=r"option secretKeyFile\) cannot be read"):

@@ -178,10 +178,11 @@ class ClusterScan:
 
         survey = Survey(cluster, None, time.monotonic)
         reader = StretchReader(cluster)
+        routes = [await self._route(survey, topic) for topic in await self._chosen_topics(survey)]
         asked = [
             reader.stored(route.brokers[queue.broker_name], queue, begin_ms, end_ms)
-            for topic in await self._chosen_topics(survey)
-            for route in (await self._route(survey, topic),)
+            for route in routes
+            if route is not None
             for queue in route.read_queues
         ]
         return await asyncio.gather(*asked)
@@ -200,10 +201,13 @@ class ClusterScan:
         pushed = self.row_filter.topics
         return [topic for topic in topics if pushed is None or topic in pushed]
 
-    async def _route(self, survey: Survey, topic: str) -> Route:
+    async def _route(self, survey: Survey, topic: str) -> Route | None:
+        """Return a topic's route; None if only a pattern asks for it, and it was just deleted."""
         try:
             found = await survey.route(topic)
         except TopicNotFound:
+            if topic not in self.topics.names:
+                return None
             known = (await survey.topics()).value
             raise unknown_topic(topic, set(known) - {topic}, "this cluster") from None
         self._check(found.coverage)
