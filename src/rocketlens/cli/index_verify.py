@@ -100,7 +100,8 @@ def report_lines(report: "VerifyReport") -> Iterator[str]:
         yield f"{kind}: {count:,}"
         listed = [finding for finding in report.findings if finding.kind == kind]
         for finding in listed[:_MAX_LISTED_OF_A_KIND]:
-            yield f"  {printable(str(finding))}"
+            # Its kind is the heading.
+            yield f"  {printable(str(finding).removeprefix(f'{kind}: '))}"
         if count > _MAX_LISTED_OF_A_KIND:
             yield f"  ... (-o json lists {len(listed):,})"
     for text in report.not_compared:

@@ -22,6 +22,7 @@ def test_verify_names_what_differs_and_gives_code_1(run, copy, own_session):
     assert done.code == 1
     assert path.name in done.out
     assert "they differ" in done.out
+    assert done.out.count("index chain: ") == 1  # the heading; what is below does not repeat it
     assert f"index build --queues --store {copy}" in done.out
     report = json.loads(run("index", "verify", "--store", copy, "-o", "json").out)
     assert report["agrees"] is False
