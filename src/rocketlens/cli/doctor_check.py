@@ -48,7 +48,7 @@ def warn(name: str, detail: str, mend: str) -> Check:
 
 
 def fail(name: str, detail: str, mend: str) -> Check:
-    """Return what keeps commands from working."""
+    """Return what keeps commands from working, or has lost messages."""
     return Check("fail", name, detail, mend)
 
 

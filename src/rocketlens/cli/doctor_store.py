@@ -116,16 +116,16 @@ def _damage(source: "StoreReader", contents: "LogContents | None") -> Iterator[C
     behind = "messages there are lost, and answers that may lack them are incomplete"
     if contents is not None:
         for damage in contents.damage:
-            yield warn("commit log", f"{damage}: {behind}", _REPAIR)
+            yield fail("commit log", f"{damage}: {behind}", _REPAIR)
         return
     for before, after in pairwise(source.log.segments):
         if before.end_offset < after.base_offset:
             detail = (
                 f"physical offsets {before.end_offset} to {after.base_offset}: no file has them"
             )
-            yield warn("commit log", f"{detail}: {behind}", _REPAIR)
+            yield fail("commit log", f"{detail}: {behind}", _REPAIR)
     for damage in source.tail.damage:
-        yield warn("commit log", f"{damage}: {behind}", _REPAIR)
+        yield fail("commit log", f"{damage}: {behind}", _REPAIR)
 
 
 def _queues(source: "StoreReader", contents: "LogContents | None") -> Iterator[Check]:

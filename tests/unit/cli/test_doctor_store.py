@@ -84,8 +84,19 @@ def test_damage_in_what_is_not_indexed_is_shown(run, write_store):
     content[0:4] = b"\x7f\xff\xff\xff"
     segment.write_bytes(content)
     done = run("doctor", "--store", store)
-    assert done.code == 0
-    assert "commit log" in done.out
+    assert "fail  commit log" in done.out
+
+
+def test_a_store_that_lost_messages_is_not_healthy(run, golden, tmp_path):
+    store = shutil.copytree(golden("5.5.0").store, tmp_path / "store")
+    assert run("doctor", "--store", store).code == 0
+    sorted((store / "commitlog").iterdir())[1].unlink()
+    assert run("doctor", "--store", store).code == 1
+
+
+def test_what_a_killed_broker_left_unfinished_is_no_loss(run, golden):
+    done = run("doctor", "--store", golden("5.5.0").crashed)
+    assert done.code == 0, done.out
 
 
 def test_missing_consume_queues_are_a_warning_that_says_how_to_make_them(run, golden, tmp_path):
@@ -222,7 +233,7 @@ def test_damage_inside_and_a_missing_file_are_both_named(run, golden, tmp_path):
     lines = [
         each for each in run("doctor", "--store", store).out.splitlines() if "commit log" in each
     ]
-    lines = [each for each in lines if each.startswith("warn")]
+    lines = [each for each in lines if each.startswith("fail")]
     assert len(lines) == 2
     assert f"physical offsets {size} to {2 * size}: no file" in lines[0]
     assert all("to mend: restore" in line for line in lines)
