@@ -73,6 +73,21 @@ _COMMANDS: Final = {
     "mqadmin": ("rocketlens.mqadmin.run", "run commands of RocketMQ's own admin tool"),
 }
 """Each command's module and purpose; a group of commands has no module."""
+_SYNONYMS: Final = {
+    "browse": "tail",
+    "consume": "tail",
+    "consumers": "groups",
+    "get": "show",
+    "list": "topics",
+    "lookup": "find",
+    "ls": "topics",
+    "produce": "send",
+    "query": "find",
+    "search": "find",
+    "trace": "story",
+    "view": "show",
+}
+"""What commands of other tools are called here."""
 _ENDING_OPTIONS: Final = frozenset({"-h", "--help", "-V", "--version"})
 """Options that need no command: they print something, and end the program."""
 
@@ -155,7 +170,7 @@ def _parse(argv: Sequence[str]) -> Namespace:
         if not names:
             break
         if word not in names:
-            parser.refuse_command(f"{group} {word}".strip(), _COMMANDS)
+            parser.refuse_command(f"{group} {word}".strip(), _COMMANDS, _SYNONYMS)
         group = f"{group} {word}".strip()
     is_whole = group in _COMMANDS and not _names_in(group)
     if not is_whole and len(argv) > len(words) and argv[-1] not in _ENDING_OPTIONS:

@@ -113,6 +113,9 @@ def test_nothing_and_help_print_the_help(run, arguments, same_as):
     ("arguments", "said"),
     [
         (("tpics",), "no command 'tpics'; did you mean topics? (see rocketlens --help)"),
+        (("serch",), "no command 'serch'; did you mean find or serve?"),
+        (("search", "x"), "no command 'search'; did you mean find?"),
+        (("ls",), "no command 'ls'; did you mean topics?"),
         (("index", "verfy"), "no command 'index verfy'; did you mean index verify"),
         (("help", "shwo"), "no command 'shwo'; did you mean show"),
         (("--store", "d5", "find", "x"), "--store stands behind a command"),
@@ -127,6 +130,12 @@ def test_a_mistake_is_told_with_what_may_be_meant(run, arguments, said):
     done = run(*arguments)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(f"rocketlens: {said}")
+
+
+def test_what_other_tools_call_a_command_is_none_here_and_stands_for_one_that_is():
+    commands = set(program._COMMANDS)
+    assert not commands & set(program._SYNONYMS)
+    assert commands >= set(program._SYNONYMS.values())
 
 
 def leaf_commands():

@@ -1,6 +1,7 @@
 """Parses a caller's topics (names and patterns), and suggests corrections."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from rocketlens.errors import BadInput, TopicNotFound
@@ -62,13 +63,18 @@ def unknown_topic(name: str, known: Collection[str], where: str) -> TopicNotFoun
     return TopicNotFound(f"{where} has no topic {name!r}{suggestion(name, known)}")
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return "; did you mean A or B?" with the known topics that a name resembles, or nothing."""
+def suggestion(
+    name: str, known: Iterable[str], synonyms: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """Return "; did you mean A or B?" with the known names that a name resembles, or nothing.
+
+    A name that resembles one of ``synonyms`` means what that stands for.
+    """
     from difflib import get_close_matches
 
     by_folded: dict[str, str] = {}
-    for topic in sorted(known):
-        by_folded.setdefault(topic.casefold(), topic)
+    for word in sorted({*known, *synonyms}):
+        by_folded.setdefault(word.casefold(), synonyms.get(word, word))
     close = get_close_matches(name.casefold(), by_folded, _SHOWN_TOPICS, 0.6)
-    meant = [by_folded[folded] for folded in close]
+    meant = dict.fromkeys(by_folded[folded] for folded in close)
     return f"; did you mean {' or '.join(meant)}?" if meant else ""

@@ -2,7 +2,8 @@
 
 import re
 from argparse import Action, ArgumentParser, RawDescriptionHelpFormatter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 from rocketlens.terminal.exit_code import ExitCode
@@ -74,14 +75,18 @@ class CommandParser(ArgumentParser):
         meant = did_you_mean(options[0], self._option_string_actions) if options else ""
         self.error(f"unrecognized arguments: {' '.join(unknown)[:_MAX_MESSAGE]}{meant}")
 
-    def refuse_command(self, word: str, commands: Iterable[str]) -> NoReturn:
-        """Refuse a command that the program does not have."""
-        self.error(f"no command {word[:_MAX_MESSAGE]!r}{did_you_mean(word, commands)}")
+    def refuse_command(
+        self, word: str, commands: Iterable[str], synonyms: Mapping[str, str]
+    ) -> NoReturn:
+        """Refuse a command that the program does not have; other tools have it as a synonym."""
+        self.error(f"no command {word[:_MAX_MESSAGE]!r}{did_you_mean(word, commands, synonyms)}")
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(
+    word: str, known: Iterable[str], synonyms: Mapping[str, str] = MappingProxyType({})
+) -> str:
     """Return "; did you mean A or B?" with the known words that one resembles, or nothing."""
     # Late: only a mistake needs it.
     from rocketlens.query.topic_choice import suggestion
 
-    return suggestion(word, known)
+    return suggestion(word, known, synonyms)
