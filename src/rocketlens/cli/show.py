@@ -1,7 +1,9 @@
 """``rocketlens show``: everything about one message."""
 
 import codecs
+import shutil
 import sys
+import textwrap
 from argparse import ArgumentParser, Namespace
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
@@ -199,7 +201,14 @@ def field_lines(
 
 
 def _field(label: str, text: str, searched: str | None = None) -> str:
-    shown = highlighted(printable(text), searched)
+    lines = [printable(text)]
+    if sys.stdout.isatty():
+        room = shutil.get_terminal_size((100, 24)).columns - _LABEL_WIDTH - 1
+        # Only at spaces: what is between them is copied.
+        lines = textwrap.wrap(
+            lines[0], max(room, _LABEL_WIDTH), break_long_words=False, break_on_hyphens=False
+        )
+    shown = f"\n{'':{_LABEL_WIDTH}} ".join(highlighted(line, searched) for line in lines)
     return f"{coloured(f'{label:<{_LABEL_WIDTH}}', BOLD, sys.stdout)} {shown}"
 
 
