@@ -8,13 +8,20 @@ fills the pages without MkDocs and compares them with the program.
 
 import argparse
 import ast
+import codecs
 import inspect
 import io
+import os
+import pty
 import re
+import shlex
+import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import pairwise
@@ -189,6 +196,81 @@ def _printed(*words: str) -> str:
     with redirect_stdout(out):
         main(words)
     return out.getvalue()
+
+
+# Terminals.
+
+
+def screen(columns: str, *words: str) -> str:
+    """Return what a command prints on a terminal of so many columns, on the store of the demo.
+
+    An exit code that is not 0 is shown as a shell shows it.
+    """
+    line = " ".join(words)
+    printed, code = terminal_text(int(columns), line)
+    asked = f"\n$ echo $?\n{code}" if code else ""
+    return f"```console\n$ rocketlens {line}\n{printed}{asked}\n```"
+
+
+@cache
+def terminal_text(columns: int, line: str) -> tuple[str, int]:
+    """Run a command on a real terminal, above the store of the demo; return text and exit code."""
+    from rocketlens.cli.demo import unpack
+
+    leader, follower = pty.openpty()
+    with tempfile.TemporaryDirectory() as directory:
+        unpack(Path(directory))
+        # A page must not show what the machine that builds it has configured.
+        kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+        environment = kept | {
+            "COLUMNS": str(columns),
+            "NO_COLOR": "1",
+            "PAGER": "cat",
+            "ROCKETLENS_STORE": "store",
+            "TERM": "xterm",
+            "TZ": "UTC",
+            "XDG_CONFIG_HOME": directory,
+            "XDG_STATE_HOME": directory,
+        }
+        with subprocess.Popen(
+            [sys.executable, "-m", "rocketlens", *shlex.split(line)],
+            cwd=directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=follower,
+            stderr=follower,
+        ) as process:
+            os.close(follower)
+            printed = "".join(_read_terminal(leader))
+        os.close(leader)
+    lines = [_overwritten(each) for each in printed.replace("\r\n", "\n").splitlines()]
+    return "\n".join(each for each in lines if not each.startswith(_COMPILING)), process.returncode
+
+
+_KEPT_VARIABLES: Final = ("HOME", "LANG", "LC_ALL", "NUMBA_CACHE_DIR", "PATH", "TMPDIR")
+_COMPILING: Final = "rocketlens: compiling"
+"""What a line begins with that is printed once on a machine."""
+
+
+def _read_terminal(leader: int) -> Iterator[str]:
+    """Return what is printed until the last program closes its terminal."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    while True:
+        try:
+            read = os.read(leader, 1 << 16)
+        except OSError:  # EIO, as Linux reports the end
+            return
+        if not read:
+            return
+        yield decoder.decode(read)
+
+
+def _overwritten(line: str) -> str:
+    """Return a line as a terminal shows it: what follows a carriage return is written over it."""
+    shown = ""
+    for part in line.split("\r"):
+        shown = part + shown[len(part) :]
+    return shown.rstrip()
 
 
 # Docstrings.
@@ -397,6 +479,7 @@ GENERATORS: Final[Mapping[str, Callable[..., str]]] = {
     "metrics": metrics,
     "message_fields": message_fields,
     "mqadmin": mqadmin,
+    "screen": screen,
     "section": section,
     "source_options": source_options,
     "time_columns": time_columns,

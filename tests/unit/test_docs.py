@@ -1,12 +1,9 @@
 """The documentation says what the program does: README.md and the pages of ``docs/``."""
 
-import io
 import json
 import re
 import shlex
-import sys
 import textwrap
-import time
 import tomllib
 from contextlib import ExitStack
 from dataclasses import fields
@@ -22,7 +19,7 @@ import rocketlens
 from docs import generate
 from rocketlens.broker.config import BrokerConfig
 from rocketlens.bulk.options import OPTIONS
-from rocketlens.cli.demo import unpack
+from rocketlens.cli.table import cells
 from rocketlens.console.oidc_settings import OIDC_KEYS, oidc_settings
 from rocketlens.decode.rules import FORMATS, BodyRules
 from rocketlens.errors import BadInput
@@ -140,32 +137,48 @@ def test_every_option_has_help():
         assert action.help, (parser.prog, action.dest)
 
 
-def test_the_find_in_the_readme_prints_what_the_readme_shows(tmp_path, monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
+SCREENS = [
+    (int(columns), line.strip())
+    for text in WRITTEN.values()
+    for columns, line in re.findall(r"^<!-- generate: screen (\d+)(.*) -->$", text, re.MULTILINE)
+]
 
-    unpack(tmp_path)
-    for name, value in {
-        "ROCKETLENS_STORE": str(tmp_path / "store"),
-        "COLUMNS": str(README_COLUMNS),
-        "NO_COLOR": "1",
-        "TZ": "UTC",
-    }.items():
-        monkeypatch.setenv(name, value)
+
+def test_the_screens_fit_the_terminals_they_are_of():
+    assert {columns for columns, _ in SCREENS} == {80, 200}
+    for columns, line in SCREENS:
+        printed, code = generate.terminal_text(columns, line)
+        assert code in {ExitCode.OK, ExitCode.NO, ExitCode.FAILED}
+        is_data = " -o " in line or " --format " in line
+        # A note is one line, so that it can be searched for; a terminal breaks it.
+        own = [each for each in printed.splitlines() if not each.startswith("rocketlens: ")]
+        assert printed
+        assert is_data or max(map(cells, own), default=0) <= columns, line
+
+
+def test_a_screen_is_what_a_terminal_shows_of_the_command():
+    shown = generate.screen("80", "find", "no-such-order", "-t", "PayTopic")
+    assert shown.splitlines() == [
+        "```console",
+        "$ rocketlens find no-such-order -t PayTopic",
+        "nothing found, COMPLETE: searched 7 index files and the rest of the log, up to",
+        "  2026-11-21T02:40:44.893+00:00",
+        "$ echo $?",
+        "1",
+        "```",
+    ]
+
+
+def test_a_screen_has_none_of_what_was_written_over():
+    assert generate._overwritten("reading 12 %\r            \rTIME\r") == "TIME"
+    assert generate._overwritten("abc\rx") == "xbc"
+
+
+def test_the_find_in_the_readme_prints_what_the_readme_shows():
     (block,) = (block for block in BLOCKS if block[:2] == ("README.md", "console"))
     (words,) = commands(block)
-    out = Terminal()
-    monkeypatch.setattr(sys, "stdout", out)
-    monkeypatch.setattr(sys, "stderr", out)
-    time.tzset()
-    try:
-        assert main(words) == 0
-    finally:
-        monkeypatch.undo()
-        time.tzset()
-    lines = (line.rstrip() for line in out.getvalue().splitlines())
-    assert "\n".join(lines) == block.content.partition("\n")[2].strip()
+    printed, _ = generate.terminal_text(README_COLUMNS, " ".join(words))
+    assert printed == block.content.partition("\n")[2].strip()
 
 
 def test_the_readme_is_short():
