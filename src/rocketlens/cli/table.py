@@ -259,7 +259,8 @@ def cells(text: str) -> int:
 
 
 def _cells_of(character: str) -> int:
-    if unicodedata.category(character) in {"Mn", "Me", "Cf"}:
+    is_skin_tone = "\U0001f3fb" <= character <= "\U0001f3ff"  # of the emoji before it
+    if is_skin_tone or unicodedata.category(character) in {"Mn", "Me", "Cf"}:
         return 0
     return 2 if unicodedata.east_asian_width(character) in {"W", "F"} else 1
 

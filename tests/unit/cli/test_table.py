@@ -120,6 +120,15 @@ def test_chinese_characters_take_two_columns():
     assert table.cells("e\u0301") == 1
 
 
+def test_emoji_of_several_characters_take_the_columns_that_a_terminal_shows():
+    assert table.cells("👍🏽") == 2
+    assert table.cut("👍🏽👍🏽", 3) == "👍🏽…"
+    # What is not seen is shown, so a sequence is its parts: no terminal joins them.
+    assert printable("👨\u200d👩") == r"👨\u200d👩"
+    assert table.cells(printable("👨\u200d👩")) == 2 + 6 + 2
+    assert table.cells(printable("❤\ufe0f")) == 1 + 6
+
+
 def test_the_zone_stands_in_the_head_or_with_each_time_when_clocks_changed(zone, write_store):
     zone("Europe/Berlin")
     summer, winter = 1_790_000_000_000, 1_795_000_000_000
