@@ -185,6 +185,8 @@ def _count(text: str) -> int:
     try:
         return positive_number(text)
     except ArgumentTypeError:
+        # In other commands, and in RocketMQ's own, -n is a name server.
+        meant = "; for a name server: --namesrv" if ":" in text else ""
         raise ArgumentTypeError(
-            f"invalid number {text[:40]!r}: expected 0 to {limits.MAX_INT}"
+            f"invalid number {text[:40]!r}: expected 0 to {limits.MAX_INT}{meant}"
         ) from None

@@ -74,6 +74,7 @@ def test_from_the_beginning_has_everything(run, rocketmq):
         (("--sql", "n <"), "a value is expected"),
         (("--tag", ""), "names no tag"),
         (("-n", "-1"), "invalid number"),
+        (("-n", "127.0.0.1:9876"), "for a name server: --namesrv"),
         (("--since", "soon"), "--since"),
     ],
 )
