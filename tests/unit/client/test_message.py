@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+import rocketlens
 from rocketlens.client.message import Message, check_topic, encoded_properties
 from rocketlens.errors import BadInput, MessageIllegal, WrongType
 from rocketlens.model import properties as props
@@ -118,3 +119,18 @@ def test_properties_longer_than_a_record_holds_are_refused():
         encoded_properties({"name": "v" * 32_767})
     text = encoded_properties({"a": "1", "b": "2"})
     assert props.parse(text) == {"a": "1", "b": "2"}
+
+
+def test_a_message_that_was_stored_is_not_sent_and_a_text_neither(golden):
+    """It has the unique key of the first, and two messages would have one."""
+    producer = rocketlens.SyncProducer("127.0.0.1:1")
+    with rocketlens.open_store(golden("5.5.0").store) as store:
+        (stored,) = store.find("PayTopic/1/0")
+    again = "one that was stored is sent again as a new one"
+    with producer:
+        for message, said in (
+            (stored, again),
+            ("hello", r"must be a rocketlens\.Message, not str"),
+        ):
+            with pytest.raises(WrongType, match=said):
+                producer.send(message)
