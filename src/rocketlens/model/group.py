@@ -1,8 +1,10 @@
 """Consumer groups as they are found: in a cluster, or in the files of a store."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rocketlens.model.answer import Answer, Coverage
+from rocketlens.model.counted import counted
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
 
 
@@ -87,6 +89,16 @@ class GroupsAnswer:
     def complete(self) -> bool:
         """Whether everything could be asked or read."""
         return Answer("", (), self.coverage).complete
+
+    def __iter__(self) -> Iterator[FoundGroup]:
+        """Return the groups one by one."""
+        return iter(self.groups)
+
+    def __repr__(self) -> str:
+        """Return how many there are, and what that is worth."""
+        failures = len(Answer("", (), self.coverage).failures)
+        worth = "complete" if self.complete else f"INCOMPLETE: {failures} failed"
+        return f"GroupsAnswer({counted(len(self.groups), 'group')}, {worth})"
 
 
 @dataclass(frozen=True, slots=True)

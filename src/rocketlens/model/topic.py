@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rocketlens.model.answer import Answer, Coverage
+from rocketlens.model.counted import counted
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX, is_system_topic
 
 
@@ -102,6 +103,16 @@ class TopicsAnswer:
     def complete(self) -> bool:
         """Whether everything could be asked or read."""
         return Answer("", (), self.coverage).complete
+
+    def __iter__(self) -> Iterator[FoundTopic]:
+        """Return the topics one by one."""
+        return iter(self.topics)
+
+    def __repr__(self) -> str:
+        """Return how many there are, and what that is worth."""
+        failures = len(Answer("", (), self.coverage).failures)
+        worth = "complete" if self.complete else f"INCOMPLETE: {failures} failed"
+        return f"TopicsAnswer({counted(len(self.topics), 'topic')}, {worth})"
 
 
 def _known(times_ms: Iterable[int | None]) -> Iterator[int]:

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from rocketlens.model.group import FoundGroup, GroupQueue, group_of_topic
+from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.group import FoundGroup, GroupQueue, GroupsAnswer, group_of_topic
 
 QUEUE = GroupQueue("T", "b", 0, 10, 4, 7)
 GROUP = FoundGroup("g", (), None, {}, (QUEUE, replace(QUEUE, topic="%RETRY%g", queue_id=1)), 0)
@@ -29,3 +30,12 @@ def test_what_is_not_known_is_not_zero():
 
 def test_groups_are_known_by_their_topics():
     assert [group_of_topic(each) for each in ("%RETRY%g", "%DLQ%g", "g")] == ["g", "g", None]
+
+
+def test_an_answer_of_groups_is_iterated_over_and_printed_in_few_words():
+    found = GROUP
+    searched = Coverage("broker-b", SourceKind.BROKER, SourceState.SEARCHED)
+    failed = Coverage("broker-a", SourceKind.BROKER, SourceState.FAILED, error="no answer")
+    assert list(GroupsAnswer((found,), (searched,))) == [found]
+    assert repr(GroupsAnswer((found,), (searched,))) == "GroupsAnswer(1 group, complete)"
+    assert repr(GroupsAnswer((), (failed,))) == "GroupsAnswer(0 groups, INCOMPLETE: 1 failed)"

@@ -2,7 +2,8 @@
 
 import pytest
 
-from rocketlens.model.topic import FoundTopic, TopicKind, TopicQueue
+from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.topic import FoundTopic, TopicKind, TopicQueue, TopicsAnswer
 
 
 @pytest.mark.parametrize(
@@ -36,3 +37,12 @@ def test_what_is_not_known_of_a_topic_is_none():
     topic = FoundTopic("Orders", None)
     assert (topic.messages, topic.size_bytes, topic.oldest_ms) == (None, None, None)
     assert FoundTopic("Orders", ()).messages == 0
+
+
+def test_an_answer_of_topics_is_iterated_over_and_printed_in_few_words():
+    found = FoundTopic("Orders", None)
+    searched = Coverage("broker-b", SourceKind.BROKER, SourceState.SEARCHED)
+    failed = Coverage("broker-a", SourceKind.BROKER, SourceState.FAILED, error="no answer")
+    assert list(TopicsAnswer((found,), (searched,))) == [found]
+    assert repr(TopicsAnswer((found,), (searched,))) == "TopicsAnswer(1 topic, complete)"
+    assert repr(TopicsAnswer((), (failed,))) == "TopicsAnswer(0 topics, INCOMPLETE: 1 failed)"
