@@ -41,7 +41,10 @@ def test_commands_have_the_options_that_they_are_given(words):
     # The name of a service is resolved in its network only.
     words = ["10.0.0.5" if word.startswith(("broker-", "$(POD")) else word for word in words]
     arguments = build_parser(words).parse_args(words)
-    assert arguments.metrics_port[1] == 9557
+    if words[0] == "console":
+        assert arguments.bind[1] == 8088
+    else:
+        assert arguments.metrics_port[1] == 9557
 
 
 def test_files_that_an_image_is_made_of_are_there():
