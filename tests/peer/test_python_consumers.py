@@ -14,7 +14,13 @@ from rocketlens.client.resend_job import MARKER
 from rocketlens.errors import RocketLensError, TopicNotFound
 from tests.peer.java_member import JavaMember
 from tests.peer.our_servers import OurBroker, OurNameServer
-from tests.peer.rocketmq_peer import START_SECONDS, VERSIONS, accepts_connections, wait_until
+from tests.peer.rocketmq_peer import (
+    START_SECONDS,
+    VERSIONS,
+    accepts_connections,
+    reap,
+    wait_until,
+)
 from tests.support.patience import PATIENCE_S
 from tests.unit.client.consumer import behaviour
 from tests.unit.client.consumer.behaviour import Collecting, push, until
@@ -228,7 +234,7 @@ def test_a_broker_that_is_killed_and_comes_back_loses_no_message(version, peer, 
         async with push(name_server, "Restarted", listener):
             await until(lambda: len(listener.messages) > 50)
             await asyncio.to_thread(kill_and_restart, broker)
-            running.callback(broker.broker.kill)
+            running.callback(reap, broker.broker)
             count = len(listener.messages)
             await until(lambda: len(listener.messages) > count + 50)
             stop.set()
