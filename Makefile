@@ -4,9 +4,9 @@ PYTHON ?= python3
 UV ?= uv
 BENCH_ARGS ?=
 PYTEST_ARGS ?=
-# Processes that run tests side by side: one more than two processors, because many tests wait for brokers
-# and JVMs. With more, Spark gives up on workers that start slowly. 0 runs tests in one process, for debuggers.
-PYTEST_WORKERS ?= 3
+# Processes that run tests side by side: more than two processors need, because many tests wait for brokers
+# and JVMs, whose stops pause for seconds. 0 runs tests in one process, for debuggers.
+PYTEST_WORKERS ?= 5
 
 bin := .venv/bin
 locks := requirements/build.lock requirements/dev.lock
