@@ -12,6 +12,9 @@ bin := .venv/bin
 locks := requirements/build.lock requirements/dev.lock
 pip := $(bin)/python -m pip --disable-pip-version-check
 mkdocs := mkdocs build --strict --quiet
+# Bytecode is kept, whatever the environment says: tests start hundreds of processes, and each would
+# compile all that it imports.
+export PYTHONDONTWRITEBYTECODE :=
 # The theme prints an advertisement for its successor otherwise.
 export NO_MKDOCS_2_WARNING := 1
 # Which tests stay together: tests/support/sharing.py.
