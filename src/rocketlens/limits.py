@@ -112,7 +112,8 @@ Twice RocketMQ's largest record. Once, a segment is searched to its end; holes a
 MAX_NEWEST_SCAN_BYTES: Final = 1 << 30
 """Log behind the place where a topic's newest messages begin that is read, a second a GiB.
 
-Behind an earlier place only what consume queues lead to is read. RocketMQ has no such search.
+Behind an earlier place only what consume queues lead to is read; and of a longer log only the files
+that can have messages of the range of times that is asked for. RocketMQ has no such search.
 """
 
 MAX_JSON_PIECE_BYTES: Final = 16 * 1024 * 1024

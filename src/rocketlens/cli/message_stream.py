@@ -36,6 +36,7 @@ class MessageSelection(NamedTuple):
     end: int | None = None
     key: str | None = None
     content: ContentOptions = NO_CONTENT
+    exhaustive: bool = False
 
     def request(self) -> "FindRequest":
         """Return what is asked of a source; a filter may narrow it.
@@ -50,6 +51,7 @@ class MessageSelection(NamedTuple):
             kind="auto" if self.key is None else "key",
             begin=self.begin,
             end=self.end,
+            exhaustive=self.exhaustive,
             **self.content,
         )
 
@@ -81,6 +83,12 @@ def add_selection(parser: ArgumentParser) -> None:
     parser.add_argument("-k", "--key", metavar="KEY", help="only messages with this key")
     parser.add_argument("--since", metavar="T", help="only messages stored at or after this time")
     parser.add_argument("--until", metavar="T", help="only messages stored at or before this time")
+    parser.add_argument(
+        "--exhaustive",
+        action="store_true",
+        help="with --since and --until, read all of a store's log instead of relying on the order "
+        "of its store times",
+    )
     add_content(parser)
 
 
@@ -94,7 +102,8 @@ def selection_of(arguments: Namespace) -> MessageSelection:
     if begin is not None and end is not None and begin > end:
         raise BadInput("--since is after --until")
     topics = tuple(arguments.topic or ())
-    return MessageSelection(topics, begin, end, arguments.key, content_of(arguments))
+    content = content_of(arguments)
+    return MessageSelection(topics, begin, end, arguments.key, content, arguments.exhaustive)
 
 
 def read_into(sink: MessageSink, selection: MessageSelection, arguments: Namespace) -> "Answer":

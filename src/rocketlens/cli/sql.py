@@ -122,7 +122,7 @@ def _source(
     key = selection.key if selection.key is not None else plan.key
     # The topics of the options may be patterns; those of the query narrow what these leave.
     topics = selection.topics or tuple(sorted(plan.topics or ()))
-    narrowed = MessageSelection(topics, begin, end, key, selection.content)
+    narrowed = selection._replace(topics=topics, begin=begin, end=end, key=key)
     is_empty = begin is not None and end is not None and begin > end
     is_scan = key is None and not is_empty and narrowed.request().text is None
     if plan.is_streamed and is_scan and choose_source(arguments) is None:

@@ -1,11 +1,12 @@
 """Reads the log from front to back for messages: by topic, time, tag, queue position.
 
 The log is in the order of arrival, and store times nearly follow it; a clock that was set back
-breaks that order, so time never cuts a scan short.
+breaks that order, so time never cuts a scan short, but where its caller says what it relies on.
 """
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, cast
 
@@ -49,10 +50,12 @@ class Scan(ArrowMessages):
         *,
         start: int | None = None,
         stop: int | None = None,
+        relies_on: str | None = None,
     ) -> None:
         """Prepare a scan of the whole log, or of a part that begins with a record.
 
         `position` narrows it down to the records that claim this queue id and queue offset.
+        `relies_on` is what must hold of the rest of the log, for the coverage.
         """
         reader.refresh()
         self._reader = reader
@@ -62,6 +65,7 @@ class Scan(ArrowMessages):
         first = reader.log.min_offset if start is None else start
         self._begin_offset = first
         self._stop = stop
+        self._relies_on = relies_on
         self._log_end_offset: int | None = None
         self.is_at_end = False
         """Whether all was read; not if the caller of the search wanted no more."""
@@ -104,6 +108,7 @@ class Scan(ArrowMessages):
             begin_offset=self._begin_offset,
             newest_ms=self.last_timestamp_ms,
         )
+        read = replace(read, relies_on=self._relies_on)
         return (read, *torn_coverage(self.torn_at), *failures)
 
     @property

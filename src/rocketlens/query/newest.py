@@ -13,9 +13,14 @@ was not written for long                last one that any queue leads to; the an
                                         it relies on
 the queues do not lead to enough        all of the log, if it is not longer than the bound; else
 messages                                as above
-an exhaustive search, no topic, queues  all of the log
-that cannot be read
+no topic, all messages instead of the   all of the log; of a longer one the files that can have
+newest, queues that cannot be read      messages of the range of times: the answer names that
+an exhaustive search; a range of times  all of the log
+in a log whose times do not rise
 ======================================  =========================================================
+
+With a range of times, the queues are read from its end to its begin, found by the times of some of
+their messages: as RocketMQ does, taking them to rise.
 """
 
 from collections.abc import Iterator
@@ -28,8 +33,10 @@ from rocketlens.formats.commitlog_record import Reason, Record
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.by_time import Scan, find_in_time
+from rocketlens.query.log_part import LogPart, is_long, part_in_time
 from rocketlens.query.store_reader import CONSUME_QUEUE, StoreReader
 from rocketlens.query.verify import MessageFilter
+from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.consumequeue import ConsumeQueue, QueueName
 
 _MAX_OTHERS: Final = 20_000
@@ -49,27 +56,42 @@ def find_newest(
 ) -> None:
     """Add the newest messages that match, as many as the answer takes.
 
-    `find_in_time` over the whole log adds the same; this reads less of it where that is possible.
+    Without a number all of them. `find_in_time` over the whole log adds the same; this reads less
+    of it where that is possible.
     """
     count = findings.messages.max_num
     topics = _topics(message_filter)
     is_short = reader.log.max_offset - reader.log.min_offset <= limits.MAX_INTERPRETED_SCAN_BYTES
-    if count is None or findings.messages.oldest or exhaustive or not topics or is_short:
+    part = None if exhaustive or is_short else part_in_time(reader, message_filter)
+    if part is None:
         find_in_time(Scan(reader, message_filter), findings)
+        return
+    if count is None or findings.messages.oldest or not topics:
+        _read(reader, message_filter, part, findings)
         return
     # One more than is returned: whether there is one is part of the answer.
     newest = _from_queues(reader, message_filter, topics, count + 1)
     # Of the last file only its beginning is known; the others are full.
-    log_end = reader.least_end()
+    end = reader.least_end() if part.stop is None else part.stop
     start = newest.records[-1].physical_offset if newest and newest.is_enough else None
-    if start is not None and log_end - start <= limits.MAX_NEWEST_SCAN_BYTES:
-        scan = Scan(reader, message_filter, start=start)
+    if start is not None and end - start <= limits.MAX_NEWEST_SCAN_BYTES:
+        # What is before it is not needed.
+        relies_on = LogPart(stop=part.stop).relies_on
+        scan = Scan(reader, message_filter, start=start, stop=part.stop, relies_on=relies_on)
         if find_in_time(scan, findings, at_least=count + 1):
             return
-    if newest is None or log_end - reader.log.min_offset <= limits.MAX_NEWEST_SCAN_BYTES:
-        find_in_time(Scan(reader, message_filter), findings)
+    if newest is None or not is_long(reader):
+        _read(reader, message_filter, part, findings)
     else:
         _rely_on_queues(reader, message_filter, newest, findings)
+
+
+def _read(
+    reader: StoreReader, message_filter: MessageFilter, part: LogPart, findings: Findings
+) -> None:
+    start, stop = part
+    scan = Scan(reader, message_filter, start=start, stop=stop, relies_on=part.relies_on)
+    find_in_time(scan, findings)
 
 
 def _topics(message_filter: MessageFilter) -> frozenset[str]:
@@ -88,7 +110,7 @@ def _from_queues(
     records: list[Record] = []
     others = 0
     try:
-        for record in _newest_first(reader, topics):
+        for record in _newest_first(reader, topics, message_filter):
             if message_filter.matches(record):
                 records.append(record)
                 if len(records) == count:
@@ -100,13 +122,18 @@ def _from_queues(
     return _Newest(records, is_enough=False)
 
 
-def _newest_first(reader: StoreReader, topics: frozenset[str]) -> Iterator[Record]:
+def _newest_first(
+    reader: StoreReader, topics: frozenset[str], message_filter: MessageFilter
+) -> Iterator[Record]:
     """Yield the records that the queues of some topics lead to, from the end of the log on.
+
+    Those of each queue begin where the filter's times end, and end before these begin.
 
     :raises OSError: when a queue cannot be read.
     :raises RecordError: when an entry leads to no record, or to another queue's.
     """
     log = reader.log
+    begin = message_filter.begin
     heap: list[tuple[int, int, QueueName]] = []
     queues: dict[QueueName, ConsumeQueue] = {}
 
@@ -119,14 +146,37 @@ def _newest_first(reader: StoreReader, topics: frozenset[str]) -> Iterator[Recor
         queue = reader.queues.queue(*name) if name.topic in topics else None
         if queue is not None and queue.files:
             queues[name] = queue
-            push(name, queue.max_offset - 1)
+            push(name, _last_stored_by(log, queue, message_filter.end))
     while heap:
         minus_offset, queue_offset, name = heappop(heap)
         record = log.record_at(-minus_offset)
         if (record.topic, record.queue_id, record.queue_offset) != (*name, queue_offset):
             raise RecordError(Reason.POSITION, "its queue entry is another's", -minus_offset)
-        yield record
-        push(name, queue_offset - 1)
+        if begin is None or record.store_timestamp_ms >= begin:
+            yield record
+            push(name, queue_offset - 1)
+
+
+def _last_stored_by(log: CommitLog, queue: ConsumeQueue, end: int) -> int:
+    """Return the queue offset of the last message that was stored at or before a time.
+
+    -1, or that of an entry that leads to nothing any more, if there is none. O(log entries).
+    """
+    after = queue.max_offset
+    if end >= limits.MAX_TIMESTAMP_MS:
+        return after - 1
+    first = queue.files[0].first_queue_offset
+    while first < after:
+        middle = (first + after) // 2
+        entry = queue.entry(middle)
+        if entry is None or entry.physical_offset < log.min_offset:
+            # Its message was deleted: the oldest are.
+            first = middle + 1
+        elif log.record_at(entry.physical_offset, check_crc=False).store_timestamp_ms <= end:
+            first = middle + 1
+        else:
+            after = middle
+    return after - 1
 
 
 def _rely_on_queues(
@@ -142,6 +192,8 @@ def _rely_on_queues(
             break
     oldest = newest.records[-1].physical_offset if newest.is_enough else reader.log.min_offset
     topics = ", ".join(sorted(_topics(message_filter)))
+    is_timed = message_filter.begin is not None or message_filter.end < limits.MAX_TIMESTAMP_MS
+    rising = ", and their store times rise" if is_timed else ""
     findings.cover(
         (
             Coverage(
@@ -150,8 +202,8 @@ def _rely_on_queues(
                 SourceState.SEARCHED,
                 begin_offset=oldest,
                 end_offset=end,
-                relies_on=f"consume queues lack no message from physical offset {oldest} to {end} "
-                "(an exhaustive search reads the log)",
+                relies_on=f"consume queues lack no message from physical offset {oldest} to {end}"
+                f"{rising} (an exhaustive search reads the log)",
             ),
         )
     )

@@ -18,6 +18,7 @@ from rocketlens.query.by_key import find_by_key
 from rocketlens.query.by_queue_offset import find_by_queue_offset
 from rocketlens.query.by_time import Scan
 from rocketlens.query.find import find, run_without_waiting
+from rocketlens.query.log_part import WHOLE_LOG, part_in_time
 from rocketlens.query.newest import find_newest
 from rocketlens.query.request import (
     FindRequest,
@@ -210,11 +211,14 @@ class Store:
         grep: str | None = None,
         grep_in: Collection[str] = ("body",),
         body_rules: "BodyRules | PathLike[str] | str | None" = None,
+        exhaustive: bool = False,
     ) -> Scan:
         """Read the log for messages of a topic or several, a time range, a tag, with some content.
 
         ``topic``, ``where``, ``grep``, ``grep_in`` and ``body_rules`` are as `find` has them.
-        ``tag`` is a tag expression: ``TagA``, ``TagA || TagB``, or ``*`` for all.
+        ``tag`` is a tag expression: ``TagA``, ``TagA || TagB``, or ``*`` for all. Of a long log
+        only the files that can have messages of the time range are read, which relies on rising
+        store times, unless the scan is ``exhaustive``.
 
         Iterate over the result; after that its ``failures`` tell what could not be read.
 
@@ -226,13 +230,14 @@ class Store:
             begin=begin,
             end=end,
             tag=tag,
+            # A key that the filter names is not looked up.
             exhaustive=True,
             where=where,
             grep=grep,
             grep_in=grep_in,
             body_rules=body_rules,
         )
-        return self.scan_for(request)
+        return self.scan_for(replace(request, exhaustive=exhaustive))
 
     def scan_for(self, request: FindRequest) -> Scan:
         """Read the log for a request that has no text; as `scan`."""
@@ -240,7 +245,11 @@ class Store:
         topics, unknown = reader.topics.choose(request.topics)
         for error in unknown.values():
             raise error
-        return Scan(reader, request.for_one_source().filter_of(topics))
+        message_filter = request.for_one_source().filter_of(topics)
+        part = None if request.exhaustive else part_in_time(reader, message_filter)
+        part = part or WHOLE_LOG
+        start, stop = part
+        return Scan(reader, message_filter, start=start, stop=stop, relies_on=part.relies_on)
 
     def tail(
         self,

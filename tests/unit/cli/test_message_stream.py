@@ -4,8 +4,10 @@ from argparse import ArgumentParser
 
 import pytest
 
+from rocketlens import limits
 from rocketlens.cli.message_stream import MessageSelection, add_selection, selection_of
 from rocketlens.errors import BadInput
+from tests.support.made_stores import make_store, some_messages
 
 
 def selection(*words):
@@ -22,6 +24,7 @@ def test_everything_is_selected_unless_something_is_asked_for():
         None,
         "K",
         {},
+        False,
     )
 
 
@@ -41,3 +44,27 @@ def test_a_filter_is_a_part_of_what_is_asked_for():
 def test_times_in_the_wrong_order_are_refused():
     with pytest.raises(BadInput, match="--since is after --until"):
         selection("--since", "2026-11-21", "--until", "2026-11-20")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(("find", "-o", "jsonl"), id="find"),
+        pytest.param(("export", "OUT"), id="export"),
+        pytest.param(("sql", "SELECT queue_offset FROM messages"), id="sql"),
+    ],
+)
+def test_a_range_of_times_in_a_long_log_says_what_it_relies_on_unless_all_is_read(
+    run, tmp_path, monkeypatch, command
+):
+    monkeypatch.setattr(limits, "MAX_NEWEST_SCAN_BYTES", -1)
+    made = make_store(tmp_path / "store", some_messages(200), segment_bytes=8192)
+    words = [str(tmp_path / "out.csv") if each == "OUT" else each for each in command]
+    options = ("--store", made.path, "--since", made.records[150].store_timestamp_ms)
+    done = run(*words, *options)
+    assert done.code == 0, done.err
+    assert "store times rise along the log" in done.err
+    whole = run(*words, *options, "--exhaustive", *(("--overwrite",) if "OUT" in command else ()))
+    assert whole.code == 0, whole.err
+    assert "store times rise" not in whole.err
+    assert whole.out == done.out

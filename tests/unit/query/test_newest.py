@@ -1,5 +1,8 @@
 """The newest messages of a topic: found from the ends of queues, the same as by reading the log."""
 
+import random
+from dataclasses import replace
+
 import pytest
 
 import rocketlens
@@ -173,11 +176,109 @@ def test_a_damaged_message_among_the_newest_makes_the_answer_incomplete(made):
 
 def test_many_messages_that_do_not_match_end_the_search_in_queues(made, scans, monkeypatch):
     monkeypatch.setattr(newest, "_MAX_OTHERS", 3)
-    times = sorted(each.store_timestamp_ms for each in made.records)
-    found = newest_of(made, 2, end=times[len(times) // 2])
+    found = newest_of(made, 2, grep="body 1 ")
     assert scans == [None]
     assert found.complete
-    assert len(found) == 2
+    assert len(found) == 1
+
+
+def in_time(made, begin, end, topic="Topic1"):
+    return [
+        each.physical_offset
+        for each in made.records
+        if each.topic == topic and begin <= each.store_timestamp_ms <= end
+    ]
+
+
+@pytest.mark.parametrize("count", [1, 7, 40])
+def test_the_newest_of_a_range_of_times_begin_where_the_range_ends_in_the_queues(
+    made, scans, monkeypatch, count
+):
+    monkeypatch.setattr(newest, "_MAX_OTHERS", 0)
+    times = [each.store_timestamp_ms for each in made.records]
+    begin, end = times[30], times[200]
+    found = newest_of(made, count, begin=begin, end=end)
+    matching = in_time(made, begin, end)
+    assert [each.physical_offset for each in found] == matching[-count:]
+    assert (found.complete, found.truncated, found.relies_on) == (True, True, ())
+    assert scans == [matching[-count - 1]]
+
+
+def test_all_of_the_log_is_read_where_queues_have_too_few_of_a_range(made, scans, monkeypatch):
+    monkeypatch.setattr(newest, "_MAX_OTHERS", 0)
+    times = [each.store_timestamp_ms for each in made.records]
+    found = newest_of(made, 50, begin=times[250], end=times[270])
+    assert [each.physical_offset for each in found] == in_time(made, times[250], times[270])
+    assert (found.complete, found.truncated, found.relies_on) == (True, False, ())
+    assert scans == [None]
+
+
+@pytest.mark.parametrize(("first", "last"), [(100, 200), (0, 5), (290, 299), (40, 41)])
+def test_a_range_of_times_is_read_from_the_queues_of_a_long_log(made, monkeypatch, first, last):
+    monkeypatch.setattr(newest, "_MAX_OTHERS", 0)
+    monkeypatch.setattr(limits, "MAX_NEWEST_SCAN_BYTES", -(1 << 40))
+    times = [each.store_timestamp_ms for each in made.records]
+    found = newest_of(made, 1000, begin=times[first], end=times[last])
+    assert [each.physical_offset for each in found] == in_time(made, times[first], times[last])
+    assert (found.complete, found.truncated) == (True, False)
+    [relies_on] = found.relies_on
+    assert ", and their store times rise (an exhaustive search reads the log)" in relies_on
+    few = newest_of(made, 1, begin=times[first], end=times[last])
+    assert [each.physical_offset for each in few] == in_time(made, times[first], times[last])[-1:]
+
+
+def test_a_range_of_times_reads_all_of_a_long_log_whose_clock_is_known_to_have_been_set_back(
+    tmp_path, scans, monkeypatch
+):
+    monkeypatch.setattr(limits, "MAX_INTERPRETED_SCAN_BYTES", 0)
+    monkeypatch.setattr(limits, "MAX_NEWEST_SCAN_BYTES", -(1 << 40))
+    sent = some_messages(300)
+    sent[150:] = [
+        replace(each, store_timestamp_ms=each.store_timestamp_ms - 3_600_000) for each in sent[150:]
+    ]
+    made = make_store(tmp_path / "store", sent, segment_bytes=8192)
+    first_half = [each.store_timestamp_ms for each in made.records[:150]]
+    found = newest_of(made, 3, begin=first_half[10], end=first_half[100])
+    assert [each.physical_offset for each in found] == in_time(
+        made, first_half[10], first_half[100]
+    )[-3:]
+    assert (found.complete, found.relies_on, scans) == (True, (), [None])
+
+
+def test_messages_that_were_deleted_are_passed_over_where_a_range_of_times_ends(
+    tmp_path, scans, monkeypatch
+):
+    monkeypatch.setattr(limits, "MAX_INTERPRETED_SCAN_BYTES", 0)
+    monkeypatch.setattr(newest, "_MAX_OTHERS", 0)
+    made = make_store(tmp_path / "store", some_messages(300), segment_bytes=8192)
+    files = sorted((made.path / "commitlog").iterdir())
+    for file in files[:-2]:
+        file.unlink()
+    kept = [each for each in made.records if each.physical_offset >= int(files[-2].name)]
+    begin, end = kept[0].store_timestamp_ms, kept[-5].store_timestamp_ms
+    found = newest_of(made, 2, begin=begin, end=end)
+    assert [each.physical_offset for each in found] == in_time(made, begin, end)[-2:]
+    assert scans == [in_time(made, begin, end)[-3]]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_with_whatever_clock_and_times_the_newest_of_a_short_log_are_those_of_all(
+    tmp_path, monkeypatch, seed
+):
+    monkeypatch.setattr(limits, "MAX_INTERPRETED_SCAN_BYTES", 0)
+    rng = random.Random(seed)
+    sent = [
+        replace(each, store_timestamp_ms=each.store_timestamp_ms + rng.randrange(-9000, 9000))
+        for each in some_messages(120)
+    ]
+    made = make_store(tmp_path / "store", sent)
+    times = [each.store_timestamp_ms for each in made.records]
+    for _ in range(10):
+        begin, end = sorted(rng.choices(times, k=2))
+        count = rng.randrange(1, 30)
+        found = newest_of(made, count, begin=begin, end=end)
+        assert [each.physical_offset for each in found] == in_time(made, begin, end)[-count:]
+        assert (found.complete, found.relies_on) == (True, ())
 
 
 @pytest.mark.parametrize(("count", "topic"), [(1, "Topic1"), (3, "Topic1"), (3, "Topic2")])
