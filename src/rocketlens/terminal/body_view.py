@@ -1,6 +1,8 @@
 """How commands show the bodies of messages: ``--body`` and ``--body-rules``."""
 
+import json
 from argparse import Namespace
+from base64 import b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -59,8 +61,6 @@ class BodyView:
         """
         body, form = self.shown(message)
         if form in {"json", "base64"}:
-            from rocketlens.terminal.message_values import body_text
-
             return printable(body_text(body, form)[:PREVIEW_BYTES])
         start = text_start(body)
         if start is None and self.form is None and len(body) <= _MAX_PREVIEWED_BYTES:
@@ -81,6 +81,29 @@ class BodyView:
             file = self._rules_file
             self._rules = BodyRules() if file is None else BodyRules.from_file(Path(file))
         return self._rules
+
+
+def body_text(body: bytes, form: str | None) -> str:
+    """Return a body as text.
+
+    ``text``, and None: its text, or ``0x`` and hex if it is not UTF-8. ``json``: always JSON on one
+    line, that of the body, or a string with its text, or an object with its base64. ``base64``.
+    """
+    if form == "base64":
+        return b64encode(body).decode("ascii")
+    if form == "json":
+        from rocketlens.terminal.json_text import compact, json_of
+
+        found = json_of(body)
+        if found is not None:
+            return compact(found)
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError:
+        if form == "json":
+            return json.dumps({"base64": b64encode(body).decode("ascii")})
+        return f"0x{body.hex()}"
+    return json.dumps(text, ensure_ascii=False) if form == "json" else text
 
 
 def text_start(body: bytes) -> str | None:

@@ -1,7 +1,6 @@
 """What can be printed of a message, each value by its name: for ``--fields`` and ``--format``."""
 
 import json
-from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from string import Formatter
 from typing import TYPE_CHECKING, Final
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rocketlens.errors import BadInput
 from rocketlens.model.escape import printable
 from rocketlens.model.message import MESSAGE_FIELDS
-from rocketlens.terminal.body_view import BodyView
+from rocketlens.terminal.body_view import BodyView, body_text
 from rocketlens.terminal.times import iso_text
 
 if TYPE_CHECKING:
@@ -77,29 +76,6 @@ def text_of(message: "MessageExt", name: str, bodies: BodyView) -> str:
     if name == "properties":
         return json.dumps(dict(message.properties), ensure_ascii=False)
     return str(value)
-
-
-def body_text(body: bytes, form: str | None) -> str:
-    """Return a body as text.
-
-    ``text``, and None: its text, or ``0x`` and hex if it is not UTF-8. ``json``: always JSON on one
-    line, that of the body, or a string with its text, or an object with its base64. ``base64``.
-    """
-    if form == "base64":
-        return b64encode(body).decode("ascii")
-    if form == "json":
-        from rocketlens.terminal.json_text import compact, json_of
-
-        found = json_of(body)
-        if found is not None:
-            return compact(found)
-    try:
-        text = body.decode("utf-8")
-    except UnicodeDecodeError:
-        if form == "json":
-            return json.dumps({"base64": b64encode(body).decode("ascii")})
-        return f"0x{body.hex()}"
-    return json.dumps(text, ensure_ascii=False) if form == "json" else text
 
 
 def csv_cell(message: "MessageExt", name: str, bodies: BodyView) -> str:

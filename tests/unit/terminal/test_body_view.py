@@ -8,7 +8,7 @@ import pytest
 
 from rocketlens import open_store
 from rocketlens.errors import BadInput
-from rocketlens.terminal.body_view import BodyView
+from rocketlens.terminal.body_view import BodyView, body_text
 from tests.support.written_bodies import body as written_body
 
 GBK = "订单已支付,等待发货。"
@@ -94,3 +94,18 @@ def test_rules_say_how_bodies_are_decoded(run, store, tmp_path):
     assert json.loads(done.out)["body_text"] == BINARY.decode("latin-1")
     shown = run("show", "T/0/1", "--store", store, "-o", "json", "--body", "decoded")
     assert json.loads(shown.out)["messages"][0]["body"]["buyer"] == "王小明 😀"
+
+
+@pytest.mark.parametrize(
+    ("body", "form", "text"),
+    [
+        (b"a\nb", None, "a\nb"),
+        (b"\xff", "text", "0xff"),
+        (b'{ "n": 1.10 }', "json", '{"n":1.10}'),
+        (b"a\nb", "json", '"a\\nb"'),
+        (b"\xff", "json", '{"base64": "/w=="}'),
+        (b"\xff", "base64", "/w=="),
+    ],
+)
+def test_a_body_has_the_form_that_is_asked_for(body, form, text):
+    assert body_text(body, form) == text

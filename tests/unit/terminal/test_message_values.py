@@ -31,21 +31,6 @@ def test_every_value_has_a_text(message):
     assert values.text_of(message, "properties.none", BodyView()) == ""
 
 
-@pytest.mark.parametrize(
-    ("body", "form", "text"),
-    [
-        (b"a\nb", None, "a\nb"),
-        (b"\xff", "text", "0xff"),
-        (b'{ "n": 1.10 }', "json", '{"n":1.10}'),
-        (b"a\nb", "json", '"a\\nb"'),
-        (b"\xff", "json", '{"base64": "/w=="}'),
-        (b"\xff", "base64", "/w=="),
-    ],
-)
-def test_a_body_has_the_form_that_is_asked_for(body, form, text):
-    assert values.body_text(body, form) == text
-
-
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\tx", "\r=1", "＝1"])
 def test_a_text_that_a_spreadsheet_would_compute_is_defused(text):
     assert values.defused(text) == "'" + text
