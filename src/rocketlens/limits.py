@@ -655,6 +655,10 @@ MAX_TRACE_KEYS_BYTES: Final = 16_000
 
 MAX_LIKE_LOG_LINES: Final = 50
 """Log lines with the same words in ten seconds, below ERROR: clients cause most. RocketMQ: any."""
+MIN_WARNING_INTERVAL_S: Final = 60.0
+"""Seconds between two log lines about what goes on: connections or messages that are refused, each
+of which clients try again. RocketMQ: a line for each.
+"""
 MAX_WAITING_LOG_LINES: Final = 10_000
 """Log lines that wait until stderr takes them; more are dropped and counted. RocketMQ's appender
 blocks, or drops beyond some thousands.

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger("rocketlens.net")
 
 SWEEP_INTERVAL_S: Final = 1.0
-QUIET_S: Final = 60.0
-"""Between two lines of the log about what may happen thousands of times a second."""
 OUT_OF_RESOURCES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 """Numbers of errors after which the same call can succeed later."""
 CLOSE_PATIENCE_S: Final = 1.0
@@ -162,7 +160,7 @@ class ChannelGroup:
         """Return whether to log now what may happen often: once a minute for each ``what``."""
         if self.now_s < self._quiet_until_s.get(what, self.now_s):
             return False
-        self._quiet_until_s[what] = self.now_s + QUIET_S
+        self._quiet_until_s[what] = self.now_s + limits.MIN_WARNING_INTERVAL_S
         return True
 
     def count_bytes(self, channel: "Channel") -> None:

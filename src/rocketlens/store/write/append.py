@@ -10,7 +10,6 @@ Segments are made sparse, and reserved in steps of 16 MiB.
 """
 
 import errno
-import logging
 import zlib
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -49,6 +48,7 @@ from rocketlens.store import fs
 from rocketlens.store.disk import Disk, WritableFile
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.write.queue_append import OpenQueues, QueueWriter
+from rocketlens.store.write.refused_writes import RefusedWrites
 from rocketlens.store.write.tags_code import TagsCodes
 
 if TYPE_CHECKING:
@@ -66,8 +66,6 @@ none.
 
 BLANK_BYTES: Final = SIZE_AND_MAGIC.size
 """Every record leaves at least this much of its segment for the filler."""
-
-_log: Final = logging.getLogger(__name__)
 
 _NO_HOST_BITS: Final = ~HOST_BITS
 _NAME_DIGITS: Final = 20
@@ -160,6 +158,7 @@ class Appender:
             for born in (HOST_BYTES_V4, HOST_BYTES_V6)
         }
         self._tags = TagsCodes()
+        self._refused = RefusedWrites(clock)
         self.segment_bytes = segment_bytes
         self.queues: dict[tuple[str, int], QueueWriter] = {}
         self.refusal: StoreError | None = None
@@ -507,8 +506,9 @@ class Appender:
         except OSError as error:
             queue.drop_ahead()
             self._open_queues.close_half(error)
-            _log.warning("nothing can be stored now: %s", error)
+            self._refused.refuse(error)
             raise refused(error) from error
+        self._refused.accept()
         return self._byte_offset
 
     def _reserve(self, stop: int) -> None:

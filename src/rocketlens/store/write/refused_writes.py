@@ -1,0 +1,62 @@
+"""The log's lines about writes that are refused: when that begins, while it lasts, when it is over.
+
+======================================  ========================================================
+what happens                            the line
+======================================  ========================================================
+a write is refused, the last was not    the reason
+writes are refused for longer           once in `rocketlens.limits.MIN_WARNING_INTERVAL_S`: the
+                                        reason, and how many were refused
+a write is accepted again               how many were refused
+it begins again soon after a line       none before that time is over; what is refused is counted
+======================================  ========================================================
+
+A producer sends again at once, and often, so each write that is refused is not worth a line.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from rocketlens import limits
+
+_log: Final = logging.getLogger(__name__)
+
+_INTERVAL_MS: Final = int(limits.MIN_WARNING_INTERVAL_S * 1000)
+
+
+class RefusedWrites:
+    """Logs that writes are refused, in few lines. For one thread at a time."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        """Start without a refused write; ``clock`` returns milliseconds."""
+        self._clock: Final = clock
+        self._is_refusing = self._is_logged = False
+        self._count = 0
+        """Writes refused since the last line that it is over."""
+        self._logged_ms: int | None = None
+        """When a line said that writes are refused."""
+
+    def refuse(self, error: OSError) -> None:
+        """Count a write that was refused because of ``error``; log it if it is time to."""
+        if not self._is_refusing:
+            self._is_refusing, self._is_logged = True, False
+        self._count += 1
+        now_ms = self._clock()
+        # A clock that was set back must not make it silent.
+        if self._logged_ms is not None and 0 <= now_ms - self._logged_ms < _INTERVAL_MS:
+            return
+        self._is_logged, self._logged_ms = True, now_ms
+        if self._count == 1:
+            _log.warning("nothing can be stored now: %s", error)
+        else:
+            words = "nothing can be stored now: %s; %d writes were refused so far"
+            _log.warning(words, error, self._count)
+
+    def accept(self) -> None:
+        """End a time of refused writes, if there is one; log it if a line said that it began."""
+        if not self._is_refusing:
+            return
+        self._is_refusing = False
+        if self._is_logged:
+            _log.warning("messages are stored again; writes refused meanwhile: %d", self._count)
+            self._count = 0
