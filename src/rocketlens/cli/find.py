@@ -165,7 +165,8 @@ def run(arguments: Namespace) -> ExitCode:
     if text is not None and not answer.messages:
         from rocketlens.cli.find_hints import hints, other_cases
 
-        for line in hints(text, store_directory(arguments) if source is None else None):
+        store = store_directory(arguments) if source is None else None
+        for line in hints(text, store, arguments.kind):
             note(line)
         for line in other_cases(text, source, arguments, options) if answer.complete else ():
             note(line)

@@ -10,6 +10,7 @@ from rocketlens import limits
 from rocketlens.cli.source import find_keys
 from rocketlens.errors import RocketLensError
 from rocketlens.model.counted import counted
+from rocketlens.model.message_id import NearlyMessageId, nearly_message_id
 from rocketlens.terminal.cluster_access import ClusterAccess
 
 if TYPE_CHECKING:
@@ -20,14 +21,30 @@ _MAX_COUNTED: Final = 100
 """Messages of a key in another case that are counted."""
 
 
-def hints(text: str, store: Path | None) -> Iterator[str]:
-    """Return a line for each thing that the text may stand for; ``store`` None is a cluster."""
+def hints(text: str, store: Path | None, kind: str) -> Iterator[str]:
+    """Return a line for each thing that the text may stand for; ``store`` None is a cluster.
+
+    ``kind`` is what the caller says that the text is.
+    """
     words = text.split()
+    nearly = nearly_message_id(text) if kind in {"auto", "unique-key"} else None
+    if nearly is not None:
+        yield f"this looks like a message id with {_mistake(nearly)}"
     if len(words) > 1:
         shown = ", ".join(words[:_MAX_SHOWN])[: limits.MAX_QUOTATION_CHARACTERS]
         yield f"spaces separate keys, so no key has one: search for one of {shown}"
     elif store is not None and text in _topics_of(store):
         yield f"{text} is a topic: rocketlens find --topic {text} lists its messages"
+
+
+def _mistake(nearly: NearlyMessageId) -> str:
+    count, expected, letters, meant = nearly
+    if letters:
+        shown = ", ".join(f"{letter} for {digit}" for letter, digit in letters)
+        return f"letters for digits ({shown}): search for {meant}"
+    if count < expected:
+        return f"a digit missing ({count} of {expected})"
+    return f"a digit too many ({count}, and not {expected})"
 
 
 def other_cases(

@@ -7,6 +7,7 @@ from rocketlens.console.look_up import LookUps
 from rocketlens.console.question import Question
 from rocketlens.console.values import SearchAnswer
 from rocketlens.errors import RocketLensError
+from rocketlens.model.message_id import nearly_message_id
 
 _SHOWN: Final = 3
 
@@ -26,7 +27,7 @@ async def reasons_for(
     """Return likely reasons for an empty answer that is complete; none for any other answer."""
     if answer.messages or not answer.complete or question.cursor is not None:
         return []
-    reasons: list[EmptyReason] = []
+    reasons = _mistaken_id(question)
     oldest_ms = await _oldest_ms(question, look_up)
     if oldest_ms is not None and (question.end or oldest_ms) < oldest_ms:
         reasons.append(EmptyReason("before_oldest", {"oldest_ms": oldest_ms}))
@@ -50,6 +51,21 @@ async def reasons_for(
         reasons.append(EmptyReason("whole_key"))
     reasons.append(EmptyReason("expired"))
     return reasons[:_SHOWN]
+
+
+def _mistaken_id(question: Question) -> list[EmptyReason]:
+    """Return that the text is an id with a small mistake, if it looks like one."""
+    is_id = question.kind in {"auto", "unique-key"}
+    nearly = nearly_message_id(question.text) if is_id else None
+    if nearly is None:
+        return []
+    count, expected, letters, meant = nearly
+    if meant is None:
+        name = "id_too_short" if count < expected else "id_too_long"
+        return [EmptyReason(name, {"count": count, "expected": expected})]
+    shown = ", ".join(f"{letter} → {digit}" for letter, digit in letters)
+    corrected = question.address("/search", text=meant)
+    return [EmptyReason("id_letters", {"letters": shown, "meant": meant}, wider=corrected)]
 
 
 async def _oldest_ms(question: Question, look_up: LookUps) -> int | None:

@@ -32,7 +32,7 @@ import struct
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
-from typing import Self
+from typing import Final, NamedTuple, Self
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
@@ -41,6 +41,10 @@ from rocketlens.model.message import Host
 _OFFSET_TAIL = struct.Struct(">iq")
 _UNIQUE_TAIL = struct.Struct(">HIIH")
 _ADDRESS_BYTES = {32: 4, 56: 16}
+_LIKE_DIGITS: Final = {"O": "0", "o": "0", "l": "1", "I": "1", "i": "1"}
+"""Letters that are typed for digits which look like them."""
+_HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
+_HEX_LETTERS: Final = frozenset("abcdefABCDEF")
 _CLOCK_SET_BACK_MS = 1_000_000
 """How far a producer's clock may fall behind the month it counts from, and count as its start."""
 
@@ -210,6 +214,37 @@ class UniqueKey:
             last_month = (month - timedelta(days=1)).replace(day=1)
             guess = _epoch_ms(last_month) + self.month_millis
         return guess
+
+
+class NearlyMessageId(NamedTuple):
+    """How a text differs from a message id."""
+
+    digit_count: int
+    """Characters of the text."""
+    expected_count: int
+    """Characters of the id: 32 or 56."""
+    letters: tuple[tuple[str, str], ...] = ()
+    """Letters of the text, each with the digit that it looks like."""
+    meant: str | None = None
+    """The id, if it has just these digits in place of the letters."""
+
+
+def nearly_message_id(text: str) -> NearlyMessageId | None:
+    """Return how a text differs from a message id, if a small mistake can have made it of one.
+
+    That is a digit too few or too many, or letters that look like digits. Decimal numbers are not
+    taken for ids: every address of a host of RocketMQ in practice has a hex letter in its id.
+    """
+    count = len(text)
+    expected = next((each for each in _ADDRESS_BYTES if abs(count - each) <= 1), None)
+    if expected is None or _HEX_LETTERS.isdisjoint(text):
+        return None
+    mistaken = [each for each in dict.fromkeys(text) if each in _LIKE_DIGITS]
+    meant = "".join(_LIKE_DIGITS.get(each, each) for each in text)
+    if not _HEX_DIGITS.issuperset(meant) or bool(mistaken) != (count == expected):
+        return None
+    letters = tuple((each, _LIKE_DIGITS[each]) for each in mistaken)
+    return NearlyMessageId(count, expected, letters, meant if mistaken else None)
 
 
 def month_start_ms(now_ms: int, zone: tzinfo = UTC) -> int:

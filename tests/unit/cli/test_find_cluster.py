@@ -67,6 +67,14 @@ def test_a_key_in_another_case_is_told(run, rocketmq, sent):
     assert "case matters" not in done.err
 
 
+def test_an_id_with_a_digit_missing_is_told(run, rocketmq, sent):
+    text = sent[0].msg_id[1:]
+    done = run("find", text, "--namesrv", rocketmq.name_server)
+    assert done.code == 1
+    said = f"a digit missing ({len(text)} of {len(text) + 1})"
+    assert f"this looks like a message id with {said}\n" in done.err
+
+
 def test_a_topic_narrows_it_down(find, sent):
     assert ids(find(KEY, "--topic", "Payments")[1]) == [sent[1].msg_id]
 

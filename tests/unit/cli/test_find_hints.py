@@ -50,3 +50,29 @@ def test_no_other_case_is_looked_up_where_the_answer_is_incomplete(run, copy):
     done = run("find", "K0", "--store", copy)
     assert done.code == 3
     assert "case matters" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda text: text[:-1], "a digit missing ({} of {})"),
+        (lambda text: text + "0", "a digit too many ({}, and not {})"),
+        (lambda text: text.replace("0", "O"), "letters for digits (O for 0): search for {2}"),
+    ],
+    ids=["short", "long", "letters"],
+)
+@pytest.mark.parametrize("kind", ["msg_id", "offset_msg_id"])
+def test_an_id_with_a_small_mistake_is_told_to_look_like_one(run, golden, kind, change, said):
+    sent = golden("5.5.0").sent[0]
+    text = change(sent[kind])
+    done = run("find", text, "--store", golden("5.5.0").store)
+    assert done.code == 1
+    said = said.format(len(text), len(sent[kind]), sent[kind])
+    assert f"this looks like a message id with {said}\n" in done.err
+
+
+def test_a_key_is_not_told_to_look_like_an_id(run, golden):
+    nearly = golden("5.5.0").sent[0]["msg_id"][:-1]
+    done = run("find", "--key", nearly, "--store", golden("5.5.0").store)
+    assert done.code == 1
+    assert "looks like" not in done.err

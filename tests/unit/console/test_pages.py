@@ -136,6 +136,30 @@ def test_not_found_lists_reasons_and_wider_searches(orders):
     assert "/search?q=NOPE&since=1h" in structure.links
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("0A00000500002A9F000000000000401", "message id with a digit missing: 31 of 32."),
+        ("0A00000500002A9F00000000000040101", "message id with a digit too many: 33, and not 32."),
+        ("0A00000500002A9F00000000000040lO", "letters for digits (l → 1, O → 0): 0A00000500002"),
+    ],
+)
+def test_an_id_with_a_small_mistake_is_the_first_likely_reason(orders, text, said):
+    found = answer(f"/search?q={text}", store_at(orders.path))
+    reasons = Structure(found.text).text.partition("Likely reasons")[2]
+    assert reasons.strip().startswith("This looks like a ")
+    assert said in reasons
+    chinese = answer(f"/search?q={text}", store_at(orders.path), **CHINESE)
+    assert "看起来像" in chinese.text
+    key = answer(f"/search?q={text}&kind=key", store_at(orders.path))
+    assert "This looks like" not in key.text
+
+
+def test_an_id_with_letters_for_digits_has_a_search_for_the_id(orders):
+    found = answer("/search?q=0A00000500002A9F00000000000O4010", store_at(orders.path))
+    assert "/search?q=0A00000500002A9F0000000000004010" in Structure(found.text).links
+
+
 def test_a_time_before_the_oldest_message_is_named_as_the_reason(orders):
     found = answer("/search?topic=Orders&until=2001-01-01", store_at(orders.path))
     assert "The oldest message that is kept is of" in found.text

@@ -8,7 +8,12 @@ import pytest
 from rocketlens.errors import BadInput
 from rocketlens.model import message_id
 from rocketlens.model.message import Host
-from rocketlens.model.message_id import OffsetMessageId, UniqueKey, month_start_ms
+from rocketlens.model.message_id import (
+    OffsetMessageId,
+    UniqueKey,
+    month_start_ms,
+    nearly_message_id,
+)
 
 SHANGHAI = timezone(timedelta(hours=8))
 HOSTILE = [
@@ -228,3 +233,34 @@ def test_addresses_pack_to_their_bytes_and_back(address, packed):
 def test_what_is_no_address_is_refused(address):
     with pytest.raises(BadInput, match="is not an IPv4 or IPv6 address"):
         message_id.pack_address(address)
+
+
+AN_ID = "0A00000500002A9F0000000000004010"
+
+
+@pytest.mark.parametrize("length", [32, 56])
+def test_an_id_with_a_digit_missing_or_too_many_is_recognized(length):
+    text = AN_ID + "0" * (length - 32)
+    assert nearly_message_id(text[1:]) == (length - 1, length, (), None)
+    assert nearly_message_id(text.lower() + "0") == (length + 1, length, (), None)
+
+
+def test_an_id_with_letters_that_look_like_digits_is_recognized_and_mended():
+    nearly = nearly_message_id(AN_ID[:-2] + "lO")
+    assert nearly.letters == (("l", "1"), ("O", "0"))
+    assert nearly.meant == AN_ID
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *[AN_ID, AN_ID.lower(), AN_ID[2:], AN_ID + "00", AN_ID[:-1] + "g", AN_ID[:-1] + " "],
+        # A letter for a digit and a digit missing are two mistakes.
+        AN_ID[1:].replace("1", "l"),
+        # Numbers of orders and payments.
+        *["2" * 31, "2" * 33, "2026112322001" + "O" * 19],
+        *(each for each in HOSTILE if len(each) not in {31, 33, 55, 57}),
+    ],
+)
+def test_what_is_an_id_or_unlike_one_is_not_taken_for_a_mistake(text):
+    assert nearly_message_id(text) is None
