@@ -14,11 +14,6 @@ _COLUMNS: Final = "store_time, topic, queue_id, queue_offset, tags, keys, msg_id
 _NEWEST: Final = "order by store_timestamp_ms desc, physical_offset desc"
 
 
-def source_options(source: ConsoleSource) -> list[str]:
-    """Return the options by which a command line reads the same source."""
-    return ["--store" if source.kind == "store" else "--namesrv", source.title]
-
-
 def find_command(
     question: Question, sources: Sequence[ConsoleSource], *, has_rules: bool = False
 ) -> str:
@@ -44,7 +39,7 @@ def find_command(
         behind = ["--", question.text] if question.text.startswith("-") else [question.text]
     else:
         behind = []
-    return "\n".join(shlex.join([*words, *source_options(each), *behind]) for each in sources)
+    return "\n".join(shlex.join([*words, *each.command_options, *behind]) for each in sources)
 
 
 def sql_command(
@@ -76,7 +71,7 @@ def sql_command(
     where = f" where {' and '.join(conditions)}" if conditions else ""
     query = f"select {_COLUMNS} from messages{where} {_NEWEST} limit {question.max_num}"  # noqa: S608 - it is shown
     words = ["rocketlens", "sql", query, *options, *_narrowing_options(question)]
-    return "\n".join(shlex.join([*words, *source_options(each)]) for each in sources)
+    return "\n".join(shlex.join([*words, *each.command_options]) for each in sources)
 
 
 def _narrowing_options(question: Question) -> list[str]:
@@ -108,7 +103,7 @@ def _literal(text: str) -> str:
 
 def show_command(position: str, source: ConsoleSource) -> str:
     """Return the command line that shows a message."""
-    return shlex.join(["rocketlens", "show", position, *source_options(source)])
+    return shlex.join(["rocketlens", "show", position, *source.command_options])
 
 
 def curl_command(url: str) -> str:

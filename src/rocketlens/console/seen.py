@@ -232,6 +232,7 @@ class SeenSource:
         self.opened: Final = source
         self.name: Final = source.name
         self.title: Final = source.title
+        self.command_options: Final = source.command_options
         self.kind: Final = source.kind
         sight = _Sight(source, viewer)
         self.source: Final[Source] = _SeenMessages(source.source, sight)

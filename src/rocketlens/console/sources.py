@@ -41,6 +41,8 @@ T = TypeVar("T")
 _STORE_THREADS: Final = WorkThreads(4, "console-store")
 _NAMES_FRESH_S: Final = 30.0
 """Seconds for which the name of a broker is believed."""
+_SHOWN_SETTINGS: Final = frozenset({"namesrv", "namespace", "read_only"})
+"""Settings of a context that a command line can have as options, which anyone may see."""
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -55,6 +57,11 @@ class ConsoleSource(Protocol):
     @property
     def title(self) -> str:
         """What it is: a path, or addresses of name servers."""
+        ...
+
+    @property
+    def command_options(self) -> Sequence[str]:
+        """The options by which a command line reads the same source."""
         ...
 
     @property
@@ -119,14 +126,19 @@ class ClusterOfConsole:
         clock: Callable[[], float] = monotonic,
         *,
         access: ClusterAccess | None = None,
+        command_options: Sequence[str] = (),
     ) -> None:
-        """Ask the cluster of an admin, which this closes; without ``access`` it is read only."""
+        """Ask the cluster of an admin, which this closes; without ``access`` it is read only.
+
+        ``command_options``: by default the name servers alone.
+        """
         self.name: Final = name
         self.admin: Final = admin
         self.access: Final = access
         self.source: Final = admin.source
         self.opened: Final = self
         self.title: Final = admin.source.name
+        self.command_options: Final = tuple(command_options) or ("--namesrv", self.title)
         self._clock: Final = clock
         self._broker_names: Final[dict[str, tuple[float, str]]] = {}
 
@@ -252,6 +264,7 @@ class StoreDirectory:
         """
         self.name: Final = name
         self.title: Final = str(path)
+        self.command_options: Final = ("--store", self.title)
         self.source: Final = StoreOfConsole(path)
         self.opened: Final = self
 
@@ -347,6 +360,26 @@ def source_names(contexts: Sequence[tuple[str | None, Context]]) -> list[str]:
     return names
 
 
+def cluster_options(given: str | None, context: Context) -> tuple[str, ...]:
+    """Return the options by which a command line asks the cluster of a context.
+
+    ``given`` is the context's name, if it has one. That stands for an account and for TLS, of which
+    nothing is shown. Without a name the account and the client's certificate are the reader's own.
+    """
+    # In one word: a value can begin with a dash.
+    if given is not None and not context.given.keys() <= _SHOWN_SETTINGS:
+        return (f"--context={given}",)
+    options = ["--namesrv", context.namesrv or ""]
+    if context.namespace:
+        options.append(f"--namespace={context.namespace}")
+    if context.tls is not False:
+        if context.ca:
+            options.append(f"--ca={Path(context.ca).absolute()}")
+        switches = ("tls", "check_hostname", "insecure")
+        options += [f"--{name.replace('_', '-')}" for name in switches if getattr(context, name)]
+    return tuple(options)
+
+
 async def open_sources(
     contexts: Sequence[tuple[str | None, Context]], opened: AsyncExitStack
 ) -> Sources:
@@ -360,7 +393,7 @@ async def open_sources(
     if len(contexts) > limits.MAX_CONSOLE_SOURCES:
         raise BadInput(f"{len(contexts)} sources: at most {limits.MAX_CONSOLE_SOURCES}")
     sources: list[ConsoleSource] = []
-    for name, (_, context) in zip(source_names(contexts), contexts, strict=True):
+    for name, (given, context) in zip(source_names(contexts), contexts, strict=True):
         if context.store is not None:
             path = Path(context.store)
             one: ConsoleSource = await asyncio.to_thread(StoreDirectory, name, path)
@@ -370,7 +403,12 @@ async def open_sources(
                 access.name_servers, seen_brokers=seen_brokers_path(), **access.client_options
             )
             await opened.enter_async_context(admin)
-            one = ClusterOfConsole(name, admin, access=None if context.read_only else access)
+            one = ClusterOfConsole(
+                name,
+                admin,
+                access=None if context.read_only else access,
+                command_options=cluster_options(given, context),
+            )
         opened.push_async_callback(one.close)
         sources.append(one)
     return Sources(sources)
