@@ -76,8 +76,10 @@ class StopRequest:
         self.hurried: Final = asyncio.Event()
 
     def ask(self, why: str = "requested") -> None:
-        """Request the server to stop; a second request tells it not to wait."""
+        """Request the server to stop; a second request tells it not to wait, later ones nothing."""
         _ASKED.set()
+        if self.hurried.is_set():
+            return
         if self.ended.is_set():
             self.hurried.set()
             _log.info("stops without waiting for clients: %s", why)

@@ -1,6 +1,7 @@
 """A name server over the loopback interface."""
 
 import asyncio
+import logging
 import os
 import signal
 
@@ -10,6 +11,7 @@ from rocketlens.errors import BadInput
 from rocketlens.namesrv.config import NameServerConfig
 from rocketlens.namesrv.service import NameServer, run
 from rocketlens.net.pool import ClientPool
+from rocketlens.net.server import RemotingServer
 from tests.support.patience import PATIENCE_S
 from tests.unit.namesrv.name_server_world import (
     NAMES,
@@ -72,3 +74,35 @@ def test_it_runs_until_a_signal_and_frees_its_port(number):
         await again.stop()
 
     asyncio.run(main())
+
+
+def test_more_signals_while_it_stops_are_logged_once_and_so_is_its_end(monkeypatch, caplog):
+    caplog.set_level(logging.INFO)
+    abort = RemotingServer.abort
+
+    async def signal_and_hang(*_):
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.Event().wait()
+
+    async def abort_after_signals(self):
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(0)
+        await abort(self)
+
+    monkeypatch.setattr(RemotingServer, "stop", signal_and_hang)
+    monkeypatch.setattr(RemotingServer, "abort", abort_after_signals)
+
+    async def main():
+        async with asyncio.timeout(PATIENCE_S):
+            await run(
+                NameServerConfig(listenPort=0),
+                ready=lambda _: os.kill(os.getpid(), signal.SIGTERM),
+            )
+
+    asyncio.run(main())
+    assert [each for each in caplog.messages if each.startswith("stop")] == [
+        "stopping: SIGTERM",
+        "stops without waiting for clients: SIGTERM",
+        "stopped",
+    ]
