@@ -1,6 +1,7 @@
 """What Spark's tasks do with a cluster: plan, pull, and never lose a message in silence."""
 
 import asyncio
+import json
 import pickle
 from dataclasses import replace
 
@@ -89,6 +90,90 @@ def test_times_bound_what_is_read_and_what_is_returned(monkeypatch):
         shares = await asyncio.to_thread(scan.shares)
         assert sum(each.stop - each.start for each in shares) < 20 + 4 * 6
         assert await bodies_of(scan, shares) == list(range(40, 60))
+
+    with_cluster(scenario)
+
+
+def between(starts, ends, count=100):
+    """Return the messages between positions; message n is in queue n % 4, at offset n // 4."""
+    low = {int(queue): max(at, 0) for queue, at in starts.items()}
+    high = {int(queue): at for queue, at in ends.items() if at >= 0}
+    return [n for n in range(count) if low.get(n % 4, 0) <= n // 4 < high.get(n % 4, count)]
+
+
+@pytest.mark.parametrize(
+    ("starts", "ends"),
+    [
+        ({"0": 3, "1": -2}, {}),
+        ({}, {"0": 3, "2": -1, "3": 0}),
+        ({"0": 3, "1": 25}, {"0": 4, "1": 25, "2": 7}),
+    ],
+)
+@pytest.mark.parametrize("has_names", [True, False], ids=["brokers", "one broker"])
+def test_positions_bound_what_is_read_of_a_queue_and_others_are_read_whole(starts, ends, has_names):
+    given = {"startingOffsets": starts, "endingOffsets": ends}
+    options = {
+        name: json.dumps({"T": {"broker-a": offsets} if has_names else offsets})
+        for name, offsets in given.items()
+        if offsets
+    }
+
+    async def scenario(cluster):
+        assert await bodies_of(scan_of(cluster.given, **options)) == between(starts, ends)
+
+    with_cluster(scenario)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"startingOffsets": '{"T":{"9":0}}'}, "the cluster has no such queue: topic T, queue 9"),
+        (
+            {"endingOffsets": '{"T":{"x":{"0":1}}}'},
+            "the cluster has no such queue: x, topic T, queue 0",
+        ),
+        (
+            {"startingOffsets": '{"T":{"0":5}}', "endingOffsets": '{"T":{"0":4}}'},
+            "startingOffsets says 5, and endingOffsets says 4",
+        ),
+    ],
+)
+def test_positions_that_cannot_be_are_errors_of_planning(options, said):
+    async def scenario(cluster):
+        with pytest.raises(BadInput, match=said):
+            await rows_of(scan_of(cluster.given, **options))
+
+    with_cluster(scenario)
+
+
+def test_of_several_brokers_positions_must_name_them():
+    async def scenario(cluster):
+        with pytest.raises(BadInput, match=r"is on 2 brokers \(broker-a, broker-b\)"):
+            await rows_of(scan_of(cluster.given, startingOffsets='{"T":{"0":24}}'))
+        named = '{"T":{"broker-a":{"0":24,"1":25,"2":25,"3":25},"broker-b":{"0":25}}}'
+        found = await bodies_of(scan_of(cluster.given, startingOffsets=named))
+        assert found == sorted([96, *(n for n in range(100) if n % 4)])
+
+    with_cluster(scenario, masters=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "found"),
+    [
+        (
+            {"startingOffsets": '{"T":{"0":26}}'},
+            "ends at offset 25, and startingO",
+            ({"0": 25}, {}),
+        ),
+        ({"endingOffsets": '{"T":{"0":26}}'}, "ends at offset 25, and endingOffsets", ({}, {})),
+    ],
+)
+def test_a_position_outside_of_its_queue_is_logged_or_fails_the_job(options, said, found, caplog):
+    async def scenario(cluster):
+        assert await bodies_of(scan_of(cluster.given, **options)) == between(*found)
+        assert said in caplog.text
+        with pytest.raises(StoreError, match=said):
+            await rows_of(scan_of(cluster.given, failOnDataLoss="true", **options))
 
     with_cluster(scenario)
 
@@ -323,7 +408,10 @@ def test_the_defaults_in_the_table_are_those_that_are_read():
         ({"store": "/s"}, "option store is not for cluster reads"),
         ({"path": "/s"}, "give one"),
         ({"startingOffset": "5"}, "startingOffset is not for cluster reads"),
-        ({"startingOffsets": '{"T":{"0":5}}'}, "less of a queue, startingTimestamp"),
+        ({"startingOffsets": "latest"}, "is earliest for cluster.*startingTimestamp"),
+        ({"startingOffsets": '{"T":{"0":-1}}'}, r"has -1 \(latest\) of topic T, queue 0"),
+        ({"endingOffsets": '{"T":{"0":-2}}'}, r"has -2 \(earliest\) of topic T, queue 0"),
+        ({"endingOffsets": '{"U":{"0":1}}'}, "names topic U, which is not read"),
         ({"endingOffsets": "earliest"}, "is latest for cluster reads.*endingTimestamp"),
         ({"table": "damage"}, "option table is not for cluster reads"),
         ({"maxRecordsPerPartition": "0"}, "from 1 on"),

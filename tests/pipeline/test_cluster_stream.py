@@ -102,6 +102,76 @@ def test_it_begins_where_it_is_told_to(options, expected):
     with_stream(scenario, **options)
 
 
+# Message n is in queue n % 4, at offset n // 4.
+PLACED = {"T": {"broker-a": {"0": 3, "1": -1, "2": -2}}}
+
+
+def begins_at(positions):
+    """Return which of 40 messages a stream has that begins at positions."""
+    starts = {"-1": 40, "-2": 0}
+    of_queue = {int(queue): starts.get(str(at), at * 4) for queue, at in positions.items()}
+    return [number for number in range(40) if number >= of_queue.get(number % 4, 0)]
+
+
+@pytest.mark.parametrize("offsets", [PLACED, {"T": PLACED["T"]["broker-a"]}], ids=["names", "one"])
+def test_it_begins_at_positions_of_queues_and_others_at_their_first_message(offsets):
+    async def scenario(fake, stream, batch):
+        assert await batch() == begins_at(PLACED["T"]["broker-a"])
+        send(fake.masters[0], range(40, 50))
+        assert await batch() == list(range(40, 50))
+
+    with_stream(scenario, startingOffsets=json.dumps(offsets))
+
+
+def test_positions_count_for_the_first_start_alone():
+    async def scenario(fake, stream, batch):
+        assert await batch() == list(range(40))
+        stream.options["startingOffsets"] = json.dumps({"T": {"0": 100}})
+        send(fake.masters[0], range(40, 44))
+        assert await batch() == list(range(40, 44))
+
+    with_stream(scenario)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "error", "said"),
+    [
+        ({"T": {"4": 0}}, BadInput, "the cluster has no such queue: topic T, queue 4"),
+        (
+            {"T": {"broker-x": {"0": 0}}},
+            BadInput,
+            "the cluster has no such queue: broker-x, topic T",
+        ),
+        ({"T": {"0": 11}}, StoreError, "ends at offset 10, and startingOffsets says 11: messages"),
+    ],
+)
+def test_a_position_that_is_not_there_fails_the_start_of_a_stream(offsets, error, said):
+    async def scenario(fake, stream, batch):
+        with pytest.raises(error, match=said):
+            await batch()
+
+    with_stream(scenario, startingOffsets=json.dumps(offsets))
+
+
+def test_without_failing_a_queue_without_its_position_is_read_from_its_begin(caplog):
+    async def scenario(fake, stream, batch):
+        assert await batch() == list(range(40))
+        assert "ends at offset 10, and startingOffsets says 11: messages were lost" in caplog.text
+
+    options = {"startingOffsets": '{"T":{"0":11}}', "failOnDataLoss": "false"}
+    with_stream(scenario, **options)
+
+
+def test_a_slave_that_is_behind_its_position_waits_there():
+    async def scenario(fake, stream, batch):
+        send(fake.masters[0], range(40, 50))
+        await fail(fake.masters[0], "erring")
+        assert await batch() == begins_at({"0": -1})
+        assert json.loads(stream.offset)["T"]["broker-a"]["0"] == 12
+
+    with_stream(scenario, slaves=1, startingOffsets='{"T":{"0":12}}')
+
+
 def test_a_micro_batch_is_bounded_and_every_queue_has_its_part():
     async def scenario(fake, stream, batch):
         first = await batch(ReadMaxRows(8))
@@ -252,7 +322,13 @@ def test_the_defaults_in_the_table_are_those_of_a_stream():
         ({"startingOffsets": "latest", "startingTimestamp": "5"}, "both say where to begin"),
         ({"endingTimestamp": "5"}, "not for cluster streams"),
         ({"maxBytesPerTrigger": "5"}, "not for cluster streams"),
-        ({"startingOffsets": '{"T":1}'}, "earliest or latest for cluster streams"),
+        ({"startingOffsets": "5"}, "earliest or latest for cluster streams"),
+        ({"startingOffsets": '{"T":1}'}, 'startingOffsets has 1: expected {"TOPIC":'),
+        ({"startingOffsets": '{"U":{"0":1}}'}, "names topic U, which is not read"),
+        (
+            {"startingOffsets": '{"T":{"0":1}}', "startingTimestamp": "5"},
+            "both say where to read",
+        ),
         ({"maxOffsetsPerTrigger": "0"}, "from 1 on"),
     ],
 )

@@ -53,6 +53,20 @@ def test_the_table_has_every_record_of_a_real_store_in_every_field(
     assert load(registered, store, table="damage").count() == 0
 
 
+def test_positions_of_queues_bound_a_table(registered, golden):
+    store = golden("5.5.0").store
+    of_queue = load(registered, store, topic="OrderTopic").where("queue_id = 1")
+    assert of_queue.count() > 3
+    positions = {
+        "startingOffsets": '{"OrderTopic":{"1":1}}',
+        "endingOffsets": '{"OrderTopic":{"1":3}}',
+    }
+    table = load(registered, store, topic="OrderTopic", **positions)
+    assert sorted(row.queue_offset for row in table.where("queue_id = 1").collect()) == [1, 2]
+    others = load(registered, store, topic="OrderTopic").where("queue_id <> 1").count()
+    assert table.where("queue_id <> 1").count() == others > 0
+
+
 def test_hosts_of_ipv6_wide_topics_and_odd_text_are_given_as_java_would(registered, tmp_path):
     v6 = Host("fd00::1", 10911)
     odd = record(3, topic="T", KEYS="a  b a", TAGS="é😀")

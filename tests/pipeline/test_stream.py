@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from rocketlens.errors import StoreError
+from rocketlens.errors import BadInput, StoreError
 from rocketlens.pipeline.source import RocketMQDataSource
 from rocketlens.pipeline.stream import RocketMQStreamReader
 from tests.support.synthetic import record, write_log
-from tests.support.written_stores import open_small, send_many
+from tests.support.written_stores import open_small, send, send_many
 
 SEGMENT_BYTES = 1 << 14
 
@@ -185,6 +185,64 @@ def test_the_latest_offset_is_the_end_of_the_log(stream_of, tmp_path):
     (store / "commitlog").rename(tmp_path / "old")
     written = write_log(store, log, SEGMENT_BYTES)
     assert offsets(stream.run()) == offsets(written[10:])
+
+
+def send_to_queues(store, first, stop):
+    """Send messages to queues 0 to 2 in turn: message n is in queue n % 3, at offset n // 3."""
+    with open_small(store) as opened:
+        for number in range(first, stop):
+            send(opened, number, queue_id=number % 3)
+
+
+def numbers_of(rows):
+    return sorted(row.queue_offset * 3 + row.queue_id for row in rows)
+
+
+@pytest.mark.parametrize("has_name", [True, False], ids=["broker", "no broker"])
+def test_it_begins_at_positions_of_queues_and_has_all_that_comes_later(
+    stream_of, tmp_path, has_name
+):
+    store = tmp_path / "store"
+    send_to_queues(store, 0, 60)
+    queues = {"0": 15, "1": -1}
+    positions = {"Orders": {"any": queues} if has_name else queues}
+    stream = stream_of(store, startingOffsets=json.dumps(positions), maxBytesPerTrigger="2000")
+    first = [n for n in range(60) if n % 3 == 2 or (n % 3 == 0 and n >= 45)]
+    assert numbers_of(stream.run()) == first
+    assert len(stream.batches) > 3
+    send_to_queues(store, 60, 75)
+    assert numbers_of(stream.run()) == list(range(60, 75))
+
+
+@pytest.mark.parametrize(
+    ("positions", "said"),
+    [
+        ({"Orders": {"3": 0}}, "the store has no such queue: topic Orders, queue 3"),
+        ({"Ordrs": {"0": 0}}, "no topic 'Ordrs'; did you mean Orders"),
+        ({"Orders": {"0": 21}}, "queue 0 ends at offset 20, and startingOffsets says 21"),
+    ],
+)
+def test_a_position_that_is_not_there_fails_the_start_of_a_stream(tmp_path, positions, said):
+    send_to_queues(tmp_path, 0, 60)
+    options = {"store": str(tmp_path), "startingOffsets": json.dumps(positions)}
+    with pytest.raises((BadInput, StoreError), match=said):
+        RocketMQStreamReader(options).initialOffset()
+
+
+def test_a_position_behind_the_end_is_logged_where_a_loss_is(tmp_path, caplog):
+    send_to_queues(tmp_path / "store", 0, 60)
+    options = {"startingOffsets": '{"Orders":{"0":21}}', "failOnDataLoss": "false"}
+    stream = DrivenStream(tmp_path / "store", tmp_path / "checkpoint", **options)
+    assert numbers_of(stream.run()) == [n for n in range(60) if n % 3]
+    assert "queue 0 ends at offset 20, and startingOffsets says 21" in caplog.text
+    send_to_queues(tmp_path / "store", 60, 66)
+    assert numbers_of(stream.run()) == list(range(60, 66))
+
+
+def test_index_entries_begin_at_no_positions(tmp_path):
+    options = {"store": str(tmp_path), "startingOffsets": '{"T":{"0":1}}', "table": "index_entries"}
+    with pytest.raises(BadInput, match="leave out startingOffsets"):
+        RocketMQStreamReader(options)
 
 
 def test_damage_costs_its_records_only_and_what_a_broker_deleted_is_passed_over(

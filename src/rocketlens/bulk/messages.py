@@ -7,11 +7,13 @@ to Spark's tasks, and :func:`read_batches` reads them one after another. The opt
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketlens.bulk.options import (
+    TopicSelection,
     check_topics,
     choice_option,
     flag_option,
@@ -19,6 +21,16 @@ from rocketlens.bulk.options import (
     number_option,
     time_option,
     topic_option,
+)
+from rocketlens.bulk.positions import (
+    EARLIEST,
+    LATEST,
+    AskedQueue,
+    Positions,
+    StoreQueues,
+    check_one_broker,
+    check_range,
+    positions_option,
 )
 from rocketlens.errors import BadInput, StoreError
 
@@ -35,6 +47,7 @@ TABLES: Final = ("messages", "damage")
 PARTITION_BYTES: Final = 128 << 20
 DAMAGE_COLUMNS: Final = "physical_offset bigint, length bigint, reason string"
 INT64: Final = (-(2**63), 2**63 - 1)
+_ANYWHERE: Final = INT64
 
 _CRC: Final = "it does not have its checksum"
 _DELETED: Final = "the broker deleted this segment while it was read"
@@ -91,18 +104,20 @@ class Share(NamedTuple):
 
     ``ends_log``: zeros at the end of the range are the log's end, not records that are missing.
     ``walk_from``: a position at or before its start at which a record is known to begin.
+    ``placed_end``: the physical offset before which positions of queues count.
     """
 
     log_range: "LogRange | None"
     ends_log: bool = True
     damage: "tuple[Damage, ...]" = ()
     walk_from: int = 0
+    placed_end: int = INT64[1]
 
 
 class BatchScan:
     """Plans the ranges of the log that may have matching messages, and reads one."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], *, is_stream: bool = False) -> None:
         """Check the values of options, whose names :func:`known_options` checked.
 
         :raises BadInput: naming the option that is not valid.
@@ -118,6 +133,14 @@ class BatchScan:
         self.partition_bytes = number_option(options, "maxPartitionBytes", PARTITION_BYTES)
         self.topics = topic_option(options)
         self.allows_unknown = flag_option(options, "allowUnknownTopic", default=False)
+        has_topic = None if self.topics is None else self.topics.matches
+        refused = None if is_stream else LATEST
+        starts, ends = "startingOffsets", "endingOffsets"
+        self.starts = positions_option(options, starts, refused=refused, has_topic=has_topic)
+        self.ends = positions_option(options, ends, refused=EARLIEST, has_topic=has_topic)
+        self.placed = _placed(self.starts, self.ends)
+        if self.placed and self.is_damage:
+            raise BadInput("the table damage is not of queues: positions of queues have no meaning")
         in_time = RowFilter().within(
             "store_timestamp_ms",
             time_option(options, "startingTimestamp", INT64[0]),
@@ -140,6 +163,10 @@ class BatchScan:
 
         log = CommitLog(Path(self.store, "commitlog"))
         self.check_topics()
+        for what in self.misplaced():
+            if self.fails_on_loss:
+                raise StoreError(f'{what}. option("failOnDataLoss", "false") reads what is there')
+            _log.warning("%s: %s", self.store, what)
         if self.is_damage:
             return _whole_segments(log)
         low, high = self.row_filter.bounds["physical_offset"]
@@ -156,6 +183,29 @@ class BatchScan:
         """
         if not self.allows_unknown:
             check_topics(self.store, self.topics)
+            if self.placed:
+                topics = frozenset(topic for topic, _ in self.placed)
+                check_topics(self.store, TopicSelection(topics, ()))
+
+    def misplaced(self) -> list[str]:
+        """Return a line for each position outside of its queue, whose messages are not there.
+
+        :raises BadInput: when the store does not have the queue of a position.
+        :raises OSError: when a file of a queue cannot be opened now.
+        """
+        if not self.placed:
+            return []
+        lines: list[str] = []
+        with closing(StoreQueues(self.store)) as queues:
+            for positions in (self.starts, self.ends):
+                for (topic, queue_id), offset in positions.of_one_broker().items():
+                    asked = AskedQueue(topic, None, queue_id)
+                    bounds = queues.bounds(topic, queue_id)
+                    if bounds is not None and offset >= 0:
+                        lines += positions.outside(asked, offset, bounds)
+                    elif not self.allows_unknown and queues.is_unknown(topic, queue_id):
+                        raise positions.missing(asked, "the store")
+        return lines
 
     def read(self, share: Share) -> Iterator[Any]:
         """Return the record batches of one share; may run in a process of its own.
@@ -190,14 +240,18 @@ class BatchScan:
             if log_range is not None:
                 reader = ranges.RangeReader(log_range, content)
                 damage = list(share.damage)
-                yield from self._messages(reader, content, damage)
+                yield from self._messages(reader, content, damage, share.placed_end)
                 if self.is_damage:
                     damage += _unreadable(reader.walked, ends_log=share.ends_log)
                     yield from _damage_batches(damage)
             del content
 
     def _messages(
-        self, reader: "RangeReader", content: "Bytes", damage: "list[Damage]"
+        self,
+        reader: "RangeReader",
+        content: "Bytes",
+        damage: "list[Damage]",
+        placed_end: int,
     ) -> Iterator[Any]:
         """Return the batches of a range; none if damage is asked for, which goes to ``damage``."""
         from rocketlens.formats import columns, kernels
@@ -205,7 +259,7 @@ class BatchScan:
 
         base_offset = reader.walked.log_range.base_offset
         for rows in reader:
-            chosen = self._choose(rows, content, base_offset)
+            chosen = self._choose(rows, content, base_offset, placed_end)
             if self.check_crc and len(chosen):
                 is_sound = kernels.crc_ok(content, base_offset, chosen)
                 for row in chosen[~is_sound]:
@@ -215,7 +269,7 @@ class BatchScan:
             if not self.is_damage:
                 yield from columns.batches(content, base_offset, chosen, with_body=self.with_body)
 
-    def _choose(self, rows: "Rows", content: "Bytes", base_offset: int) -> "Rows":
+    def _choose(self, rows: "Rows", content: "Bytes", base_offset: int, placed_end: int) -> "Rows":
         """Return the rows of the filter, by their own fields, before any column is built."""
         import numpy as np
 
@@ -225,13 +279,20 @@ class BatchScan:
         for column, (low, high) in self.row_filter.bounds.items():
             if (low, high) != INT64:
                 is_chosen &= (rows[column] >= low) & (rows[column] <= high)
-        if self.row_filter.topics is not None or self.topics is not None:
-            groups = kernels.group_rows(content, base_offset, rows, by_queue=False)
+        if self.row_filter.topics is not None or self.topics is not None or self.placed:
+            by_queue = bool(self.placed)
+            groups = kernels.group_rows(content, base_offset, rows, by_queue=by_queue)
             starts = (rows["physical_offset"][groups.first_rows] - base_offset).tolist()
             decode = commitlog_record.decode
             topics = [decode(content.data, start, check_crc=False).topic for start in starts]
             of_group = np.array([self._has_topic(topic) for topic in topics], np.bool_)
             is_chosen &= of_group[groups.group_of_row]
+            if by_queue and len(rows):
+                names = zip(topics, rows["queue_id"][groups.first_rows].tolist(), strict=True)
+                placed = np.array([self.placed.get(name, _ANYWHERE) for name in names], np.int64)
+                low, high = placed[groups.group_of_row].T
+                is_in = (rows["queue_offset"] >= low) & (rows["queue_offset"] < high)
+                is_chosen &= is_in | (rows["physical_offset"] >= placed_end)
         return rows if is_chosen.all() else rows[is_chosen]
 
     def _has_topic(self, topic: str) -> bool:
@@ -239,6 +300,22 @@ class BatchScan:
         return (pushed is None or topic in pushed) and (
             self.topics is None or self.topics.matches(topic)
         )
+
+
+def _placed(starts: Positions, ends: Positions) -> dict[tuple[str, int], tuple[int, int]]:
+    """Return the first queue offset to read, and the one behind the last, of queues of a store.
+
+    :raises BadInput: when the first is behind the last, or they are of several brokers.
+    """
+    check_one_broker(starts, ends)
+    of_starts, of_ends = starts.of_one_broker(), ends.of_one_broker()
+    placed: dict[tuple[str, int], tuple[int, int]] = {}
+    for name in of_starts | of_ends:
+        start, end = of_starts.get(name, EARLIEST), of_ends.get(name, LATEST)
+        check_range(AskedQueue(name[0], None, name[1]), starts, start, ends, end)
+        low = INT64[1] if start == LATEST else start
+        placed[name] = low, INT64[1] if end == LATEST else end
+    return placed
 
 
 def _whole_segments(log: "CommitLog") -> list[Share]:

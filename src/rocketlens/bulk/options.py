@@ -89,27 +89,33 @@ OPTIONS: Final = (
     SourceOption(
         "startingOffsets",
         "",
-        "earliest, or in streams latest: as Spark's Kafka source names them. Positions of queues "
-        "are not accepted: a store is read by physical offset, startingOffset.",
+        "earliest, or in streams latest; or the first offset of queues as JSON: "
+        '{"TOPIC":{"BROKER":{"0":23}}}, or without the broker. See Positions of queues.',
         _STORES,
     ),
     SourceOption(
         "startingOffsets",
         "earliest",
-        "earliest: each queue from its first stored message on. Use startingTimestamp for less.",
+        "earliest: each queue from its first stored message on; or JSON, likewise.",
         _CLUSTER_READS,
     ),
     SourceOption(
         "startingOffsets",
         "earliest",
-        "earliest, likewise; or latest: what is sent from the first start of the query on.",
+        "earliest, likewise; or latest: what is sent from the first start of the query on; or "
+        "JSON, likewise.",
         _CLUSTER_STREAMS,
     ),
-    SourceOption("endingOffsets", "", "latest, likewise: the end of the log.", _BATCHES),
+    SourceOption(
+        "endingOffsets",
+        "",
+        "latest: the end of the log; or the offset behind the last of queues as JSON.",
+        _BATCHES,
+    ),
     SourceOption(
         "endingOffsets",
         "latest",
-        "latest: up to the end that each queue has when the read is planned.",
+        "latest: up to the end that each queue has when the read is planned; or JSON, likewise.",
         _CLUSTER_READS,
     ),
     SourceOption(
@@ -279,6 +285,9 @@ def _as_ours(options: dict[str, str], reader: Reader) -> dict[str, str]:
             continue
         if ours in options:
             raise BadInput(f"options {theirs} and {ours} both say where to read: give one")
+        if value.lstrip().startswith("{"):
+            options[theirs] = value
+            continue
         word = value.strip().lower()
         is_stream = reader in STREAMS + _CLUSTER_STREAMS
         accepted = words if is_stream else words[:1]
@@ -286,8 +295,8 @@ def _as_ours(options: dict[str, str], reader: Reader) -> dict[str, str]:
             less = _TIMES[theirs] if reader in _CLUSTERS else ours
             what = "less of a queue" if reader in _CLUSTERS else "a position in the log"
             raise BadInput(
-                f"option {theirs} is {' or '.join(accepted)} for {reader}, not {value[:80]!r}: for "
-                f"{what}, {less}"
+                f"option {theirs} is {' or '.join(accepted)} for {reader}, or positions of queues "
+                f"as JSON, not {value[:80]!r}: for {what}, {less}"
             )
         if is_stream:
             options[ours] = word

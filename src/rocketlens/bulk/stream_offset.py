@@ -10,6 +10,8 @@ anchors              text     newest first, separated by blanks, each
                               ``physical_offset:last_offset:crc:timestamp``: an offset that the
                               stream has had, and the last record before it: its physical offset,
                               the CRC-32 of all its bytes, and its store time in epoch milliseconds
+placed_end           integer  physical offset where the log ended when a stream began at positions
+                              of queues: they count for records before it; missing without them
 ===================  =======  ====================================================================
 
 A record of the log never changes. So when the record of the newest anchor is not there, the store
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 _OFFSET: Final = "physical_offset"
 _ANCHORS: Final = "anchors"
+_PLACED_END: Final = "placed_end"
 _NEAR_BYTES: Final = 1 << 16
 _FAR_BYTES: Final = 4 * limits.MAX_MESSAGE_BYTES
 
@@ -68,6 +71,7 @@ class StreamOffset(NamedTuple):
 
     physical_offset: int
     anchors: tuple[Anchor, ...] = ()
+    placed_end: int = 0
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any] | int) -> Self:
@@ -76,12 +80,16 @@ class StreamOffset(NamedTuple):
             return cls(value)
         texts = str(value.get(_ANCHORS, "")).split()
         anchors = tuple(Anchor(*map(int, text.split(":"))) for text in texts)
-        return cls(int(value[_OFFSET]), anchors)
+        return cls(int(value[_OFFSET]), anchors, int(value.get(_PLACED_END, 0)))
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON for Spark's checkpoint."""
         anchors = " ".join(":".join(map(str, anchor)) for anchor in self.anchors)
-        return {_OFFSET: self.physical_offset} | ({_ANCHORS: anchors} if anchors else {})
+        return (
+            {_OFFSET: self.physical_offset}
+            | ({_ANCHORS: anchors} if anchors else {})
+            | ({_PLACED_END: self.placed_end} if self.placed_end else {})
+        )
 
     def moved_to(self, physical_offset: int, last: "Record | None", log: "CommitLog") -> Self:
         """Return the offset behind ``last``, the last record before ``physical_offset``."""

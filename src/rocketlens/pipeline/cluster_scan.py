@@ -26,10 +26,17 @@ from rocketlens.bulk.options import (
     time_option,
     topic_option,
 )
+from rocketlens.bulk.positions import (
+    EARLIEST,
+    LATEST,
+    Positions,
+    check_range,
+    positions_option,
+)
 from rocketlens.client.cluster import ClusterCalls, Credentials
 from rocketlens.client.name_servers import name_server_addresses
 from rocketlens.client.queue_stretch import PulledChunk, QueueStretch, StretchReader, cut
-from rocketlens.client.route import Route
+from rocketlens.client.route import MessageQueue, Route
 from rocketlens.client.survey import Survey
 from rocketlens.errors import BadInput, RemotingError, StoreError, TopicNotFound
 from rocketlens.model import properties
@@ -119,7 +126,7 @@ class ClusterAddress(NamedTuple):
 class ClusterScan:
     """Plans stretches of queues that may have matching messages, and reads one."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], *, is_stream: bool = False) -> None:
         """Check the values of options, whose names `known_options` checked.
 
         :raises BadInput: naming the option that is not valid.
@@ -138,6 +145,10 @@ class ClusterScan:
         self.partition_records: Final = number_option(
             options, "maxRecordsPerPartition", limits.MAX_RECORDS_PER_PARTITION
         )
+        refused, has_topic = None if is_stream else LATEST, topics.matches
+        starts, ends = "startingOffsets", "endingOffsets"
+        self.starts = positions_option(options, starts, refused=refused, has_topic=has_topic)
+        self.ends = positions_option(options, ends, refused=EARLIEST, has_topic=has_topic)
         self.row_filter = RowFilter().within(
             "store_timestamp_ms",
             time_option(options, "startingTimestamp", INT64[0]),
@@ -150,13 +161,44 @@ class ClusterScan:
         """Return the stretches that can hold rows of the filter: what queues have now.
 
         :raises TopicNotFound: when the cluster does not have a topic that is asked for.
+        :raises BadInput: when it does not have a queue that has a position.
         :raises RemotingError: when no name server answers, or of a broker neither master nor slave.
-        :raises StoreError: when only a slave answers, if ``failOnDataLoss`` is set.
+        :raises StoreError: when only a slave answers, or a position is not in its queue, if
+            ``failOnDataLoss`` is set.
         """
-        found = self.stored(*self.row_filter.bounds["store_timestamp_ms"])
+        has_positions = bool(self.starts.offsets or self.ends.offsets)
+        # A position is compared with all that its queue has.
+        times = INT64 if has_positions else self.row_filter.bounds["store_timestamp_ms"]
+        found = self.stored(*times)
         for warning in dict.fromkeys(said for _, said in found if said is not None):
             self._warn(warning)
-        return self.cut(stretch for stretch, _ in found)
+        stretches = [stretch for stretch, _ in found]
+        return self.cut(self._placed(stretches) if has_positions else stretches)
+
+    def _placed(self, stretches: list[QueueStretch]) -> Iterator[QueueStretch]:
+        """Return the parts of queues that lie between positions."""
+        starts, ends = (self.by_queue(each, stretches) for each in (self.starts, self.ends))
+        for queue, first, last in stretches:
+            start, end = starts.get(queue, EARLIEST), ends.get(queue, LATEST)
+            check_range(queue, self.starts, start, self.ends, end)
+            for positions, offset in ((self.starts, start), (self.ends, end)):
+                if offset >= 0:
+                    for what in positions.outside(queue, offset, (first, last)):
+                        self._warn(what)
+            stop = last if end == LATEST else min(end, last)
+            yield QueueStretch(queue, min(max(start, first), last), max(stop, first))
+
+    def by_queue(
+        self, positions: Positions, stretches: Iterable[QueueStretch]
+    ) -> dict[MessageQueue, int]:
+        """Return the position of each queue that has one.
+
+        :raises BadInput: for a queue that is not there, and where several can be meant.
+        """
+        pushed = self.row_filter.topics
+        return positions.by_queue(
+            (each.queue for each in stretches), lambda topic: pushed is None or topic in pushed
+        )
 
     def cut(self, stretches: Iterable[QueueStretch]) -> list[QueueStretch]:
         """Return the parts that are one task each."""

@@ -34,6 +34,7 @@ from pyspark.sql.streaming.datasource import (
 from rocketlens import limits
 from rocketlens.bulk.messages import INT64
 from rocketlens.bulk.options import flag_option, known_options, number_option
+from rocketlens.bulk.positions import EARLIEST, LATEST
 from rocketlens.client.queue_stretch import QueueStretch
 from rocketlens.client.route import MessageQueue
 from rocketlens.errors import BadInput, StoreError
@@ -59,7 +60,7 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._from_latest and "startingTimestamp" in known:
             raise BadInput("options startingOffsets and startingTimestamp both say where to begin")
         fails = flag_option(known, "failOnDataLoss", default=True)
-        self._scan = ClusterScan({**known, "failOnDataLoss": str(fails).lower()})
+        self._scan = ClusterScan({**known, "failOnDataLoss": str(fails).lower()}, is_stream=True)
         self._target: QueueOffsets | None = None
         self._told: set[str] = set()
 
@@ -67,13 +68,33 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where the stream begins: the first or the next offset of each queue.
 
         :raises TopicNotFound: when the cluster does not have a topic that is asked for.
+        :raises BadInput: when it does not have a queue that has a position.
+        :raises StoreError: when a queue does not have its position, unless ``failOnDataLoss`` is
+            false.
         :raises RemotingError: when a name server or broker does not answer.
         """
         begin_ms, _ = self._scan.row_filter.bounds["store_timestamp_ms"]
         found = self._scan.stored(begin_ms, INT64[1])
-        return to_json(
-            {each.queue: each.stop if self._from_latest else each.start for each, _ in found}
-        )
+        starts = self._scan.by_queue(self._scan.starts, [stretch for stretch, _ in found])
+        otherwise = LATEST if self._from_latest else EARLIEST
+        begins: QueueOffsets = {}
+        for stretch, warning in found:
+            start = starts.get(stretch.queue, otherwise)
+            begins[stretch.queue] = self._begin(stretch, start, may_end_later=warning is not None)
+        return to_json(begins)
+
+    def _begin(self, stretch: QueueStretch, start: int, *, may_end_later: bool) -> int:
+        """Return the offset of a queue that a position stands for."""
+        queue, first, stop = stretch
+        if start < 0:
+            return stop if start == LATEST else first
+        if may_end_later and start > stop:
+            # A slave that is behind: the queue waits there, as one does that was read so far.
+            return start
+        outside = self._scan.starts.outside(queue, start, (first, stop))
+        for what in outside:
+            self._lost(what)
+        return first if outside else start
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return the limit that the options set."""

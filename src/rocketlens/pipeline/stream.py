@@ -92,7 +92,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         own = {option.name for option in OPTIONS if option.readers == STREAMS}
         others = {name: value for name, value in known.items() if name not in own}
         others["failOnDataLoss"] = str(self._fails and not self._of_entries).lower()
-        self._messages = BatchScan(others)
+        self._messages = BatchScan(others, is_stream=True)
+        if self._messages.placed and self._of_entries:
+            raise BadInput("the table index_entries is of all queues: leave out startingOffsets")
         self._store = Path(self._messages.store)
         self._target: int | None = None
 
@@ -100,6 +102,9 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where the stream begins: the first record there or after, or the log's end.
 
         :raises NotAStore: when there is no commit log.
+        :raises BadInput: when the store does not have a topic, or a queue, that is asked for.
+        :raises StoreError: when a queue does not have the position that is asked for, unless
+            ``failOnDataLoss`` is false.
         """
         from rocketlens.bulk.ranges import walk_log
 
@@ -107,6 +112,11 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             self._messages.check_topics()
             begin = log.min_offset
+            if self._messages.placed:
+                for what in self._messages.misplaced():
+                    self._lost(what)
+                end = self._moved(log, StreamOffset(begin), STARTS["latest"]).physical_offset
+                return StreamOffset(begin, placed_end=end).to_json()
             if self._first == STARTS["latest"]:
                 return self._moved(log, StreamOffset(begin), STARTS["latest"]).to_json()
             segment = log.segment_of(self._first or 0)
@@ -171,7 +181,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 for low, high in missing(log, begin.physical_offset, last.physical_offset):
                     self._lost(deletion(log, low, high, begin))
             return [
-                SharePartition(Share(one, walk_from=walk_from))
+                SharePartition(Share(one, walk_from=walk_from, placed_end=begin.placed_end))
                 for one, walk_from in stretches(
                     log,
                     begin.physical_offset,

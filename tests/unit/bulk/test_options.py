@@ -62,7 +62,12 @@ def test_the_names_of_sparks_kafka_source_are_understood():
     [
         ({"subscribe": "A", "topic": "A"}, "batch reads", "give one"),
         ({"startingOffsets": "latest"}, "batch reads", "is earliest for batch reads"),
-        ({"startingOffsets": '{"A":{"0":5}}'}, "streams", "for a position in the log"),
+        ({"startingOffsets": "5"}, "streams", "for a position in the log"),
+        (
+            {"startingOffsets": '{"A":{"0":5}}', "startingOffset": "5"},
+            "streams",
+            "startingOffsets and startingOffset both say where to read",
+        ),
         ({"startingOffsets": "earliest", "startingOffset": "5"}, "streams", "give one"),
         ({"endingOffsets": "earliest"}, "read_batches", "is latest for read_batches"),
         ({"endingOffsets": "latest"}, "streams", "not for streams"),

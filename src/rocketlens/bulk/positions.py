@@ -1,0 +1,257 @@
+"""Positions of queues: what the options ``startingOffsets`` and ``endingOffsets`` have as JSON.
+
+=========================================  =====================================================
+text                                       meaning
+=========================================  =====================================================
+``{"T":{"broker-a":{"0":23,"1":-1}}}``     by topic, broker and queue, as Spark sources of
+                                           RocketMQ have them
+``{"T":{"0":23}}``                         by topic and queue, as Spark's Kafka source has them:
+                                           of the only broker that has the topic
+``-2``                                     the first offset that a queue has
+``-1``                                     the offset behind its last message
+=========================================  =====================================================
+
+A queue that is not named is read as without the option. A position is the first that is read, or
+the one behind the last.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+from rocketlens import limits
+from rocketlens.errors import BadInput
+from rocketlens.store.layout import StoreLayout
+from rocketlens.store.read.commitlog import CommitLog
+from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER, read_table
+from rocketlens.store.read.consumequeue import ConsumeQueue, ConsumeQueues
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+_EXAMPLE: Final = '{"TOPIC":{"BROKER":{"0":23,"1":-2}}}'
+_WORDS: Final = {EARLIEST: "-2 (earliest)", LATEST: "-1 (latest)"}
+_TIMES: Final = {"startingOffsets": "startingTimestamp", "endingOffsets": "endingTimestamp"}
+
+Queue = TypeVar("Queue", bound=tuple[str, str, int])
+"""A topic, a broker's name and a queue id."""
+
+
+class AskedQueue(NamedTuple):
+    """A queue as a text names it."""
+
+    topic: str
+    broker_name: str | None
+    """None for the only broker."""
+    queue_id: int
+
+    def __str__(self) -> str:
+        """Return it for errors."""
+        broker = "" if self.broker_name is None else f"{self.broker_name}, "
+        return f"{broker}topic {self.topic}, queue {self.queue_id}"
+
+
+class Positions(NamedTuple):
+    """The positions of one option."""
+
+    option: str
+    offsets: Mapping[AskedQueue, int]
+
+    def by_queue(self, queues: Iterable[Queue], is_read: Callable[[str], bool]) -> dict[Queue, int]:
+        """Return the position of each queue of a cluster that has one.
+
+        ``queues`` are all of the topics that are read. ``is_read`` returns whether a topic is one
+        of them; positions of others are left out.
+
+        :raises BadInput: for a queue that is not there, and where several can be meant.
+        """
+        there = {AskedQueue(*each): each for each in queues}
+        found: dict[Queue, int] = {}
+        for asked, offset in self.offsets.items():
+            if not is_read(asked.topic):
+                continue
+            named = self._named(asked, there)
+            queue = there.get(named)
+            if queue is None:
+                raise self.missing(asked, "the cluster")
+            if queue in found:
+                raise BadInput(f"option {self.option} has two positions of {named}")
+            found[queue] = offset
+        return found
+
+    def _named(self, asked: AskedQueue, there: Mapping[AskedQueue, Any]) -> AskedQueue:
+        """Return a queue with the name of its broker."""
+        if asked.broker_name is not None:
+            return asked
+        brokers = sorted({str(each.broker_name) for each in there if each.topic == asked.topic})
+        if len(brokers) > 1:
+            raise BadInput(
+                f"option {self.option}: topic {asked.topic} is on {len(brokers)} brokers "
+                f"({', '.join(brokers[:5])}), so name the broker of each queue: {_EXAMPLE}"
+            )
+        return asked._replace(broker_name=brokers[0] if brokers else None)
+
+    def of_one_broker(self) -> dict[tuple[str, int], int]:
+        """Return the position of each queue of a store by topic and queue id.
+
+        :raises BadInput: when a queue has two.
+        """
+        found: dict[tuple[str, int], int] = {}
+        for asked, offset in self.offsets.items():
+            if (asked.topic, asked.queue_id) in found:
+                raise BadInput(f"option {self.option} has two positions of {asked}")
+            found[asked.topic, asked.queue_id] = offset
+        return found
+
+    def outside(self, queue: object, offset: int, bounds: tuple[int, int]) -> list[str]:
+        """Return a line if an offset is before the first one of a queue, or behind its end."""
+        first, end = bounds
+        if offset < first:
+            return [f"{queue} begins at offset {first}, and {self.option} says {offset}"]
+        if offset > end:
+            return [f"{queue} ends at offset {end}, and {self.option} says {offset}"]
+        return []
+
+    def missing(self, asked: AskedQueue, where: str) -> BadInput:
+        """Return the error for a queue that is not there."""
+        return BadInput(f"option {self.option}: {where} has no such queue: {asked}")
+
+
+def positions_option(
+    options: Mapping[str, str],
+    name: str,
+    *,
+    refused: int | None,
+    has_topic: Callable[[str], bool] | None,
+) -> Positions:
+    """Read an option with positions; without it there are none.
+
+    ``refused`` is a position that it cannot have. ``has_topic`` returns whether a topic is read;
+    None for every topic.
+
+    :raises BadInput: when it is not of the form above, names a topic that is not read, or is given
+        together with a time.
+    """
+    text = options.get(name)
+    if text is None:
+        return Positions(name, {})
+    if _TIMES[name] in options:
+        raise BadInput(f"options {name} and {_TIMES[name]} both say where to read: give one")
+    offsets = _parsed(name, text)
+    for asked, offset in offsets.items():
+        if offset == refused:
+            raise BadInput(f"option {name} has {_WORDS[offset]} of {asked}, which it cannot have")
+        if has_topic is not None and not has_topic(asked.topic):
+            raise BadInput(f"option {name} names topic {asked.topic}, which is not read")
+    return Positions(name, offsets)
+
+
+def _parsed(name: str, text: str) -> dict[AskedQueue, int]:
+    try:
+        by_topic = json.loads(text, object_pairs_hook=_unrepeated)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"option {name} is not JSON ({error}): expected {_EXAMPLE}") from None
+    offsets: dict[AskedQueue, int] = {}
+    for topic, of_topic in _members(name, by_topic):
+        members = list(_members(name, of_topic))
+        if all(type(each) is int for _, each in members):
+            members = [(None, of_topic)]
+        for broker_name, of_broker in members:
+            for queue_id, offset in _members(name, of_broker):
+                is_queue = queue_id.isascii() and queue_id.isdigit() and len(queue_id) <= 10
+                is_offset = type(offset) is int and EARLIEST <= offset <= limits.MAX_QUEUE_OFFSET
+                if not (is_queue and is_offset and int(queue_id) <= limits.MAX_INT):
+                    raise BadInput(
+                        f"option {name}: {queue_id[:40]!r}: {str(offset)[:40]} of topic "
+                        f"{topic[:80]} is not a queue id and an offset: expected {_EXAMPLE}"
+                    )
+                asked = AskedQueue(topic, broker_name, int(queue_id))
+                if asked in offsets:
+                    raise BadInput(f"option {name} has two positions of {asked}")
+                offsets[asked] = offset
+    return offsets
+
+
+def _unrepeated(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = [name for name, _ in members]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice[:80]!r} is there twice")
+    return dict(members)
+
+
+def _members(name: str, value: Any) -> Iterable[tuple[Any, Any]]:
+    if not isinstance(value, dict) or not value:
+        raise BadInput(f"option {name} has {json.dumps(value)[:80]}: expected {_EXAMPLE}")
+    return value.items()
+
+
+def check_one_broker(*positions: Positions) -> None:
+    """Check that positions are of one broker, as a store is; what its name is, no file tells.
+
+    :raises BadInput: when they name several.
+    """
+    asked = [queue.broker_name for each in positions for queue in each.offsets]
+    names = sorted({name for name in asked if name is not None})
+    if len(names) > 1:
+        options = " and ".join(each.option for each in positions if each.offsets)
+        shown = ", ".join(names[:5])
+        raise BadInput(f"{options}: {len(names)} brokers ({shown}) are named, a store is of one")
+
+
+def check_range(queue: object, starts: Positions, start: int, ends: Positions, end: int) -> None:
+    """Check that what one queue is read from is not behind what it is read to.
+
+    :raises BadInput: if both are numbers, and it is.
+    """
+    if start > end >= 0:
+        raise BadInput(f"{queue}: {starts.option} says {start}, and {ends.option} says {end}")
+
+
+class StoreQueues:
+    """What the files of a store say of its queues; its log is not read."""
+
+    def __init__(self, store: str) -> None:
+        self._layout: Final = StoreLayout(Path(store))
+        self._queues: Final = ConsumeQueues(self._layout.consume_queue)
+        self._log: Final = CommitLog(self._layout.commit_log)
+        self._configured: Final = read_table(self._layout.root, TOPICS_FILE, TOPICS_MEMBER).entries
+
+    def close(self) -> None:
+        """Unmap all files."""
+        self._queues.close()
+        self._log.close()
+
+    def bounds(self, topic: str, queue_id: int) -> tuple[int, int] | None:
+        """Return the first offset of a queue that the log still has, and the next; None if no
+        file of the queue is there.
+
+        :raises OSError: when a file cannot be opened now.
+        """
+        queue = self._queues.queue(topic, queue_id)
+        if queue is None or not queue.files:
+            return None
+        end = queue.max_offset
+        return min(_first_kept(queue, end, self._log.min_offset), end), end
+
+    def is_unknown(self, topic: str, queue_id: int) -> bool:
+        """Return whether the topic is known, and not to have this queue."""
+        known = [each.queue_id for each in self._queues.names() if each.topic == topic]
+        entry = self._configured.get(topic)
+        if isinstance(entry, dict):
+            counts = (entry.get("readQueueNums"), entry.get("writeQueueNums"))
+            known += [each - 1 for each in counts if type(each) is int]
+        return bool(known) and queue_id > max(known)
+
+
+def _first_kept(queue: ConsumeQueue, end: int, min_physical_offset: int) -> int:
+    """Return the first queue offset whose record the log has: O(log entries)."""
+    low, high = queue.files[0].first_queue_offset, end
+    while low < high:
+        middle = (low + high) // 2
+        entry = queue.entry(middle)
+        if entry is None or entry.physical_offset < min_physical_offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low
