@@ -20,6 +20,7 @@ from rocketlens.model.java import decode_utf8
 from rocketlens.model.rocketmq import HALF_TOPIC, SCHEDULE_TOPIC, parse_delay_levels, topic_problem
 from rocketlens.store.read.commitlog import SegmentLost
 from rocketlens.store.write.queue_append import QueueWriter
+from rocketlens.store.write.refused_writes import RefusedWrites
 
 if TYPE_CHECKING:
     from rocketlens.broker.core import BrokerCore
@@ -41,6 +42,15 @@ class Schedule:
         """Milliseconds by level. Levels of an earlier configuration are delivered, too."""
         for queue_id in sorted(queue_ids):
             self._delays_ms.setdefault(queue_id + 1, max(delays_ms))
+        self._refused: Final = {
+            level: RefusedWrites(
+                core.clock,
+                log=_log,
+                begins=f"delayed messages of level {level} wait",
+                over=f"delayed messages of level {level} are delivered again",
+            )
+            for level in self._delays_ms
+        }
 
     def deliver_due(self, at_once: int = AT_ONCE) -> int:
         """Deliver due messages, up to a number for each level; return how many.
@@ -68,7 +78,10 @@ class Schedule:
                 offset += 1
                 delivered += 1
         except (OSError, StoreError, SegmentLost) as error:
-            _log.warning("delayed messages of level %d wait: %s", level, error)
+            self._refused[level].refuse(error)
+        else:
+            if delivered:
+                self._refused[level].accept()
         offsets.put(level, offset)
         return delivered
 

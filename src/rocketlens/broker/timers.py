@@ -29,6 +29,7 @@ from rocketlens.model.java import decode_utf8
 from rocketlens.model.rocketmq import TIMER_TOPIC
 from rocketlens.store.read.commitlog import SegmentLost
 from rocketlens.store.write.queue_append import QueueWriter
+from rocketlens.store.write.refused_writes import RefusedWrites
 
 if TYPE_CHECKING:
     from rocketlens.broker.core import BrokerCore
@@ -76,6 +77,12 @@ class Timers:
         """When the message read last was stored."""
         self.waiting = 0
         """Number of messages that were read and wait."""
+        self._refused: Final = RefusedWrites(
+            core.clock,
+            log=_log,
+            begins="messages with a delivery time wait",
+            over="messages with a delivery time are delivered again",
+        )
         self._progress.oldest_waiting = self._oldest_waiting
         self._progress.oldest_late = self._oldest_late
 
@@ -128,10 +135,13 @@ class Timers:
         if queue is None:
             return 0
         try:
-            return self._read(queue) + self._deliver_due(queue, at_once)
+            count = self._read(queue) + self._deliver_due(queue, at_once)
         except (OSError, StoreError, SegmentLost) as error:
-            _log.warning("messages with a delivery time wait: %s", error)
-        return 0
+            self._refused.refuse(error)
+            return 0
+        if count:
+            self._refused.accept()
+        return count
 
     def _span(self) -> tuple[int, int]:
         queues = self.core.store.queues

@@ -127,6 +127,28 @@ def test_with_a_full_disk_delayed_messages_wait(tmp_path):
     in_broker(tmp_path, test)
 
 
+def test_that_delayed_messages_wait_is_a_line_when_it_begins_and_one_when_it_is_over(
+    tmp_path, caplog
+):
+    async def test(world):
+        await send_delayed(world, b"body", 1)
+        world.clock.now_ms += 1000
+        world.core.store._appender.refusal = StoreFull("full")
+        assert [deliver(world) for _ in range(10)] == [0] * 10
+        assert words_of(caplog) == ["delayed messages of level 1 wait: full"]
+        world.core.store._appender.refusal = None
+        assert deliver(world) == 1
+        assert words_of(caplog)[1].startswith("delayed messages of level 1 are delivered again; ")
+        assert len(words_of(caplog)) == 2
+
+    in_broker(tmp_path, test)
+
+
+def words_of(caplog):
+    """Return the lines about messages that wait."""
+    return [each for each in caplog.messages if each.startswith("delayed messages")]
+
+
 def test_a_message_whose_real_topic_cannot_be_is_skipped(tmp_path, caplog):
     async def test(world):
         store, core = world.core.store, world.core

@@ -303,6 +303,25 @@ def test_with_a_full_disk_they_wait_and_none_is_passed_over(tmp_path):
     in_broker(tmp_path, test)
 
 
+def test_that_they_wait_is_a_line_when_it_begins_and_one_when_it_is_over(tmp_path, caplog):
+    def words():
+        return [each for each in caplog.messages if each.startswith("messages with a delivery")]
+
+    async def test(world):
+        await send_at(world, b"body", NOW_MS + 1_000)
+        world.clock.now_ms += 2_000
+        world.core.store._appender.refusal = StoreFull("full")
+        for _ in range(10):
+            world.core.timers.step(10)
+        assert words() == ["messages with a delivery time wait: full"]
+        world.core.store._appender.refusal = None
+        assert deliver(world) == [b"body"]
+        assert len(words()) == 2
+        assert words()[1].startswith("messages with a delivery time are delivered again; writes")
+
+    in_broker(tmp_path, test)
+
+
 def test_a_clock_that_was_ahead_makes_nothing_come_early(tmp_path):
     async def main():
         clock = Clock(NOW_MS + DAY_MS)

@@ -10,7 +10,8 @@ a write is accepted again               how many were refused
 it begins again soon after a line       none before that time is over; what is refused is counted
 ======================================  ========================================================
 
-A producer sends again at once, and often, so each write that is refused is not worth a line.
+A producer sends again at once, and a broker tries to deliver what is due ten times a second, so
+not each write that is refused is worth a line.
 """
 
 import logging
@@ -25,18 +26,31 @@ _INTERVAL_MS: Final = int(limits.MIN_WARNING_INTERVAL_S * 1000)
 
 
 class RefusedWrites:
-    """Logs that writes are refused, in few lines. For one thread at a time."""
+    """Logs that writes of one kind are refused, in few lines. For one thread at a time."""
 
-    def __init__(self, clock: Callable[[], int]) -> None:
-        """Start without a refused write; ``clock`` returns milliseconds."""
+    def __init__(
+        self,
+        clock: Callable[[], int],
+        *,
+        log: logging.Logger = _log,
+        begins: str = "nothing can be stored now",
+        over: str = "messages are stored again",
+    ) -> None:
+        """Start without a refused write; ``clock`` returns milliseconds.
+
+        ``begins`` and ``over`` are what the lines say, in ``log``.
+        """
         self._clock: Final = clock
+        self._log: Final = log
+        self._begins: Final = begins
+        self._over: Final = over
         self._is_refusing = self._is_logged = False
         self._count = 0
         """Writes refused since the last line that it is over."""
         self._logged_ms: int | None = None
         """When a line said that writes are refused."""
 
-    def refuse(self, error: OSError) -> None:
+    def refuse(self, error: Exception) -> None:
         """Count a write that was refused because of ``error``; log it if it is time to."""
         if not self._is_refusing:
             self._is_refusing, self._is_logged = True, False
@@ -47,10 +61,10 @@ class RefusedWrites:
             return
         self._is_logged, self._logged_ms = True, now_ms
         if self._count == 1:
-            _log.warning("nothing can be stored now: %s", error)
+            self._log.warning("%s: %s", self._begins, error)
         else:
-            words = "nothing can be stored now: %s; %d writes were refused so far"
-            _log.warning(words, error, self._count)
+            words = "%s: %s; writes refused so far: %d"
+            self._log.warning(words, self._begins, error, self._count)
 
     def accept(self) -> None:
         """End a time of refused writes, if there is one; log it if a line said that it began."""
@@ -58,5 +72,6 @@ class RefusedWrites:
             return
         self._is_refusing = False
         if self._is_logged:
-            _log.warning("messages are stored again; writes refused meanwhile: %d", self._count)
+            words = "%s; writes refused meanwhile: %d"
+            self._log.warning(words, self._over, self._count)
             self._count = 0

@@ -57,8 +57,8 @@ def test_while_it_lasts_there_is_a_line_an_interval_with_how_many_were_refused(c
         clock.now_ms += INTERVAL_MS // 10
     assert caplog.messages == [
         BEGINS,
-        f"{BEGINS}; 11 writes were refused so far",
-        f"{BEGINS}; 21 writes were refused so far",
+        f"{BEGINS}; writes refused so far: 11",
+        f"{BEGINS}; writes refused so far: 21",
     ]
 
 
@@ -73,7 +73,7 @@ def test_what_begins_again_and_again_is_counted_and_has_no_more_lines(caplog):
     clock.now_ms += INTERVAL_MS
     refused.refuse(FULL)
     refused.accept()
-    assert caplog.messages[2:] == [f"{BEGINS}; 5 writes were refused so far", f"{over}5"]
+    assert caplog.messages[2:] == [f"{BEGINS}; writes refused so far: 5", f"{over}5"]
 
 
 def test_a_clock_that_is_set_back_silences_nothing(caplog):
