@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import graphlib
 import io
 import itertools
 import re
@@ -90,6 +91,7 @@ TESTED_ELSEWHERE = {
     "console/server.py": "tests/unit/console/test_run.py",
     "console/values.py": "tests/unit/console/test_api.py",
     "pipeline/jobs.py": "tests/pipeline/test_dispatch.py",
+    "pipeline/partition.py": "tests/pipeline/test_source.py",
     "pipeline/warm.py": "tests/pipeline/test_worker_daemon.py",
     "wire/bodies/": "tests/unit/wire/bodies/test_bodies.py",
     "wire/commands/": "tests/unit/wire/commands/test_commands.py",
@@ -373,3 +375,41 @@ def test_a_golden_store_has_what_was_sent_and_both_states_of_the_store(golden):
         assert not (golden_store.store / "abort").exists()
         assert (golden_store.crashed / "abort").exists()
         assert any((golden_store.mqadmin).iterdir())
+
+
+def module_of(path):
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(path, modules):
+    """The modules that a module imports when it runs, those in functions, too."""
+    tree = tree_of(path)
+    typed = {
+        id(each)
+        for branch in ast.walk(tree)
+        if isinstance(branch, ast.If) and "TYPE_CHECKING" in ast.unparse(branch.test)
+        for each in ast.walk(branch)
+    }
+    found = set()
+    for node in ast.walk(tree):
+        if id(node) in typed:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names = {f"{node.module}.{each.name}" for each in node.names}
+            found |= {name if name in modules else node.module for name in names}
+    # The package's own module loads what it names when that is asked for.
+    return found & modules - {"rocketlens"}
+
+
+def test_modules_import_each_other_in_no_circle_but_the_producer_that_sends_traces():
+    modules = {module_of(path) for path in FILES}
+    arrows = {module_of(path): imports_of(path, modules) for path in FILES}
+    producer, admin = "rocketlens.client.producer", "rocketlens.client.admin"
+    # Traces of every client, a producer's among them, are sent by a producer.
+    assert {producer} & arrows[admin]
+    assert {admin} & arrows[producer]
+    arrows[admin] -= {producer}
+    graphlib.TopologicalSorter(arrows).prepare()

@@ -39,7 +39,7 @@ from rocketlens.client.queue_stretch import QueueStretch
 from rocketlens.client.route import MessageQueue
 from rocketlens.errors import BadInput, StoreError
 from rocketlens.pipeline.cluster_scan import ClusterScan
-from rocketlens.pipeline.source import SharePartition
+from rocketlens.pipeline.partition import SharePartition
 
 _log = logging.getLogger(__name__)
 

@@ -33,15 +33,15 @@ from pyspark.sql.datasource import (
 )
 
 from rocketlens.bulk.index_entries import INDEX_ENTRY_COLUMNS
-from rocketlens.bulk.messages import DAMAGE_COLUMNS, BatchScan, RowFilter, Share
+from rocketlens.bulk.messages import DAMAGE_COLUMNS, BatchScan, RowFilter
 from rocketlens.bulk.options import choice_option, flag_option, known_options
 from rocketlens.errors import BadInput
+from rocketlens.pipeline.partition import TABLES, SharePartition
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
 
-    from rocketlens.client.queue_stretch import QueueStretch
     from rocketlens.pipeline.cluster_scan import ClusterScan
 
 PUSHING_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
@@ -54,7 +54,6 @@ _NUMBERS: Final = (
     "queue_id",
     "queue_offset",
 )
-TABLES: Final = ("messages", "damage", "index_entries")
 
 
 class RocketMQDataSource(DataSource):
@@ -109,14 +108,6 @@ class RocketMQDataSource(DataSource):
                 "the source rocketmq has a fixed schema: leave out .schema(...), and choose "
                 "columns with select(...)"
             )
-
-
-class SharePartition(InputPartition):
-    """A share of the work, in the type that Spark asks for."""
-
-    def __init__(self, share: "Share | QueueStretch | None") -> None:
-        """Wrap ``share``."""
-        super().__init__(share)
 
 
 class RocketMQReader(DataSourceReader):
