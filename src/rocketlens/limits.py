@@ -575,6 +575,10 @@ MAX_BUILDER_RESTART_S: Final = 60.0
 MAX_BUILDER_HUNG_S: Final = 3600.0
 """Seconds without a word after which a builder of index files is ended; at first it is less."""
 
+MAX_CHOSEN_MESSAGES: Final = 500
+"""Messages that are chosen one by one in the console's lists for one job: each is read by itself,
+and they fit the fields of a form.
+"""
 MAX_RESEND_MESSAGES: Final = 100_000
 """Messages of one job that sends them again: 86 MiB of memory. RocketMQ: one at a time."""
 

@@ -11,6 +11,8 @@ from rocketlens.console.act_values import (
     BatchActed,
     BatchPlanRequest,
     BatchRequest,
+    ChosenPlanRequest,
+    ChosenRequest,
     ConsumeRequest,
     JobsValue,
     JobValue,
@@ -130,6 +132,16 @@ def batch_api_routes(acting: Acting) -> APIRouter:
         plan = await acting.search_plan(request, question, _batch(asked))
         return await start(request, plan, asked)
 
+    @routes.post("/resend/chosen/plan")
+    async def chosen_plan(request: Request, asked: ChosenPlanRequest) -> PlanValue:
+        """Return what sending these messages again would do; nothing is sent."""
+        return await acting.shown(await _chosen(request, asked))
+
+    @routes.post("/resend/chosen")
+    async def chosen(request: Request, asked: ChosenRequest) -> JobValue:
+        """Send these messages again, as a job."""
+        return await start(request, await _chosen(request, asked), asked)
+
     @routes.post("/redrive/plan")
     async def redrive_plan(request: Request, asked: RedrivePlanRequest) -> PlanValue:
         """Return what sending the dead letters of a group again would do; nothing is sent."""
@@ -139,6 +151,10 @@ def batch_api_routes(acting: Acting) -> APIRouter:
     async def redrive(request: Request, asked: RedriveRequest) -> JobValue:
         """Send the dead letters of a group again, as a job: to it alone, or to their topics."""
         return await start(request, await _redrive(request, asked), asked)
+
+    async def _chosen(request: Request, asked: ChosenPlanRequest) -> ResendPlan:
+        addresses = [_address(each) for each in asked.messages]
+        return await acting.chosen_plan(request, addresses, Batch(asked.group, asked.cluster))
 
     async def _redrive(request: Request, asked: RedrivePlanRequest) -> ResendPlan:
         return await acting.redrive_plan(

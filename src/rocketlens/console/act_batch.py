@@ -1,4 +1,6 @@
-"""The pages of jobs with several messages: what a search found, and dead letters of a group."""
+"""The pages of jobs with several messages: what a search found, messages that were chosen in its
+list, and dead letters of a group.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Final
@@ -9,15 +11,18 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from rocketlens import limits
 from rocketlens.console.act_pages import SEE_OTHER, ActPages, rate_of
 from rocketlens.console.acting import Batch
-from rocketlens.console.forms import form_of
+from rocketlens.console.forms import form_of, form_pairs_of
+from rocketlens.console.look_up import MessageAddress
 from rocketlens.console.pages import Asked, Preferred
-from rocketlens.console.preferences import Preferences
+from rocketlens.console.preferences import Preferences, local_path
 from rocketlens.console.resend_plan import ResendPlan
-from rocketlens.errors import RocketLensError
+from rocketlens.errors import BadInput, RocketLensError
 
 _Name = Annotated[str, Query(max_length=limits.MAX_TOPIC_CHARACTERS)]
 _Most = Annotated[int, Query(ge=1, le=limits.MAX_RESEND_MESSAGES)]
 MakePlan = Callable[[], Awaitable[ResendPlan]]
+CHOSEN: Final = "chosen"
+"""The field of a form that is there for each message that was chosen: the path of its page."""
 
 
 class BatchPages:
@@ -65,10 +70,51 @@ class BatchPages:
             return await self.show(request, preferences, make, again, error)
         return RedirectResponse(f"/jobs/{name}", SEE_OTHER)
 
+    async def chosen(self, request: Request) -> tuple[MakePlan, dict[str, object]]:
+        """Return the plan of a form with chosen messages, and what its page shows."""
+        pairs = await form_pairs_of(request) if request.method == "POST" else []
+        fields = dict(pairs)
+        paths = [value for name, value in pairs if name == CHOSEN]
+        asked = Batch(fields.get("group", "").strip(), fields.get("cluster", ""))
+
+        async def make() -> ResendPlan:
+            if len(asked.group) > limits.MAX_TOPIC_CHARACTERS:
+                raise BadInput(f"a group has at most {limits.MAX_TOPIC_CHARACTERS} characters")
+            addresses = [MessageAddress.of_path(each) for each in paths]
+            return await self.act.acting.chosen_plan(request, addresses, asked)
+
+        back = local_path(fields.get("back", "/"))
+        origins = tuple({path.split("/")[2] for path in paths if path.count("/") > 1})
+        return make, {
+            "kind": CHOSEN,
+            "back": back,
+            "asked": asked,
+            "hidden": [("back", back), *((CHOSEN, each) for each in paths)],
+            "is_store": _is_store(self, origins),
+            "reason": "",
+        }
+
+
+def chosen_routes(batch: BatchPages) -> APIRouter:
+    """Return the routes of the pages of chosen messages."""
+    routes = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+
+    # The first page is the answer to a form, too: an address of so many messages would be too long
+    # for proxies.
+    @routes.api_route("/resend/chosen", methods=["GET", "POST"])
+    async def chosen(request: Request, preferences: Preferred) -> Response:
+        return await batch.show(request, preferences, *await batch.chosen(request))
+
+    @routes.post("/resend/chosen/start")
+    async def start(request: Request, preferences: Preferred) -> Response:
+        return await batch.start(request, preferences, *await batch.chosen(request))
+
+    return routes
+
 
 def batch_routes(batch: BatchPages) -> APIRouter:
-    """Return the routes of these pages."""
-    routes = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+    """Return the routes of all these pages."""
+    routes = chosen_routes(batch)
     acting = batch.act.acting
 
     @routes.api_route("/resend", methods=["GET", "POST"])

@@ -102,6 +102,24 @@ class BatchRequest(BatchPlanRequest, BatchActed):
     """What a search finds, to send again."""
 
 
+class ChosenPlanRequest(ConsoleRequest):
+    """Messages of one source that were chosen one by one, to be shown first."""
+
+    messages: list[MessageName] = Field(min_length=1, max_length=limits.MAX_CHOSEN_MESSAGES)
+    group: str = Field(
+        "", description="only this consumer group", max_length=limits.MAX_TOPIC_CHARACTERS
+    )
+    cluster: str = Field(
+        "",
+        description="the source to send to; only of messages that a store directory has",
+        max_length=limits.MAX_TOPIC_CHARACTERS,
+    )
+
+
+class ChosenRequest(ChosenPlanRequest, BatchActed):
+    """Messages that were chosen one by one, to send again."""
+
+
 class RedrivePlanRequest(BatchPlanRequest):
     """The dead letters of a group, to be shown first."""
 
@@ -183,7 +201,8 @@ class PlanValue(ConsoleValue):
     properties: dict[str, str] | None = Field(None, description="of the copy of a single message")
     notes: dict[str, int] = Field(
         default={},
-        description="left out: earlier, sent before; more or newest: only so many",
+        description="left out: earlier, sent before; more or newest: only so many; same_id: they "
+        "have the message id of another one",
     )
 
 

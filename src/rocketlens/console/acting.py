@@ -1,5 +1,6 @@
 """What pages and API do alike when something is sent again: check, show, do once, keep."""
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from fastapi import Request
@@ -31,6 +32,7 @@ from rocketlens.console.resend_plan import (
     check_plan,
     cluster_for,
     origin_of_search,
+    plan_of_chosen,
     plan_of_dead_letters,
     plan_of_message,
     plan_of_search,
@@ -92,6 +94,39 @@ class Acting:
         plan = await plan_of_search(
             self.searches, question, cluster, group=asked.group, max_num=asked.most
         )
+        for topic in plan.topics:
+            check_may_act(request, cluster, topic)
+        return plan
+
+    async def chosen_plan(
+        self, request: Request, addresses: Sequence[MessageAddress], asked: Batch
+    ) -> ResendPlan:
+        """Return the plan to send again exactly these messages; the number in ``asked`` is not
+        used.
+
+        :raises BadInput: if there is none, there are too many, or they are of several sources.
+        :raises ActRefused: if the user may not; then none was read.
+        :raises MessageNotFound: naming one that is not there.
+        :raises AnswerIncomplete: if one could not be looked for.
+        """
+        several = list(dict.fromkeys(addresses))
+        names = sorted({each.source for each in several})
+        if not several:
+            raise BadInput("no message is chosen: choose some in the list of a search")
+        if len(several) > limits.MAX_CHOSEN_MESSAGES:
+            raise BadInput(
+                f"{len(several)} messages are chosen: at most {limits.MAX_CHOSEN_MESSAGES}; send "
+                "all that a search finds, or make several jobs"
+            )
+        if len(names) > 1:
+            quoted = " and ".join(repr(each[:80]) for each in names[:2])
+            raise BadInput(f"the chosen messages are of {quoted}: choose those of one source")
+        origin = self.sources.named(names[0])
+        cluster = check_cluster(cluster_for(self.sources, origin, asked.cluster))
+        for topic in sorted({each.topic for each in several}):
+            check_may_act(request, cluster, topic)
+        messages = [await self.look_up.original(each) for each in several]
+        plan = plan_of_chosen(origin, cluster, messages, asked.group)
         for topic in plan.topics:
             check_may_act(request, cluster, topic)
         return plan

@@ -68,16 +68,23 @@ def form_token() -> str:
     return "" if token is None else str(token)
 
 
-def fields_in(content: bytes) -> dict[str, str]:
-    """Return the fields of a form; of one that is there twice the last.
+def pairs_in(content: bytes) -> list[tuple[str, str]]:
+    """Return the names and values of a form, in its order; a name can be there several times.
 
     :raises BadInput: if it is not one, or has too many.
     """
     try:
         text = content.decode("ascii")
-        found = parse_qsl(
+        return parse_qsl(
             text, keep_blank_values=True, errors="strict", max_num_fields=limits.MAX_FORM_FIELDS
         )
     except ValueError as error:
         raise BadInput("this is not a form that this console has made") from error
-    return dict(found)
+
+
+def fields_in(content: bytes) -> dict[str, str]:
+    """Return the fields of a form; of one that is there twice the last.
+
+    :raises BadInput: if it is not one, or has too many.
+    """
+    return dict(pairs_in(content))

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from rocketlens import limits
-from rocketlens.console.form_token import URLENCODED, fields_in
+from rocketlens.console.form_token import URLENCODED, pairs_in
 from rocketlens.console.security import SAFE_METHODS
 from rocketlens.console.values import error_answer
 from rocketlens.errors import BadInput
@@ -61,13 +61,18 @@ def checked_reason(text: str) -> str:
 
 
 async def form_of(request: Request) -> Mapping[str, str]:
-    """Return the fields of a form.
+    """Return the fields of a form; of one that is there twice the last.
 
     :raises BadInput: if it is not one, or its text is not UTF-8.
     """
+    return dict(await form_pairs_of(request))
+
+
+async def form_pairs_of(request: Request) -> list[tuple[str, str]]:
+    """Return the names and values of a form; errors as `form_of`."""
     if media_type(request.headers.get("content-type", "")) != URLENCODED:
         raise BadInput(f"expected a form: {URLENCODED}")
-    return fields_in(await request.body())
+    return pairs_in(await request.body())
 
 
 def media_type(header: str) -> str:

@@ -1,10 +1,13 @@
 """Looks up what pages and API show beside searches: messages, stories, topics, groups."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, Self, TypeVar
+from urllib.parse import unquote
 
+from rocketlens import limits
 from rocketlens.console.message_view import BodyForm, detail_of
 from rocketlens.console.search import ROW_THREADS, Searches
 from rocketlens.console.sources import ConsoleSource, Sources
@@ -36,6 +39,9 @@ from rocketlens.wire.codes import version_name
 T = TypeVar("T", TopicsAnswer, GroupsAnswer)
 
 
+_PAGE: Final = re.compile(r"/m/([^/]+)/([^/]+)/([^/]+)/(\d{1,10})/(\d{1,19})", re.ASCII)
+
+
 class MessageAddress(NamedTuple):
     """Where a message is: what the address of its page has."""
 
@@ -44,6 +50,22 @@ class MessageAddress(NamedTuple):
     broker: str
     queue_id: int
     queue_offset: int
+
+    @classmethod
+    def of_path(cls, path: str) -> Self:
+        """Return the address that the path of a message's page has, as `message_path` makes it.
+
+        :raises BadInput: if it is none.
+        """
+        match = _PAGE.fullmatch(path)
+        if match is not None:
+            source, topic, broker = (unquote(match[each]) for each in (1, 2, 3))
+            queue_id, queue_offset = int(match[4]), int(match[5])
+            longest = max(len(source), len(topic), len(broker))
+            is_number = queue_id <= limits.MAX_INT and queue_offset <= limits.MAX_LONG
+            if is_number and longest <= limits.MAX_TOPIC_CHARACTERS:
+                return cls(source, topic, broker, queue_id, queue_offset)
+        raise BadInput(f"{path[:80]!r} is not the address of a message's page")
 
     @property
     def position(self) -> str:

@@ -1,7 +1,7 @@
 """The pages: server-rendered, whole without a script; with one, results stream into them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -20,13 +20,13 @@ from rocketlens.console.form_token import form_token
 from rocketlens.console.forms import form_of
 from rocketlens.console.look_up import LookUps, MessageAddress
 from rocketlens.console.message_view import BODY_FORMS, BodyForm
-from rocketlens.console.permission import may_send
+from rocketlens.console.permission import may_act_at_all, may_send
 from rocketlens.console.preferences import THEMES, Preferences, choose, local_path
 from rocketlens.console.question import Question
 from rocketlens.console.reasons import reasons_for
 from rocketlens.console.search import FoundSoFar, Searches
 from rocketlens.console.texts import LANGUAGES, Texts
-from rocketlens.console.values import MessageDetail, SearchAnswer
+from rocketlens.console.values import MessageDetail, MessageRow, SearchAnswer
 from rocketlens.console.viewer import LOCAL, NOBODY, current_viewer
 from rocketlens.console.zones import ZONES, offset_text, time_text
 from rocketlens.decode.json_layout import laid_out
@@ -143,7 +143,7 @@ class Pages:
             reader=reader,
             preferences=preferences,
             sources=list(self.searches.sources),
-            **values,
+            **{"choosable": frozenset(), **values},
         )
 
     def page(
@@ -202,16 +202,8 @@ class Pages:
             if failure is None:
                 raise
             return self.failure(request, preferences, failure, **values, form=form)
-        reasons = await reasons_for(question, answer, self.look_up)
-        return self.page(
-            "search.html",
-            request,
-            preferences,
-            **values,
-            form=form,
-            answer=answer,
-            reasons=reasons,
-        )
+        values |= await self._answer_values(request, question, answer)
+        return self.page("search.html", request, preferences, **values, form=form)
 
     def search_values(self, request: Request, question: Question) -> dict[str, Any]:
         """Return what the page of a search shows beside its answer."""
@@ -231,7 +223,31 @@ class Pages:
             "curl": addresses.curl_command(base + question.address("/api/search")),
         }
 
-    async def streamed(self, question: Question, preferences: Preferences) -> AsyncIterator[bytes]:
+    async def _answer_values(
+        self, request: Request, question: Question, answer: SearchAnswer
+    ) -> dict[str, Any]:
+        """Return what the part of a page shows that has an answer."""
+        return {
+            "answer": answer,
+            "reasons": await reasons_for(question, answer, self.look_up),
+            "choosable": self.choosable(request, answer.messages),
+            "may_choose": may_act_at_all(self.searches.sources),
+        }
+
+    def choosable(self, request: Request, rows: Sequence[MessageRow]) -> frozenset[str]:
+        """Return the paths of the messages that the viewer may send again."""
+        sources = self.searches.sources
+        several = {(each.source, each.topic) for each in rows}
+        allowed = {
+            (source, topic)
+            for source, topic in several
+            if may_send(request, sources, sources.named(source), topic)
+        }
+        return frozenset(each.path for each in rows if (each.source, each.topic) in allowed)
+
+    async def streamed(
+        self, request: Request, question: Question, preferences: Preferences
+    ) -> AsyncIterator[bytes]:
         """Yield the rows of a search as events, as they come, and the answer in the end."""
         try:
             async for each in self.searches.stream(question):
@@ -244,21 +260,15 @@ class Pages:
                     else:
                         yield event("waiting", str(each.elapsed_ms))
                 else:
-                    yield event("answer", await self._answer_part(question, each, preferences))
+                    values = await self._answer_values(request, question, each)
+                    html = self.render("part_answer.html", preferences, question=question, **values)
+                    yield event("answer", html)
         except Exception as error:
             failure = failure_of(error)
             if failure is None:
                 raise
             html = self.render("part_failure.html", preferences, error=failure.answer.error)
             yield event("failure", html)
-
-    async def _answer_part(
-        self, question: Question, answer: SearchAnswer, preferences: Preferences
-    ) -> str:
-        reasons = await reasons_for(question, answer, self.look_up)
-        return self.render(
-            "part_answer.html", preferences, question=question, answer=answer, reasons=reasons
-        )
 
     async def message(
         self,
@@ -321,13 +331,20 @@ def search_routes(pages: Pages) -> APIRouter:
         return await pages.search(request, preferences, question, form)
 
     @routes.get("/search/rows")
-    async def rows(preferences: Preferred, question: Asked) -> Response:
-        return event_stream(pages.streamed(question, preferences))
+    async def rows(request: Request, preferences: Preferred, question: Asked) -> Response:
+        return event_stream(pages.streamed(request, question, preferences))
 
     @routes.get("/search/more")
     async def more(request: Request, preferences: Preferred, question: Asked) -> Response:
         answer = await pages.searches.search(question)
-        return pages.page("part_page.html", request, preferences, question=question, answer=answer)
+        return pages.page(
+            "part_page.html",
+            request,
+            preferences,
+            question=question,
+            answer=answer,
+            choosable=pages.choosable(request, answer.messages),
+        )
 
     return routes
 

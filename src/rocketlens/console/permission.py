@@ -36,6 +36,16 @@ def may_send(request: Request, sources: Sources, origin: ConsoleSource, topic: s
     return any(may_act(request, each, topic) for each in goes_to)
 
 
+def may_act_at_all(sources: Sources) -> bool:
+    """Return whether a user may change something of any topic."""
+    return any(
+        isinstance(each.opened, ClusterOfConsole)
+        and each.opened.access is not None
+        and current_viewer().may_act_in(each.name)
+        for each in sources
+    )
+
+
 def check_may_act(request: Request, source: ConsoleSource, topic: str) -> ClusterOfConsole:
     """Return a source as the cluster that it is.
 

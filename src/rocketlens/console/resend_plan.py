@@ -25,6 +25,7 @@ from rocketlens.model.answer import Answer
 from rocketlens.model.message import MessageExt
 from rocketlens.model.topic import TopicKind
 from rocketlens.net.pace import WorkThreads, in_thread
+from rocketlens.query.answer_builder import order_in_time
 
 FILE_THREADS: Final = WorkThreads(1, "console-jobs")
 """Reads and writes the files of jobs."""
@@ -50,7 +51,9 @@ class ResendPlan:
     target: Target
     messages: Sequence[PlannedMessage]
     notes: tuple[tuple[str, int], ...] = ()
-    """What was left out, and how many: ``earlier``, ``more`` or ``newest``."""
+    """What its user should see, and how many: ``earlier``, ``more`` and ``newest`` were left out,
+    ``same_id`` have the message id of another one of them.
+    """
 
     @property
     def digest(self) -> str:
@@ -111,6 +114,34 @@ def plan_of_message(
         selection=f"ids {message.offset_msg_id} of topic {message.topic}",
         target=target,
         messages=[planned(message, target, cluster.admin.source.full_topic)],
+    )
+
+
+def plan_of_chosen(
+    origin: ConsoleSource,
+    cluster: ClusterOfConsole,
+    messages: Sequence[MessageExt],
+    group: str,
+) -> ResendPlan:
+    """Return the plan for messages that were chosen one by one, the oldest first, each once.
+
+    Each goes where it would alone. Records with one id are sent as often as they were chosen.
+    """
+    # A message can be named in several ways.
+    ranked = {order_in_time(each): each for each in messages}
+    ordered = [ranked[rank] for rank in sorted(ranked)]
+    targets = [target_for(each, group) for each in ordered]
+    same_id = len(ordered) - len({each.msg_id for each in ordered})
+    return ResendPlan(
+        origin=origin,
+        cluster=cluster,
+        selection=f"{len(ordered)} chosen messages",
+        target=targets[0] if len(set(targets)) == 1 else Target(),
+        messages=[
+            planned(each, target, cluster.admin.source.full_topic)
+            for each, target in zip(ordered, targets, strict=True)
+        ],
+        notes=(("same_id", same_id),) if same_id else (),
     )
 
 

@@ -74,6 +74,10 @@ class Viewer:
         """Return whether messages of a topic may be sent, and sent again."""
         return self._has(Role.OPERATOR, source, topic)
 
+    def may_act_in(self, source: str) -> bool:
+        """Return whether messages of any topic of a source may be sent."""
+        return any(each.role >= Role.OPERATOR and each.has_source(source) for each in self.grants)
+
     def may_unmask(self, source: str, topic: str) -> bool:
         """Return whether what is masked may be seen."""
         return self._has(Role.ADMIN, source, topic)

@@ -2,8 +2,10 @@
 
 import asyncio
 import io
+import re
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from html import unescape
 from types import SimpleNamespace
 
 import pytest
@@ -19,15 +21,21 @@ from rocketlens.console.question import Question
 from rocketlens.console.resend_plan import plan_of_search
 from rocketlens.console.search import Searches
 from rocketlens.console.sources import open_sources
+from rocketlens.console.viewer import Grant, Role
 from rocketlens.decode.rules import BodyRules
+from rocketlens.terminal.contexts import Context
 from rocketlens.testing import cluster
 from tests.support.console_client import (
+    FormReader,
     answer,
     cluster_at,
     console_client,
+    form_token_in,
+    log_in,
     post_form,
     store_at,
 )
+from tests.support.console_users import user, users
 from tests.support.made_stores import NOW_MS, Sent, make_store
 
 COUNT = 7
@@ -234,3 +242,211 @@ def test_the_api_does_the_same(rocketmq, topic):
     assert (wrong.status_code, wrong.json()["error"]["code"]) == (409, "changed")
     assert right.json()["counts"]["sent"] == 2
     assert other.status_code == 404
+
+
+BOX = re.compile(r'<input type="checkbox" form="chosen" name="chosen" value="([^"]+)"')
+HIDDEN = re.compile(r'<input type="hidden" name="chosen" value="([^"]+)"')
+
+
+def start_form(page):
+    """Give the fields of the form that does what a page of chosen messages shows."""
+    forms = FormReader(page.text).forms
+    return next(fields for _, action, fields in forms if action == "/resend/chosen/start")
+
+
+async def choose(client, search, wanted, **fields):
+    """Give the page of a search, and that of those of its messages that have the wanted bodies."""
+    listed = await client.get(search)
+    rows = (await client.get(f"/api{search}")).json()["messages"]
+    paths = [each["path"] for each in rows if each["preview"] in wanted]
+    data = {"csrf": form_token_in(listed), "back": search, "chosen": paths, **fields}
+    return listed, await client.post("/resend/chosen", data=data)
+
+
+def sent_chosen(contexts, search, wanted, fields=(), **options):
+    """Give the page of a search, that of chosen messages, the answer to its form, and the job."""
+
+    async def ask():
+        async with console_client(*contexts, **options) as client:
+            listed, shown = await choose(client, search, wanted, **dict(fields))
+            data = {**start_form(shown), "chosen": HIDDEN.findall(shown.text), "reason": "lost"}
+            # Both forms of the page have them.
+            data["chosen"] = data["chosen"][: len(data["chosen"]) // 2]
+            posted = await client.post("/resend/chosen/start", data=data)
+            target = posted.headers.get("location")
+            return listed, shown, posted, target and (await client.get(target)).text
+
+    return asyncio.run(ask())
+
+
+def test_exactly_the_chosen_messages_are_sent_again(rocketmq, topic):
+    listed, shown, posted, job = sent_chosen([live(rocketmq)], f"/search?topic={topic}", "135")
+    assert len(BOX.findall(listed.text)) == COUNT + 1
+    assert shown.status_code == 200, shown.text
+    assert "Messages: 3." in shown.text
+    assert f'href="/search?topic={topic}"' in shown.text
+    assert posted.status_code == 303, posted.text
+    assert "3 sent, 0 failed, 0 unknown, 0 left" in job
+    assert copies(rocketmq, topic) == [b"1", b"3", b"5"]
+
+
+def test_chosen_messages_go_to_one_group_alone_if_that_is_asked(rocketmq, topic):
+    group = f"g-{topic}"
+    with rocketmq.admin() as admin:
+        admin.create_topic(f"%RETRY%{group}", 1)
+    search = f"/search?topic={topic}"
+    _, shown, posted, _ = sent_chosen([live(rocketmq)], search, "46", {"group": group}.items())
+    assert f"group {group} alone" in shown.text
+    assert posted.status_code == 303, posted.text
+    assert copies(rocketmq, f"%RETRY%{group}") == [b"4", b"6"]
+    assert copies(rocketmq, topic) == []
+
+
+def test_of_two_chosen_records_with_one_id_both_are_sent_and_the_page_says_so(rocketmq, topic):
+    _, shown, posted, job = sent_chosen([live(rocketmq)], f"/search?topic={topic}", "0")
+    assert "1 have the same message id as another one" in shown.text
+    assert posted.status_code == 303, posted.text
+    assert "2 sent" in job
+
+
+def test_chosen_dead_letters_go_to_the_topic_that_they_came_from(rocketmq, topic):
+    with rocketmq.producer() as producer:
+        for number in range(2):
+            dead = Message(f"%DLQ%{topic}", f"{number}")
+            dead.put("RETRY_TOPIC", topic)
+            producer.send(dead)
+    search = f"/search?topic=%25DLQ%25{topic}"
+    _, shown, posted, _ = sent_chosen([live(rocketmq)], search, "1")
+    assert "the topics that they were first consumed from" in shown.text
+    assert posted.status_code == 303, posted.text
+    assert copies(rocketmq, topic) == [b"1"]
+
+
+def test_chosen_messages_of_a_store_are_sent_to_the_cluster_that_is_chosen(
+    rocketmq, topic, tmp_path
+):
+    made = make_store(tmp_path / "s", [Sent(topic=topic, body=b"%d" % n) for n in range(4)])
+    store = store_at(made.path, "s")
+    search = f"/search?topic={topic}&source=s"
+    _, shown, posted, _ = sent_chosen([live(rocketmq), store], search, "12")
+    assert '<select name="cluster">' in shown.text
+    assert posted.status_code == 303, posted.text
+    assert copies(rocketmq, topic) == [b"1", b"2"]
+
+
+def chosen_error(paths, *contexts, **options):
+    """Give the page that follows a form with some values for chosen messages."""
+
+    async def ask():
+        async with console_client(*contexts, **options) as client:
+            if "users" in options:
+                await log_in(client, "li")
+            token = form_token_in(await client.get("/"))
+            data = {"csrf": token, "chosen": paths}
+            pages = [await client.post("/resend/chosen", data=data)]
+            start = {**data, "name": new_name(), "reason": "x", "digest": "0"}
+            pages.append(await client.post("/resend/chosen/start", data=start))
+            return pages
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("paths", "status", "said"),
+    [
+        ([], 400, "no message is chosen"),
+        (["/m/live/{topic}/-/0"], 400, "is not the address of a message"),
+        (["/m/live/{topic}/-/0/" + "9" * 19], 400, "is not the address of a message"),
+        (["https://example.com/m/live/{topic}/-/0/0"], 400, "is not the address of a message"),
+        (["/m/other/{topic}/-/0/0"], 400, "there is no source"),
+        (["/m/live/{topic}/-/0/999"], 404, "there is no message at {topic}/0/999"),
+        (["/m/live/{topic}/nobody/0/0"], 404, "there is no message at {topic}/0/0 of nobody"),
+        (["/m/live/{topic}/-/0/0", "/m/live/{topic}/-/0/999"], 404, "{topic}/0/999"),
+        (["/m/live/{topic}/-/0/0", "/m/s/{topic}/-/0/0"], 400, "choose those of one source"),
+        ([f"/m/live/{{topic}}/-/0/{n}" for n in range(501)], 400, "501 messages are chosen"),
+    ],
+)
+def test_what_cannot_be_chosen_is_a_named_error_and_nothing_is_sent(
+    rocketmq, topic, paths, status, said
+):
+    named = [each.replace("{topic}", topic) for each in paths]
+    for page in chosen_error(named, live(rocketmq)):
+        assert page.status_code == status, page.text
+        assert said.replace("{topic}", topic) in unescape(page.text)
+        assert 'name="digest"' not in page.text
+    assert copies(rocketmq, topic) == []
+
+
+def test_chosen_messages_that_changed_since_they_were_shown_are_shown_first(rocketmq, topic):
+    async def ask():
+        async with console_client(live(rocketmq)) as client:
+            _, shown = await choose(client, f"/search?topic={topic}", "12")
+            paths = HIDDEN.findall(shown.text)
+            data = {**start_form(shown), "chosen": paths[:1], "reason": "lost"}
+            return await client.post("/resend/chosen/start", data=data)
+
+    posted = asyncio.run(ask())
+    assert posted.status_code == 409
+    assert "Messages: 1." in posted.text
+    assert copies(rocketmq, topic) == []
+
+
+def test_only_what_a_user_may_send_can_be_chosen(rocketmq, topic):
+    other = f"{topic}-other"
+    with rocketmq.producer() as producer:
+        producer.send(Message(other, "other", keys="k"))
+    viewer = Grant(Role.VIEWER, ("live",), (topic, other))
+    li = user("li", viewer, Grant(Role.OPERATOR, ("live",), (topic,)))
+    wang = user("wang", viewer)
+
+    async def ask(name):
+        async with console_client(live(rocketmq), users=users(li, wang)) as client:
+            await log_in(client, name)
+            search = f"/search?topic={topic},{other}"
+            more = f"{search}&max=3".replace("/search", "/search/more")
+            rows = f"{search}".replace("/search", "/search/rows")
+            return [(await client.get(each)).text for each in (search, more, rows)]
+
+    for page in asyncio.run(ask("li")):
+        assert BOX.search(page)
+        assert not [each for each in BOX.findall(page) if other in each]
+    for page in asyncio.run(ask("wang")):
+        assert not BOX.search(page)
+        assert "/resend/chosen" not in page
+    for path, said in ((f"/m/live/{other}/-/0/0", other), ("/m/live/salary/-/0/0", "salary")):
+        for page in chosen_error([path], live(rocketmq), users=users(li)):
+            assert page.status_code == 403
+            assert f"li may not act on topic {said} of live" in page.text
+
+
+def test_where_nothing_can_be_sent_nothing_can_be_chosen(rocketmq, topic, tmp_path):
+    read_only = ("live", Context(namesrv=rocketmq.name_server, read_only=True))
+    assert not BOX.search(answer(f"/search?topic={topic}", read_only).text)
+    for page in chosen_error([f"/m/live/{topic}/-/0/0"], read_only):
+        assert page.status_code == 403
+        assert "read_only" in page.text
+    store = store_at(make_store(tmp_path / "s", [Sent(keys="k")]).path, "s")
+    assert not BOX.search(answer("/search?q=k", store).text)
+    assert copies(rocketmq, topic) == []
+
+
+def test_the_api_sends_chosen_messages_as_well(rocketmq, topic):
+    async def ask():
+        async with console_client(live(rocketmq)) as client:
+            rows = (await client.get(f"/api/search?topic={topic}")).json()["messages"]
+            names = ("source", "topic", "broker", "queue_id", "queue_offset")
+            chosen = [{n: each[n] for n in names} for each in rows if each["preview"] in "25"]
+            path = "/api/resend/chosen"
+            plan = (await client.post(f"{path}/plan", json={"messages": chosen})).json()
+            asked = {"messages": chosen, "reason": "lost", "name": plan["name"]}
+            wrong = await client.post(path, json={**asked, "digest": "0" * 32})
+            right = await client.post(path, json={**asked, "digest": plan["digest"]})
+            none = await client.post(f"{path}/plan", json={"messages": []})
+            return plan, wrong, right, none
+
+    plan, wrong, right, none = asyncio.run(ask())
+    assert plan["count"] == 2
+    assert (wrong.status_code, wrong.json()["error"]["code"]) == (409, "changed")
+    assert right.json()["counts"]["sent"] == 2
+    assert none.status_code == 400
+    assert copies(rocketmq, topic) == [b"2", b"5"]

@@ -106,6 +106,7 @@ ASKED = {
     "/search/more": [f"?{each}" for each in SEARCHES],
     "/": [""],
     "/resend": [f"?{each}" for each in SEARCHES],
+    "/resend/chosen": [""],
     "/redrive": ["", "?group=pay", "?group=payroll", "?group=payroll&cluster=s"],
     "/send": [""],
     "/jobs": [""],
@@ -147,11 +148,14 @@ ACTS = {
     "/api/redrive",
     "/api/redrive/plan",
     "/api/resend",
+    "/api/resend/chosen",
+    "/api/resend/chosen/plan",
     "/api/resend/plan",
     "/api/resend/search",
     "/api/resend/search/plan",
     "/api/send",
     "/jobs/{name}/{verb}",
+    "/resend/chosen/start",
 }
 SAYS_NO_MORE = {
     # A name by chance.

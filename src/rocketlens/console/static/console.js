@@ -1,4 +1,5 @@
 // What pages gain by a script: results as they come, more of them, keys, copies. Nothing needs it.
+import { startChoosing } from "./choosing.js";
 import { startKeys } from "./keys.js";
 import { startRefresh } from "./refresh.js";
 import { startResults } from "./results.js";
@@ -44,3 +45,4 @@ for (const input of document.querySelectorAll("[data-filters]")) {
 startKeys(announce);
 startResults(announce);
 startRefresh(announce);
+startChoosing();

@@ -1,6 +1,6 @@
 // The keyboard: every page can be used without a mouse.
 // A dialog that was closed keeps the focus until the page is drawn again.
-const isTyping = (target) => target.closest("input, select, textarea, dialog[open]") !== null;
+const isTyping = (target) => target.closest("input:not([type=checkbox]), select, textarea, dialog[open]") !== null;
 
 export function startKeys(announce) {
   const rows = () => [...document.querySelectorAll("tr[data-path]")].filter((row) => !row.hidden);
@@ -23,6 +23,7 @@ export function startKeys(announce) {
     j: () => move(1),
     k: () => move(-1),
     c: async () => { await navigator.clipboard.writeText(location.href); announce(document.body.dataset.copied); },
+    x: () => selected?.querySelector("input[type=checkbox]")?.click(),
     r: () => document.querySelector("a[data-key=r]")?.click(),
     t: () => { location.href = "/topics"; },
     g: () => { location.href = "/groups"; },

@@ -1,5 +1,6 @@
 // Results: they stream in as they come, continue at the end of the page, and what is far from the
-// screen is kept as text, so a list of 100,000 rows scrolls as one of 200.
+// screen is kept as text, so a list of 100,000 rows scrolls as one of 200. Parts with a chosen row
+// stay: a form sends what is in the page.
 //
 // All that is inserted was rendered and escaped by the server.
 const FAR = "1500px";
@@ -19,7 +20,7 @@ function keepNear(body) {
       body.replaceChildren(parsed(`<table><tbody>${text}</tbody></table>`).querySelector("tbody"));
       body.replaceChildren(...body.firstElementChild.children);
       text = null;
-    } else if (!entry.isIntersecting && text === null && !body.querySelector(".selected, :focus")) {
+    } else if (!entry.isIntersecting && text === null && !body.querySelector(".selected, :focus, :checked")) {
       const height = body.getBoundingClientRect().height;
       text = body.innerHTML;
       const spacer = document.createElement("tr");
