@@ -15,6 +15,7 @@ from rocketlens import __version__
 from rocketlens.console import addresses
 from rocketlens.console.api import MESSAGE, Name, Sourced, body_file, event, event_stream
 from rocketlens.console.asked import address_of, preferences_of, question_of
+from rocketlens.console.facets import narrowed
 from rocketlens.console.failures import Failure, failure_of
 from rocketlens.console.form_token import form_token
 from rocketlens.console.forms import form_of
@@ -66,6 +67,7 @@ def environment() -> Environment:
         laid_out=laid_out,
         form_token=form_token,
         urlencode=urlencode,
+        narrowed=narrowed,
     )
     return made
 

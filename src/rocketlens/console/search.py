@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.console.audit import AuditLog
+from rocketlens.console.facets import facets_of
 from rocketlens.console.masks import Masks
 from rocketlens.console.message_view import row_of
 from rocketlens.console.question import Cursor, Question
@@ -339,6 +340,7 @@ class Searches:
             truncated=is_more,
             messages=rows,
             next_cursor=cursor,
+            facets=facets_of(rows),
             relies_on=list(answer.relies_on),
             coverage=[CoverageValue.of(each) for each in answer.coverage],
             elapsed_ms=self._since(since),

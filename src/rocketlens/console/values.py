@@ -68,6 +68,27 @@ class MessageRow(ConsoleValue):
     is_masked: bool = Field(default=False, description="whether something of it is hidden: ***")
 
 
+FacetName = Literal["topic", "tag", "hour"]
+
+
+class FacetCount(ConsoleValue):
+    """One value of a facet."""
+
+    value: str | None = Field(
+        description="a topic; a tag, or null for messages without one; the begin of an hour, in "
+        "epoch milliseconds"
+    )
+    count: int = Field(description="messages of the page that have it")
+
+
+class FacetValue(ConsoleValue):
+    """How many messages of the page have each topic or tag, or are of each hour."""
+
+    name: FacetName
+    counts: list[FacetCount] = Field(description="two or more")
+    more: int = Field(description="values that are not listed")
+
+
 class SearchAnswer(ConsoleValue):
     """The answer to a search: complete, or not and why."""
 
@@ -76,6 +97,10 @@ class SearchAnswer(ConsoleValue):
     truncated: bool = Field(description="whether there are older messages: see next_cursor")
     messages: list[MessageRow] = Field(description="the newest first")
     next_cursor: str | None = Field(description="continues behind the last message")
+    facets: list[FacetValue] = Field(
+        description="of the messages of this page, not of those that next_cursor leads to; those "
+        "with one value are left out"
+    )
     relies_on: list[str] = Field(description="what was looked at only in part, and must hold")
     coverage: list[CoverageValue]
     elapsed_ms: int
