@@ -575,6 +575,18 @@ MAX_BUILDER_RESTART_S: Final = 60.0
 MAX_BUILDER_HUNG_S: Final = 3600.0
 """Seconds without a word after which a builder of index files is ended; at first it is less."""
 
+MAX_SAVED_SEARCHES: Final = 1_000
+"""Saved searches of all users of a console, which are in one file."""
+MAX_USER_SAVED_SEARCHES: Final = 100
+"""Saved searches of one user of the console."""
+MAX_SAVED_TITLE: Final = 100
+"""Characters of the name of a saved search: it is a line of a list."""
+MAX_SAVED_CHARACTERS: Final = 4_000
+"""Of a search that is saved, as its address has it: a page lists all of them."""
+MAX_SAVED_BYTES: Final = 16 << 20
+"""Of the file of saved searches: the longest there can be take 10 MB."""
+MAX_SHOWN_SAVED_SEARCHES: Final = 12
+"""Saved searches on the first page of the console; their own page has all."""
 MAX_CHOSEN_MESSAGES: Final = 500
 """Messages that are chosen one by one in the console's lists for one job: each is read by itself,
 and they fit the fields of a form.

@@ -33,6 +33,8 @@ from rocketlens.console.oidc_settings import OidcSettings
 from rocketlens.console.pages import Pages, page_routes
 from rocketlens.console.pipeline_samples import PipelineSamples
 from rocketlens.console.preferences import Preferences
+from rocketlens.console.saved_pages import SavedPages, saved_api_routes, saved_page_routes
+from rocketlens.console.saved_searches import SavedSearches
 from rocketlens.console.search import ROW_THREADS, Searches
 from rocketlens.console.security import Guard
 from rocketlens.console.single_acts import SingleActs
@@ -84,7 +86,8 @@ class Console:
         masks = None if users is None else users.masks
         searches = Searches(sources, rules, audit=log, masks=masks)
         look_up = LookUps(searches)
-        pages = Pages(searches, look_up)
+        saved = SavedSearches(searches)
+        pages = Pages(searches, look_up, saved)
         access = Access(self.api, logins, log, pages.old_form)
         self._requests: Final = CountedRequests(access)
         public = None if users is None or users.oidc is None else users.oidc.public_host
@@ -93,6 +96,8 @@ class Console:
         )
         self.api.include_router(api_routes(searches, look_up))
         self.api.include_router(page_routes(pages))
+        self.api.include_router(saved_api_routes(saved))
+        self.api.include_router(saved_page_routes(SavedPages(pages, saved)))
         brokers = BrokerLookUps(sources)
         clusters = [each for each in sources if isinstance(each, ClusterOfConsole)]
         self.samples: Final = PipelineSamples(clusters)

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from rocketlens import __version__
+from rocketlens import __version__, limits
 from rocketlens.console import addresses
 from rocketlens.console.api import MESSAGE, Name, Sourced, body_file, event, event_stream
 from rocketlens.console.asked import address_of, preferences_of, question_of
@@ -25,12 +25,14 @@ from rocketlens.console.permission import may_act_at_all, may_send
 from rocketlens.console.preferences import THEMES, Preferences, choose, local_path
 from rocketlens.console.question import Question
 from rocketlens.console.reasons import reasons_for
+from rocketlens.console.saved_searches import SavedSearches
 from rocketlens.console.search import FoundSoFar, Searches
 from rocketlens.console.texts import LANGUAGES, Texts
 from rocketlens.console.values import MessageDetail, MessageRow, SearchAnswer
 from rocketlens.console.viewer import LOCAL, NOBODY, current_viewer
 from rocketlens.console.zones import ZONES, offset_text, time_text
 from rocketlens.decode.json_layout import laid_out
+from rocketlens.errors import RocketLensError
 from rocketlens.model.escape import printable
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
@@ -68,6 +70,7 @@ def environment() -> Environment:
         form_token=form_token,
         urlencode=urlencode,
         narrowed=narrowed,
+        shown_saved=limits.MAX_SHOWN_SAVED_SEARCHES,
     )
     return made
 
@@ -128,9 +131,10 @@ class Reader:
 class Pages:
     """Renders pages."""
 
-    def __init__(self, searches: Searches, look_up: LookUps) -> None:
+    def __init__(self, searches: Searches, look_up: LookUps, saved: SavedSearches) -> None:
         self.searches: Final = searches
         self.look_up: Final = look_up
+        self._saved: Final = saved
         self._templates: Final = environment()
 
     def render(self, name: str, preferences: Preferences, **values: Any) -> str:
@@ -189,7 +193,7 @@ class Pages:
         self, request: Request, preferences: Preferences, question: Question, form: str
     ) -> HTMLResponse:
         """Return the page of a search, with its answer, or to be streamed into."""
-        values = self.search_values(request, question)
+        values = self.search_values(request, question) | await self._saved_values(question)
         if question.is_empty:
             return self.page("search.html", request, preferences, **values, form=form, answer=None)
         searching = asyncio.ensure_future(self.searches.search(question))
@@ -224,6 +228,17 @@ class Pages:
             "sql": addresses.sql_command(question, chosen, has_rules=has_rules),
             "curl": addresses.curl_command(base + question.address("/api/search")),
         }
+
+    async def _saved_values(self, question: Question) -> dict[str, Any]:
+        """Return what the page of a search shows of those that were saved."""
+        try:
+            saved = await self._saved.seen()
+        except (RocketLensError, OSError) as error:
+            failure = failure_of(error)
+            shown = None if failure is None else failure.answer.error
+            return {"saved": [], "saved_as": None, "saved_error": shown}
+        own = next((each for each in saved if each.is_for(question)), None)
+        return {"saved": saved, "saved_as": own, "saved_error": None}
 
     async def _answer_values(
         self, request: Request, question: Question, answer: SearchAnswer

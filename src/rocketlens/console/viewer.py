@@ -89,6 +89,11 @@ class Viewer:
             for each in self.grants
         )
 
+    @property
+    def is_admin(self) -> bool:
+        """Whether everything of some source may be seen and done."""
+        return any(each.role is Role.ADMIN and _ALL in each.topics for each in self.grants)
+
     def may_see_message(self, source: str, topic: str, properties: Mapping[str, str]) -> bool:
         """Return whether a message may be seen: its topic, and those it was a copy of."""
         if not self.may_see(source, topic):

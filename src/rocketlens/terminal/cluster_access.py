@@ -158,6 +158,11 @@ def jobs_directory() -> Path:
     return state_directory() / "jobs"
 
 
+def saved_searches_path() -> Path:
+    """Return the path of the file of searches that consoles of the user have saved."""
+    return state_directory() / "saved-searches.json"
+
+
 def seen_brokers_path() -> Path:
     """Return the path of the user's file of seen brokers."""
     return state_directory() / "seen-brokers.jsonl"

@@ -91,7 +91,7 @@ def test_over_200_hostile_texts_add_no_element_attribute_or_link(tmp_path):
         spans = {names for tag, names in structure.elements if tag == "span"}
         assert spans <= {(), ("class",), ("aria-hidden", "class")}, shown
         pages = ("/search", "/m/", "/topics", "/groups", "/jobs", "/preferences")
-        pages += ("/clients", "/brokers", "/pipeline")
+        pages += ("/clients", "/brokers", "/pipeline", "/saved")
         ours = ("/static/", "#main", "/api/export?", *pages)
         assert all(link == "/" or link.startswith(ours) for link in structure.links), shown
 

@@ -107,6 +107,8 @@ ASKED = {
     "/": [""],
     "/resend": [f"?{each}" for each in SEARCHES],
     "/resend/chosen": [""],
+    "/saved": ["", "?all=true", *(f"?{each}" for each in SEARCHES)],
+    "/api/saved-searches": ["", "?all=true"],
     "/redrive": ["", "?group=pay", "?group=payroll", "?group=payroll&cluster=s"],
     "/send": [""],
     "/jobs": [""],
@@ -156,6 +158,9 @@ ACTS = {
     "/api/send",
     "/jobs/{name}/{verb}",
     "/resend/chosen/start",
+    # And these by their user: test_saved_searches.
+    "/saved/{name}/delete",
+    "/api/saved-searches/{name}",
 }
 SAYS_NO_MORE = {
     # A name by chance.

@@ -25,6 +25,12 @@ export function startKeys(announce) {
     c: async () => { await navigator.clipboard.writeText(location.href); announce(document.body.dataset.copied); },
     x: () => selected?.querySelector("input[type=checkbox]")?.click(),
     r: () => document.querySelector("a[data-key=r]")?.click(),
+    s: () => {
+      const save = document.getElementById("save");
+      if (!save) { location.href = "/saved"; return; }
+      save.open = true;
+      save.querySelector("input[name=title], a").focus();
+    },
     t: () => { location.href = "/topics"; },
     g: () => { location.href = "/groups"; },
     b: () => { location.href = "/brokers"; },
