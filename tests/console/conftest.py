@@ -1,5 +1,6 @@
 """A console process over a live system and a store of RocketMQ's own, and a real browser."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -29,7 +30,7 @@ def chromium():
 
 
 @pytest.fixture(scope="module")
-def console(chromium, golden):
+def console(chromium, golden, tmp_path_factory):
     """Give the address of a console over a cluster, ``live``, and a golden store, ``store``."""
     with testing.cluster() as running:
         with running.producer() as producer:
@@ -55,7 +56,9 @@ def console(chromium, golden):
             producer.send(dead)
         sources = ["--namesrv", running.name_server, "--store", str(golden("5.5.0").store)]
         words = [sys.executable, "-m", "rocketlens", "console", *sources, "--bind", "127.0.0.1:0"]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        # Jobs and saved searches are those of these tests.
+        state = {**os.environ, "XDG_STATE_HOME": str(tmp_path_factory.mktemp("state"))}
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=state) as process:
             try:
                 yield process.stdout.readline().split()[1].rstrip("/,")
             finally:

@@ -17,6 +17,8 @@ PAGES = (
     "/search?form=time",
     "/search?topic=order-paid&where=body.%24.amount+%3E+100&grep=ORDER-2",
     "/search?topic=order-paid&where=body.%24.amount+%3E",
+    "/saved",
+    "/saved?q=order-42&topic=order-paid",
     "/topics?all=true",
     "/groups",
     "/clients",
@@ -100,6 +102,8 @@ def acting_pages(console):
         # Not to its topic, whose messages other tests count.
         to_group = f"{path}/resend?to=group&group=shipping"
         draft = {"cluster": source, "topic": "drafts", "body": "{}", "encoding": "text"}
+        # So that lists of saved searches have one.
+        client.post("/api/saved-searches?q=ORDER-79", json={"title": "order 79"})
         done = []
         for page, values in ((to_group, {}), ("/send", draft)):
             action, fields = post_form(client.get(page).text)
@@ -111,7 +115,19 @@ def acting_pages(console):
         f"/resend?q=ORDER-79&source={source}",
         *(f"/redrive?group=shipping&source={source}", f"/redrive?group=none&source={source}"),
         *("/jobs", *done),
+        *("/", "/saved", "/search?q=ORDER-79", "/resend/chosen"),
     )
+
+
+def chosen_page(open_page, **options):
+    """Give the page of two messages that were chosen in a list."""
+    page = open_page("/search?topic=order-paid", **options)
+    page.locator("tr[data-path]").first.wait_for()
+    for key in "jxjjx":
+        page.keyboard.press(key)
+    page.locator("#chosen").get_by_role("button").first.click()
+    page.wait_for_url("**/resend/chosen")
+    return page
 
 
 @every_look
@@ -144,6 +160,7 @@ def test_no_page_that_acts_breaks_a_rule_of_accessibility(open_page, acting_page
     pages = one_by_one(open_page, acting_pages, **options)
     found = {path: complaints_of(page) for path, page in pages}
     found["an old form"] = complaints_of(old_form_page(open_page, **options))
+    found["chosen"] = complaints_of(chosen_page(open_page, **options))
     assert {path: wrong for path, wrong in found.items() if wrong} == {}
 
 
@@ -153,6 +170,7 @@ def test_every_page_that_acts_fits_a_telephone(open_page, acting_pages, language
     pages = one_by_one(open_page, acting_pages, **telephone)
     wide = {path: width_beyond(page) for path, page in pages}
     wide["an old form"] = width_beyond(old_form_page(open_page, **telephone))
+    wide["chosen"] = width_beyond(chosen_page(open_page, **telephone))
     assert {path: pixels for path, pixels in wide.items() if pixels > 0} == {}
 
 
@@ -389,3 +407,93 @@ def test_an_order_is_found_and_sent_to_one_group_by_keyboard_alone(open_page, la
     page.keyboard.press("Enter")
     page.wait_for_url("**/jobs/*")
     page.locator("#job strong", has_text=sent).wait_for()
+
+
+def test_messages_are_chosen_and_sent_again_by_keyboard_alone(open_page):
+    page = open_page("/search?topic=order-paid&tag=REFUND")
+    page.locator("tr[data-path]").first.wait_for()
+    assert not page.locator("#chosen").is_visible()
+    for key in "jxjxjjxx":
+        page.keyboard.press(key)
+    form = page.locator("#chosen")
+    assert form.locator("output").inner_text() == "2 chosen:"
+    wanted = page.locator("tr[data-path]").evaluate_all(
+        "rows => rows.slice(0, 2).map(row => row.dataset.path)"
+    )
+    # The box that has the focus is no text: keys count.
+    page.keyboard.press("k")
+    form.get_by_role("button", name="Send these again").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/resend/chosen")
+    page.get_by_text("Messages: 2.").wait_for()
+    hidden = page.locator("form[action='/resend/chosen/start'] input[name=chosen]")
+    assert hidden.evaluate_all("all => all.map(each => each.value)") == wanted
+    page.get_by_label("Only to this group").fill("shipping")
+    page.keyboard.press("Enter")
+    page.get_by_text("group shipping alone").wait_for()
+    page.locator("input[name=reason]").fill("ticket 9")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/jobs/*")
+    page.locator("#job strong", has_text="2 sent, 0 failed, 0 unknown, 0 left").wait_for()
+
+
+def test_chosen_rows_stay_in_the_page_however_far_it_is_scrolled_until_none_is_chosen(open_page):
+    page = open_page("/search?topic=order-paid")
+    first = message_path(page)
+    page.locator("input[form=chosen]").first.check()
+    for parts in (2, 3):
+        page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+        until(page, "n => document.querySelectorAll('table.messages tbody').length >= n", parts)
+    page.locator("input[form=chosen]").last.check()
+    assert page.locator("#chosen output").inner_text() == "2 chosen:"
+    chosen = page.evaluate("new FormData(document.getElementById('chosen')).getAll('chosen')")
+    assert (len(chosen), chosen[0]) == (2, first)
+    page.get_by_role("button", name="Choose none").click()
+    page.locator("#chosen").wait_for(state="hidden")
+    assert page.locator("input[form=chosen]:checked").count() == 0
+
+
+def test_without_a_script_messages_are_chosen_too(open_page):
+    page = open_page("/search?topic=order-paid", script=False)
+    for number in (3, 5):
+        page.locator("input[form=chosen]").nth(number).check()
+    page.locator("#chosen button").first.click()
+    page.wait_for_url("**/resend/chosen")
+    assert page.get_by_text("Messages: 2.").is_visible()
+
+
+def test_a_search_is_narrowed_by_a_count_beside_its_answer(open_page):
+    page = open_page("/search?topic=order-paid")
+    assert page.get_by_text("of this page only").is_visible()
+    link = page.locator(".facets a", has_text="REFUND")
+    link.click()
+    page.wait_for_url("**tag=REFUND")
+    tags = page.locator("td.tag").evaluate_all("all => all.map(each => each.textContent)")
+    assert set(tags) == {"REFUND"}
+    assert page.locator(".facets a", has_text="REFUND").count() == 0
+
+
+def test_a_search_is_saved_opened_and_deleted_by_keyboard_alone(open_page):
+    page = open_page("/search?topic=order-paid&tag=REFUND")
+    page.locator("tr[data-path]").first.wait_for()
+    page.keyboard.press("s")
+    assert page.locator("#save input[name=title]").input_value() == "order-paid"
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.type("refunds")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/saved")
+    row = page.locator("tr[data-path]", has_text="refunds")
+    assert "tag:REFUND" in row.inner_text()
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/search?*tag=REFUND")
+    assert page.get_by_text("★ Saved as refunds").is_visible()
+    page.goto(page.url.partition("/search")[0])
+    assert page.get_by_role("link", name="refunds").is_visible()
+    # Here is no search to save: the list.
+    page.keyboard.press("s")
+    page.wait_for_url("**/saved")
+    page.get_by_role("button", name="Delete refunds").focus()
+    with page.expect_navigation():
+        page.keyboard.press("Enter")
+    assert page.get_by_role("link", name="refunds").count() == 0
