@@ -7,7 +7,7 @@ from typing import Final
 from rocketlens.console.question import Question
 from rocketlens.console.sources import ConsoleSource
 from rocketlens.console.zones import is_local
-from rocketlens.query.request import parse_tags
+from rocketlens.query.request import is_looked_up, parse_tags
 from rocketlens.query.topic_choice import is_pattern
 
 _COLUMNS: Final = "store_time, topic, queue_id, queue_offset, tags, keys, msg_id"
@@ -47,15 +47,21 @@ def sql_command(
 ) -> str:
     """Return the command line that finds the same by SQL; of several sources one for each.
 
-    It is empty where there is none. SQL looks up keys only: a text that can also be an id or a
-    position, and an id, would be compared with every message. Without a topic and a key it would
-    have those of topics that a search leaves out. Rules for bodies as `find_command` has them.
+    It is empty where there is none. SQL looks up keys and unique keys only: a text that can also
+    be something else, a position and an offset message id would be compared with every message.
+    Without a topic and a key it would have those of topics that a search leaves out. Rules for
+    bodies as `find_command` has them.
     """
     is_key = question.kind == "key" and bool(question.text)
-    is_other = bool(question.text) and not is_key
+    is_unique_key = question.kind == "unique-key" and is_looked_up(question.text)
+    is_other = bool(question.text) and not (is_key or is_unique_key)
     topics = [each.strip() for each in question.topic.split(",") if each.strip()]
-    is_unlike = question.exhaustive or (question.has_filter and has_rules)
-    if is_other or is_unlike or not (topics or is_key):
+    is_unlike = (
+        question.exhaustive
+        or (question.has_filter and has_rules)
+        or (is_unique_key and bool(question.where))
+    )
+    if is_other or is_unlike or not (topics or is_key or is_unique_key):
         return ""
     conditions: list[str] = []
     options: list[str] = []
@@ -70,8 +76,29 @@ def sql_command(
         conditions.append(_one_of("tags", sorted(tags)))
     where = f" where {' and '.join(conditions)}" if conditions else ""
     query = f"select {_COLUMNS} from messages{where} {_NEWEST} limit {question.max_num}"  # noqa: S608 - it is shown
+    if is_unique_key:
+        options.append(_unique_key_option(question.text))
     words = ["rocketlens", "sql", query, *options, *_narrowing_options(question)]
     return "\n".join(shlex.join([*words, *each.command_options]) for each in sources)
+
+
+def sql_of_message(
+    unique_key: str | None, topic: str, queue_id: int, queue_offset: int, source: ConsoleSource
+) -> str:
+    """Return the command line that finds a message by SQL; empty if it has no unique key, which is
+    what SQL looks up: its position would be compared with every message of the topic.
+    """
+    if unique_key is None or not is_looked_up(unique_key):
+        return ""
+    position = f"topic = {_literal(topic)} and queue_id = {queue_id}"
+    query = f"select * from messages where {position} and queue_offset = {queue_offset}"  # noqa: S608 - it is shown
+    words = ["rocketlens", "sql", query, _unique_key_option(unique_key)]
+    return shlex.join([*words, *source.command_options])
+
+
+def _unique_key_option(unique_key: str) -> str:
+    """Return the option that has a unique key looked up: a column would be compared."""
+    return f"--where=unique_key = {_literal(unique_key)}"
 
 
 def _narrowing_options(question: Question) -> list[str]:

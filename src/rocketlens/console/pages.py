@@ -329,6 +329,9 @@ class Pages:
         source = self.searches.sources.named(row.source)
         return {
             "command": addresses.show_command(position, source),
+            "sql": addresses.sql_of_message(
+                row.unique_key, row.topic, row.queue_id, row.queue_offset, source
+            ),
             "curl": addresses.curl_command(f"{base}/api/message{row.path.removeprefix('/m')}"),
         }
 

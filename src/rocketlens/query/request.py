@@ -151,7 +151,7 @@ class FindRequest:
             texts = where.texts_of(field)
             if self.text is None and not self.exhaustive and texts and len(texts) == 1:
                 (text,) = texts
-                if text and not set(text) & _NO_KEY:
+                if is_looked_up(text):
                     return replace(narrowed, text=text, kind=kind)
         return narrowed
 
@@ -284,6 +284,11 @@ def moment_ms(value: "int | datetime | str", name: str, *, is_end: bool = False)
     if isinstance(value, str):
         return parse_time(value, name, is_end=is_end, now_ms=time.time_ns() // 1_000_000)
     return epoch_ms(value, name)
+
+
+def is_looked_up(text: str) -> bool:
+    """Return whether a key in a filter is looked up, and not compared with that of each message."""
+    return bool(text) and not set(text) & _NO_KEY
 
 
 def parse_tags(tag: str | None) -> frozenset[str] | None:

@@ -10,13 +10,14 @@ from types import SimpleNamespace
 import pytest
 
 from rocketlens import testing
+from rocketlens.cli.message_stream import selection_of
 from rocketlens.client.message import Message
 from rocketlens.console import addresses
 from rocketlens.console.question import Question
 from rocketlens.console.sources import cluster_options
 from rocketlens.main import build_parser
 from rocketlens.terminal.contexts import Context
-from tests.support.console_client import answer, store_at
+from tests.support.console_client import answer, cluster_at, store_at
 from tests.support.made_stores import NOW_MS, Sent, make_store
 
 STORE = SimpleNamespace(command_options=("--store", "/data/my store"))
@@ -123,6 +124,9 @@ def test_a_message_and_a_url_are_quoted():
         {"q": "all", "kind": "key", "topic": "Orders", "tag": "A"},
         {"topic": "Orders", "where": "body.$.n > 2", "since": str(NOW_MS + 1)},
         {"topic": "Orders", "grep": "-|:3", "until": str(NOW_MS + 4)},
+        {"q": "it's-U-3", "kind": "unique-key"},
+        {"q": "it's-U-3", "kind": "unique-key", "topic": "Orders", "tag": "A || B'"},
+        {"q": "it's-U-3", "kind": "unique-key", "since": str(NOW_MS + 1), "max_num": 1},
     ],
 )
 def test_the_command_line_of_sql_finds_the_same(values, tmp_path, run):
@@ -131,6 +135,8 @@ def test_the_command_line_of_sql_finds_the_same(values, tmp_path, run):
             topic="Orders" if n % 4 else "Other",
             keys=f"all it's ORDER-{n}",
             tags=("A", "B'", None)[n % 3],
+            # Two records of each.
+            unique_key=f"it's-U-{n % 6}",
             body=b'{"n":%d}' % n,
             store_timestamp_ms=NOW_MS + n // 2,
         )
@@ -152,7 +158,10 @@ def test_the_command_line_of_sql_finds_the_same(values, tmp_path, run):
     "question",
     [
         Question(text="ORDER-1"),
-        Question(text="x", kind="unique-key"),
+        Question(text="a b", kind="unique-key"),
+        Question(text="x", kind="unique-key", where="a = 'b'"),
+        Question(text="x", kind="unique-key", exhaustive=True),
+        Question(text="7F00000100002A9F0000000000000000", kind="offset-id"),
         Question(text="t/1/2", kind="queue-offset"),
         Question(since="2h"),
         Question(tag="A"),
@@ -172,3 +181,49 @@ def test_sql_is_not_offered_with_a_filter_if_bodies_have_rules():
 def test_sql_of_several_sources_has_a_line_each():
     lines = addresses.sql_command(Question(topic="t"), [STORE, CLUSTER]).splitlines()
     assert ["--store" in lines[0], "--namesrv" in lines[1]] == [True, True]
+
+
+def sql_on_page(page):
+    """Give the words of the command line of SQL that a page has; None if it has none."""
+    found = re.search(r"rocketlens sql [^<]*", page.text)
+    return None if found is None else shlex.split(unescape(found[0]))
+
+
+def test_the_sql_of_a_message_finds_that_message_by_its_unique_key(tmp_path, run):
+    sent = [Sent(topic="Orders", unique_key="it's-U", body=b"%d" % n) for n in range(3)]
+    made = make_store(tmp_path / "a store", [*sent, Sent(topic="Orders")])
+    words = sql_on_page(answer("/m/s/Orders/-/0/1", store_at(made.path, "s")))
+    done = run(*words[1:], "-o", "json")
+    assert done.code == 0, done.err
+    (found,) = json.loads(done.out)
+    assert (found["topic"], found["queue_id"], found["queue_offset"]) == ("Orders", 0, 1)
+    # Without a unique key it would be compared with every message of the topic.
+    assert sql_on_page(answer("/m/s/Orders/-/0/3", store_at(made.path, "s"))) is None
+
+
+@pytest.mark.parametrize("kind", ["search", "message"])
+def test_the_sql_of_a_unique_key_is_looked_up_and_no_scan(kind):
+    question = Question.read(q="it's-U", kind="unique-key", topic="Orders")
+    lines = {
+        "search": addresses.sql_command(question, [STORE]),
+        "message": addresses.sql_of_message("it's-U", "Orders", 0, 7, STORE),
+    }
+    arguments = build_parser().parse_args(shlex.split(lines[kind])[1:])
+    request = selection_of(arguments).request()
+    assert (request.text, request.kind) == ("it's-U", "unique-key")
+
+
+def test_the_sql_of_ids_finds_the_same_in_a_cluster(run):
+    with testing.cluster() as running:
+        with running.producer() as producer:
+            results = [producer.send(Message("orders", b"%d" % n)) for n in range(5)]
+        live = cluster_at(running.name_server, "live")
+        search = f"/search?q={results[2].msg_id}&kind=unique-key"
+        (row,) = answer(f"/api{search}", live).json()["messages"]
+        for path in (search, row["path"]):
+            words = sql_on_page(answer(path, live))
+            done = run(*words[1:], "-o", "json")
+            assert done.code == 0, done.err
+            (found,) = json.loads(done.out)
+            position = (found["queue_id"], found["queue_offset"])
+            assert position == (row["queue_id"], row["queue_offset"])
