@@ -1,5 +1,6 @@
 """What pages and API do alike when something is sent again: check, show, do once, keep."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -45,6 +46,8 @@ from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX
 
 _SHORT_JOB: Final = 20
 """Messages of a job whose end a request waits for."""
+_READ_AT_ONCE: Final = 16
+"""Chosen messages that are read at once."""
 _PATIENCE_S: Final = 3.0
 """Seconds that it waits."""
 
@@ -125,7 +128,10 @@ class Acting:
         cluster = check_cluster(cluster_for(self.sources, origin, asked.cluster))
         for topic in sorted({each.topic for each in several}):
             check_may_act(request, cluster, topic)
-        messages = [await self.look_up.original(each) for each in several]
+        messages: list[MessageExt] = []
+        for start in range(0, len(several), _READ_AT_ONCE):
+            part = several[start : start + _READ_AT_ONCE]
+            messages += await asyncio.gather(*map(self.look_up.original, part))
         plan = plan_of_chosen(origin, cluster, messages, asked.group)
         for topic in plan.topics:
             check_may_act(request, cluster, topic)

@@ -237,7 +237,8 @@ class Pages:
             failure = failure_of(error)
             shown = None if failure is None else failure.answer.error
             return {"saved": [], "saved_as": None, "saved_error": shown}
-        own = next((each for each in saved if each.is_for(question)), None)
+        is_own = self._saved.is_own
+        own = next((each for each in saved if is_own(each) and each.is_for(question)), None)
         return {"saved": saved, "saved_as": own, "saved_error": None}
 
     async def _answer_values(

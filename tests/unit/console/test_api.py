@@ -1,12 +1,15 @@
 """The API: answers with their coverage, errors of one shape, pages by a cursor, events."""
 
 import json
+from types import SimpleNamespace
 from urllib.parse import urlencode
 
 import pytest
 
 from rocketlens import limits
 from rocketlens.console.failures import failure_of
+from rocketlens.console.look_up import MessageAddress
+from rocketlens.console.sources import message_path
 from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, WrongUse
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from tests.support.console_client import answer, answers, cluster_at, store_at
@@ -281,3 +284,34 @@ def test_filters_are_described_in_openapi(orders):
         known = {each["name"]: each for each in described["paths"][path][method]["parameters"]}
         assert "SQL92" in known["where"]["description"]
         assert "RE2" in known["grep"]["description"]
+
+
+@pytest.mark.parametrize("topic", ["Orders", "%RETRY%g", "a/b", "a b?c#d", "订单", "..", "%2F"])
+def test_the_path_of_a_message_is_read_as_it_was_made(topic):
+    message = SimpleNamespace(topic=topic, queue_id=3, queue_offset=limits.MAX_LONG)
+    path = message_path("s-1", message, "10.0.0.9:10911")
+    expected = MessageAddress("s-1", topic, "10.0.0.9:10911", 3, limits.MAX_LONG)
+    assert MessageAddress.of_path(path) == expected
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "/m",
+        "/m/s/t/b/0",
+        "/m/s/t/b/0/0/body",
+        "/m/s//b/0/0",
+        "/m/s/t/b/-1/0",
+        "/m/s/t/b/0/x",
+        "/m/s/t/b/0/٣",
+        f"/m/s/t/b/{limits.MAX_INT + 1}/0",
+        f"/m/s/t/b/0/{limits.MAX_LONG + 1}",
+        f"/m/s/{'t' * (limits.MAX_TOPIC_CHARACTERS + 1)}/b/0/0",
+        "//evil.example/m/s/t/b/0/0",
+        "/m/s/t/b/0/0\n",
+    ],
+)
+def test_another_path_is_no_address_of_a_message(path):
+    with pytest.raises(BadInput, match="is not the address of a message's page"):
+        MessageAddress.of_path(path)

@@ -391,6 +391,21 @@ def test_chosen_messages_that_changed_since_they_were_shown_are_shown_first(rock
     assert copies(rocketmq, topic) == []
 
 
+def test_the_form_that_streams_in_is_one_of_its_page(rocketmq, topic):
+    async def ask():
+        async with console_client(live(rocketmq)) as client:
+            page = await client.get("/")
+            streamed = await client.get(f"/search/rows?topic={topic}")
+            paths = BOX.findall(streamed.text)[:2]
+            token = form_token_in(streamed)
+            data = {"csrf": token, "chosen": paths}
+            return form_token_in(page), token, await client.post("/resend/chosen", data=data)
+
+    first, token, shown = asyncio.run(ask())
+    assert first == token
+    assert "Messages: 2." in shown.text
+
+
 def test_only_what_a_user_may_send_can_be_chosen(rocketmq, topic):
     other = f"{topic}-other"
     with rocketmq.producer() as producer:

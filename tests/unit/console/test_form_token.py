@@ -3,7 +3,7 @@
 import pytest
 
 from rocketlens import limits
-from rocketlens.console.form_token import FormToken, fields_in, form_token, forms_with
+from rocketlens.console.form_token import FormToken, fields_in, form_token, forms_with, pairs_in
 from rocketlens.errors import BadInput
 
 
@@ -55,3 +55,10 @@ def test_fields_are_read_and_the_last_of_a_name_counts():
 def test_what_is_no_form_is_refused(content):
     with pytest.raises(BadInput):
         fields_in(content)
+
+
+def test_a_name_can_be_there_several_times_and_its_last_value_is_that_of_the_field():
+    content = b"chosen=a%2F1&chosen=b&csrf=&chosen=a%2F1"
+    chosen = [value for name, value in pairs_in(content) if name == "chosen"]
+    assert chosen == ["a/1", "b", "a/1"]
+    assert fields_in(content) == {"chosen": "a/1", "csrf": ""}

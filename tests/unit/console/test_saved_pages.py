@@ -174,6 +174,8 @@ def test_users_share_searches_with_those_who_may_see_their_topics(source):
             client.cookies.clear()
             await log_in(client, name)
             seen[name] = await client.get("/saved"), await client.get("/")
+        # Another user's search is no reason not to save one's own.
+        assert "☆ Save this search" in (await client.get("/search?topic=order-paid")).text
         everything = await client.get("/saved?all=true")
         action, fields = form_in(everything, "/saved/")
         await client.post(action, data=fields)

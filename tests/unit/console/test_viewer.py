@@ -39,6 +39,16 @@ def test_acting_and_unmasking_need_their_roles_on_that_very_topic():
     assert PAY.may_unmask("test", "anything")
 
 
+def test_where_anything_may_be_acted_on_is_known_without_a_topic():
+    assert [PAY.may_act_in(each) for each in ("prod", "prod-2", "test")] == [True, False, True]
+    assert (LOCAL.may_act_in("prod"), NOBODY.may_act_in("prod")) == (True, False)
+
+
+def test_an_administrator_is_one_of_all_topics_of_some_source():
+    some = Viewer("some", (Grant(Role.ADMIN, ("prod",), ("order-*",)),))
+    assert [each.is_admin for each in (PAY, LOCAL, NOBODY, some)] == [True, True, False, False]
+
+
 def test_a_copy_is_seen_only_by_those_who_see_the_original():
     retry = "%RETRY%group"
     assert PAY.may_see_message("prod", retry, {"RETRY_TOPIC": "order-paid"})
