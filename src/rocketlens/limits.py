@@ -736,7 +736,7 @@ MAX_EXPORT_ROWS: Final = 10_000
 """Messages that the console reads at a time for a file, fewer if they take as much memory as those
 of a page may: a store is read once each time.
 """
-MAX_FACET_VALUES: Final = 12
+MAX_FACET_VALUES: Final = 8
 """Topics, tags or hours that the console lists beside an answer; others are one number."""
 MAX_CONSOLE_SEARCHES: Final = 64
 """Searches of the console at once; more are refused, with a status that says so."""

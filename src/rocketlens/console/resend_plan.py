@@ -28,7 +28,7 @@ from rocketlens.net.pace import WorkThreads, in_thread
 from rocketlens.query.answer_builder import order_in_time
 
 FILE_THREADS: Final = WorkThreads(1, "console-jobs")
-"""Reads and writes the files of jobs."""
+"""Reads and writes the files of jobs and of saved searches."""
 _PAGE_ROWS: Final = limits.MAX_EXPORT_ROWS
 """Messages that a search is read by, at most: a store is read once for each page."""
 _SELECTION_CHARACTERS: Final = 2_000
