@@ -1,18 +1,26 @@
 """The console over open sources, asked without a server."""
 
 import asyncio
+import functools
 import re
 from contextlib import AsyncExitStack, asynccontextmanager
 from html.parser import HTMLParser
 
+import fastapi
 import httpx
-from fastapi.dependencies import models
+from fastapi.dependencies import models, utils
 
 from rocketlens.console.app import Console
 from rocketlens.console.sources import open_sources
 from rocketlens.decode.rules import BodyRules
 from rocketlens.terminal.contexts import Context
 from tests.support.console_users import PASSWORD
+
+# What endpoints depend on, and how answers are checked, is the same in each application. To find it
+# out takes most of the time in which one is made, and tests make hundreds.
+_dependant = functools.cache(utils.get_dependant)
+utils.get_dependant = lambda *, own_oauth_scopes, parent_oauth_scopes, **of: _dependant(**of)
+fastapi.routing.create_model_field = functools.cache(fastapi.routing.create_model_field)
 
 
 @asynccontextmanager
