@@ -119,8 +119,14 @@ def tree_of(path):
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@functools.cache
+def nodes_of(path):
+    """All nodes of a file: to walk its tree takes longer than what is asked of them."""
+    return list(ast.walk(tree_of(path)))
+
+
 def functions_of(path):
-    return [node for node in ast.walk(tree_of(path)) if isinstance(node, Function)]
+    return [node for node in nodes_of(path) if isinstance(node, Function)]
 
 
 def arguments_of(function):
@@ -191,7 +197,7 @@ def test_no_module_has_an_empty_word_for_a_name(path):
 
 def module_constants(path):
     """The names of constants of a module and of its classes."""
-    for body in ast.walk(tree_of(path)):
+    for body in nodes_of(path):
         for node in body.body if isinstance(body, ast.Module | ast.ClassDef) else []:
             targets = (
                 node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
@@ -226,11 +232,10 @@ def test_every_bound_says_why():
 def test_words_of_rocketmq_are_spelled_in_one_module(path):
     if path == SOURCE / "rocketlens" / "model" / "rocketmq.py":
         return []
-    tree = tree_of(path)
-    docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    docstrings = {node.value for node in nodes_of(path) if isinstance(node, ast.Expr)}
     return [
         node.value
-        for node in ast.walk(tree)
+        for node in nodes_of(path)
         if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
         if node not in docstrings
         if ROCKETMQ_WORDS.search(
@@ -243,7 +248,7 @@ def test_words_of_rocketmq_are_spelled_in_one_module(path):
 def test_a_docstring_begins_with_what_happens(path):
     begins = {
         node.name: (ast.get_docstring(node) or " ").split(maxsplit=1)[:1]
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, Function | ast.ClassDef)
     }
     return {name: words for name, words in begins.items() if VAGUE_VERBS & set(words)}
@@ -252,7 +257,7 @@ def test_a_docstring_begins_with_what_happens(path):
 @every_file
 def test_no_name_is_one_of_the_vague_ones(path):
     names = set()
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         names |= {getattr(node, field, None) for field in ("id", "attr", "arg", "name")}
     return VAGUE_NAMES & names
 
@@ -267,7 +272,7 @@ def test_docstrings_and_comments_speak_of_programs(path):
     ]
     texts = [
         node.value.value
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.Expr)
         and isinstance(node.value, ast.Constant)
         and isinstance(node.value.value, str)
