@@ -1,6 +1,7 @@
 """The pages: server-rendered, whole without a script; with one, results stream into them."""
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,8 +47,12 @@ Asked = Annotated[Question, Depends(question_of)]
 Addressed = Annotated[MessageAddress, Depends(address_of)]
 
 
+@functools.cache
 def environment() -> Environment:
-    """Return the templates: every value is escaped, and one that is missing is an error."""
+    """Return the templates, which are compiled once for all applications of this process.
+
+    Every value is escaped, and one that is missing is an error.
+    """
     made = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
