@@ -1,6 +1,7 @@
 """The commit log: segment files that together are one long sequence of records."""
 
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -234,8 +235,9 @@ class CommitLog:
         """Return whether a record is known to be written to its last byte.
 
         A broker copies a record from front to back, and each after the one before. So the record
-        is finished when its last byte is not zero, or when something follows it. A record whose
-        properties end with a zero byte can be finished though nothing here shows it.
+        is finished when its last byte is not zero, or when something follows it: at once, or in a
+        later segment, as where both ends of two records were lost. A record whose properties end
+        with a zero byte can be finished though nothing here shows it.
         """
         if record.properties:
             if record.properties[-1]:
@@ -243,7 +245,11 @@ class CommitLog:
         elif not record.topic.endswith("\0"):
             return True
         end = record.physical_offset + record.total_size
-        return any(self.bytes_at(end, commitlog_record.SIZE_AND_MAGIC.size))
+        later = (each.base_offset for each in self.segments if each.base_offset > end)
+        return any(
+            any(self.bytes_at(offset, commitlog_record.SIZE_AND_MAGIC.size))
+            for offset in chain([end], later)
+        )
 
     def close(self) -> None:
         """Unmap all segments."""

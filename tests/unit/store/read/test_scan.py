@@ -1,6 +1,7 @@
 """A walk over a log meets every sound record and names what is damaged."""
 
 import numpy as np
+import pytest
 
 from rocketlens.store import fs
 from rocketlens.store.read.scan import LogWalk, exhaust
@@ -41,3 +42,28 @@ def test_a_walk_to_the_end_costs_no_memory_of_what_it_met(log):
     walk = LogWalk(log, 0)
     exhaust(walk)
     assert (walk.damage, walk.torn_at) == ([], None)
+
+
+@pytest.mark.parametrize("by_rows", [False, True])
+def test_only_the_last_record_of_a_log_may_still_be_being_written(made, log, by_rows):
+    def walked():
+        walk = LogWalk(log, 0, grows=True)
+        if not by_rows:
+            return walk, [record.physical_offset for record in walk.records()]
+        rows = [chunk.rows["physical_offset"].copy() for chunk in walk.chunks()]
+        return walk, np.concatenate(rows).tolist()
+
+    stored = [record.physical_offset for record in made.records]
+    # A page of the disk is lost: the end of one record, and all of the next.
+    lost = made.records[9].physical_offset + made.records[9].total_size - 4
+    overwrite(made.segment_path(0), lost, bytes(made.records[11].physical_offset - lost))
+    walk, offsets = walked()
+    assert walk.unfinished_at is None
+    assert offsets == stored[:10] + stored[11:]
+    assert [(each.start, each.stop) for each in walk.damage] == [(stored[10], stored[11])]
+    last = made.records[-1]
+    end = (last.physical_offset + last.total_size) % made.segment_bytes
+    overwrite(made.segment_path(last.physical_offset), end - 4, bytes(4))
+    walk, offsets = walked()
+    assert walk.unfinished_at == last.physical_offset
+    assert offsets == stored[:10] + stored[11:-1]
