@@ -8,12 +8,12 @@ from rocketlens.broker.auth.access import AccessControl
 from rocketlens.errors import BadInput
 from rocketlens.wire.acl import signed_fields
 from rocketlens.wire.codes import RequestCode
-from tests.support.broker_world import NOW_MS, running, send_fields
+from tests.support.broker_world import NOW_MS, properties_of, running, send_fields
 from tests.unit.broker.auth.acl_world import SECRET, Signer, with_accounts, with_users
 
 
-def send(signer, topic="Orders", body=b"body"):
-    fields = {k: v for k, v in send_fields(topic, "").items() if v is not None}
+def send(signer, topic="Orders", body=b"body", properties=""):
+    fields = {k: v for k, v in send_fields(topic, properties).items() if v is not None}
     fields |= {"g": NOW_MS, "k": "false", "m": "false"}
     return signer(RequestCode.SEND_MESSAGE_V2, body, **fields)
 
@@ -140,6 +140,24 @@ def test_a_user_reads_no_message_of_a_topic_that_it_may_not_by_an_offset(tmp_pat
             answer = await admin(RequestCode.AUTH_CREATE_ACL, body, subject="User:app")
             assert answer.code == 0
             assert await reads_of_another_topic(world, admin, app) == [16, 1, 16]
+
+    asyncio.run(main())
+
+
+def test_a_message_that_waits_is_read_by_its_offset_as_one_of_its_own_topic(tmp_path):
+    async def main():
+        async with with_accounts(tmp_path) as (world, admin, app):
+            two_hours = properties_of(DELAY="18")
+            assert (await send(app, body=b"mine", properties=two_hours)).code == 0
+            assert (await send(admin, "Other", b"not yours", two_hours)).code == 0
+            own, other = world.stored("SCHEDULE_TOPIC_XXXX", 17)
+            view = {"topic": "Orders", "offset": own.physical_offset}
+            assert b"mine" in (await app(RequestCode.VIEW_MESSAGE_BY_ID, **view)).body
+            view["offset"] = other.physical_offset
+            answer = await app(RequestCode.VIEW_MESSAGE_BY_ID, **view)
+            assert (answer.code, answer.body) == (1, b"")
+            view["topic"] = "Other"
+            assert b"not yours" in (await admin(RequestCode.VIEW_MESSAGE_BY_ID, **view)).body
 
     asyncio.run(main())
 

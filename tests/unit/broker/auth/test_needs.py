@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketlens import limits
 from rocketlens.broker.auth.needs import BY_FIELDS, ON_THE_CLUSTER, STRICTER, needs_of
 from rocketlens.broker.auth.policy import Action
 from rocketlens.errors import CommandBodyError
@@ -109,6 +110,18 @@ def test_a_request_needs_what_its_body_names(code, body, expected):
     assert needs(code, body=json.dumps(body).encode()) == expected
     with pytest.raises(CommandBodyError):
         needs(code, body=b"not JSON")
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"[]", "no JSON object"),
+        (b" " * (limits.MAX_CLIENT_JSON_BODY_BYTES + 1), "bytes, .* allowed"),
+    ],
+)
+def test_a_body_that_may_not_be_read_names_nothing_and_is_refused(body, said):
+    with pytest.raises(CommandBodyError, match=said):
+        needs(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
 
 
 def test_no_code_is_in_two_tables():
