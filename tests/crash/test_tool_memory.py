@@ -34,7 +34,6 @@ MOST_MIB = 1_100
 REPOSITORY = Path(__file__).parents[2]
 KEY = "bombed"
 BOMBS = 64
-BOMB = zlib.compress(bytes(63 << 20), 9)
 DISPATCHED = b'{"table":{"commitLogMaxOffset":"1","dispatchBehindBytes":"0"}}'
 """The figures of a broker that has indexed all it has stored."""
 
@@ -91,7 +90,13 @@ def tool(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def bombed_cluster():
+def bomb():
+    """63 MiB of zeros, in 64 KB."""
+    return zlib.compress(bytes(63 << 20), 9)
+
+
+@pytest.fixture(scope="module")
+def bombed_cluster(bomb):
     """64 messages of 64 KB with one key, of 63 MiB of zeros each."""
 
     async def send(address):
@@ -100,7 +105,7 @@ def bombed_cluster():
             named = properties_of(UNIQ_KEY=f"{number:032X}", KEYS=KEY)
             fields = send_fields("Bombs", named) | {"f": 1}
             texts = {name: text_of(value) for name, value in fields.items() if value is not None}
-            answer = await pool.call(address, int(RequestCode.SEND_MESSAGE_V2), texts, BOMB)
+            answer = await pool.call(address, int(RequestCode.SEND_MESSAGE_V2), texts, bomb)
             assert answer.code == 0, answer.remark
         await pool.close()
 
@@ -110,9 +115,9 @@ def bombed_cluster():
 
 
 @pytest.fixture(scope="module")
-def bombed_store(tmp_path_factory):
+def bombed_store(tmp_path_factory, bomb):
     """The same as a store."""
-    messages = [Sent("Bombs", KEY, f"{n:032X}", body=BOMB, sys_flag=1) for n in range(BOMBS)]
+    messages = [Sent("Bombs", KEY, f"{n:032X}", body=bomb, sys_flag=1) for n in range(BOMBS)]
     return make_store(tmp_path_factory.mktemp("bombs"), messages, segment_bytes=16 << 20).path
 
 
