@@ -19,7 +19,15 @@ from tests.support.console_users import PASSWORD
 # What endpoints depend on, and how answers are checked, is the same in each application. To find it
 # out takes most of the time in which one is made, and tests make hundreds.
 _dependant = functools.cache(utils.get_dependant)
-utils.get_dependant = lambda *, own_oauth_scopes, parent_oauth_scopes, **of: _dependant(**of)
+
+
+def _known_dependant(*, own_oauth_scopes, parent_oauth_scopes, **of):
+    assert not own_oauth_scopes
+    assert not parent_oauth_scopes
+    return _dependant(**of)
+
+
+utils.get_dependant = _known_dependant
 fastapi.routing.create_model_field = functools.cache(fastapi.routing.create_model_field)
 
 
