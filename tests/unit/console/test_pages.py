@@ -91,8 +91,8 @@ def sent_with(number, text):
 
 def test_over_200_hostile_texts_add_no_element_attribute_or_link(tmp_path):
     assert len(set(PAYLOADS)) > 200
-    # The pages of the first list are as pages are. Its second message has a space in its unique key,
-    # for which there is no command line of SQL.
+    # The pages of the first list are as pages are. Of its second message they have no SQL: there is
+    # a space in its unique key.
     harmless = [f"harmless-{number}" for number in range(IN_A_LIST)]
     harmless[1] = "quite harmless"
     texts = [*harmless, *PAYLOADS]
