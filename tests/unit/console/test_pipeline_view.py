@@ -95,6 +95,7 @@ def test_the_newest_point_is_the_last_of_all():
 
 class Cluster:
     kind = "cluster"
+    command_options = ()
 
     def __init__(self, name, *brokers):
         self.name = self.title = name
