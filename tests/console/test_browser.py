@@ -287,6 +287,47 @@ def test_results_stream_into_a_page_that_came_without_them(open_page, console):
     assert "Complete" in page.locator(".verdict-line").inner_text()
 
 
+def test_what_a_search_has_read_is_shown_while_it_goes_on(open_page):
+    page = open_page("/")
+    shown = page.evaluate(
+        """async () => {
+            let events;
+            window.EventSource = class extends EventTarget {
+                constructor() { super(); events = this; }
+                close() {}
+            };
+            const area = document.createElement("div");
+            area.dataset.stream = "/search/rows?topic=order-paid";
+            area.innerHTML = '<i id="elapsed"></i><button id="stop"></button>';
+            document.querySelector("main").append(area);
+            const script = document.querySelector("script").src.replace(/console.js.*/, "");
+            (await import(script + "results.js")).startResults(() => {});
+            events.dispatchEvent(new MessageEvent("waiting", { data: "2 s, read <b>7</b>" }));
+            return document.getElementById("elapsed").textContent;
+        }"""
+    )
+    assert shown == "2 s, read <b>7</b>"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_page_is_printed_dark_on_light_and_whole(open_page, theme):
+    page = open_page("/search?topic=order-paid", theme=theme)
+    page.goto(page.url.partition("/search")[0] + message_path(page))
+    page.emulate_media(media="print")
+    colours = page.evaluate(
+        """() => [document.body, document.querySelector(".content")].map(each => {
+            const canvas = document.createElement("canvas").getContext("2d");
+            return ["color", "backgroundColor"].map(name => {
+                canvas.fillStyle = getComputedStyle(each)[name];
+                canvas.fillRect(0, 0, 1, 1);
+                return canvas.getImageData(0, 0, 1, 1).data[1];
+            });
+        })"""
+    )
+    assert all(ink < 80 and paper > 200 for ink, paper in colours), colours
+    assert not page.get_by_role("link", name="Send again to one group").is_visible()
+
+
 def test_without_a_script_everything_can_be_read(open_page):
     page = open_page("/search?topic=order-paid", script=False)
     assert page.locator("tr[data-path]").count() == 100

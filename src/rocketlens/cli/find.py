@@ -153,7 +153,7 @@ def run(arguments: Namespace) -> ExitCode:
                 arguments,
                 text,
                 on_interrupted=progress.interrupt,
-                on_read=progress.report_read,
+                on_read=progress.report,
                 **options,
             )
         finally:

@@ -155,6 +155,7 @@ async def _events(searches: Searches, question: Question) -> AsyncIterator[bytes
                     "rows": [row.model_dump() for row in each.rows],
                     "coverage": [part.model_dump() for part in each.coverage],
                     "elapsed_ms": each.elapsed_ms,
+                    "read": None if each.read is None else each.read._asdict(),
                 }
                 yield event("found", json.dumps(found))
             else:

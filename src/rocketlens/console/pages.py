@@ -4,8 +4,9 @@ import asyncio
 import functools
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import quote, urlencode, urlsplit
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -16,6 +17,7 @@ from rocketlens import __version__, limits
 from rocketlens.console import addresses
 from rocketlens.console.api import MESSAGE, Name, Sourced, body_file, event, event_stream
 from rocketlens.console.asked import address_of, preferences_of, question_of
+from rocketlens.console.copies import with_copies
 from rocketlens.console.facets import narrowed
 from rocketlens.console.failures import Failure, failure_of
 from rocketlens.console.form_token import form_token
@@ -39,6 +41,7 @@ from rocketlens.model.escape import printable
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 _FIRST_VIEW_S: Final = 0.25
 """Seconds that the first view waits for an answer, where a script can stream it otherwise."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 Tab = Literal["body", "properties", "ids", "story"]
 TABS: Final[tuple[Tab, ...]] = ("body", "properties", "ids", "story")
 FORMS: Final = ("any", "time", "key", "id")
@@ -72,6 +75,7 @@ def environment() -> Environment:
         body_forms=BODY_FORMS,
         forms=FORMS,
         laid_out=laid_out,
+        with_copies=with_copies,
         form_token=form_token,
         urlencode=urlencode,
         narrowed=narrowed,
@@ -87,9 +91,42 @@ class Reader:
     preferences: Preferences
     t: Texts
 
+    @classmethod
+    def of(cls, preferences: Preferences) -> Self:
+        """Return the reader that chose these."""
+        return cls(preferences, Texts(preferences.language))
+
+    def progress(self, found: FoundSoFar) -> str:
+        """Return how long a search goes on, how much it has read, and what is left at most."""
+        parts = [self.t("answer.waiting", seconds=round(found.elapsed_ms / 1000))]
+        read = found.read
+        if read is not None:
+            size, messages = self.size(read.read_bytes), self.number(read.messages)
+            total = read.total_bytes
+            if total:
+                part = self.percent(min(1, read.read_bytes / total))
+                values = {"size": size, "total": self.size(total), "part": part}
+                parts.append(self.t("answer.read_of", messages=messages, **values))
+            else:
+                parts.append(self.t("answer.read", messages=messages, size=size))
+            left_ms = read.left_ms(found.elapsed_ms)
+            if left_ms is not None:
+                parts.append(self.t("answer.left", time=self.span(left_ms)))
+        return self.t("answer.between").join(parts)
+
     def time(self, epoch_ms: int | None) -> str:
         """Return a time in the reader's zone; a dash without one."""
         return "—" if epoch_ms is None else time_text(epoch_ms, self.preferences.zone)
+
+    def moment(self, text: str) -> str:
+        """Return a time of a job's file, which is ISO 8601, in the reader's zone; other text as it
+        is.
+        """
+        try:
+            at = (datetime.fromisoformat(text) - _EPOCH) // timedelta(milliseconds=1)
+        except (ValueError, TypeError, OverflowError):
+            return printable(text)
+        return f"{self.time(at)} {self.offset(at)}"
 
     def clock(self, epoch_ms: int) -> str:
         """Return hour and minute of a time in the reader's zone."""
@@ -144,7 +181,7 @@ class Pages:
 
     def render(self, name: str, preferences: Preferences, **values: Any) -> str:
         """Return a template with values."""
-        reader = Reader(preferences, Texts(preferences.language))
+        reader = Reader.of(preferences)
         template = self._templates.get_template(name)
         viewer = current_viewer()
         return template.render(
@@ -280,8 +317,7 @@ class Pages:
                             "part_found.html", preferences, rows=each.rows, coverage=each.coverage
                         )
                         yield event("found", html)
-                    else:
-                        yield event("waiting", str(each.elapsed_ms))
+                    yield event("waiting", Reader.of(preferences).progress(each))
                 else:
                     values = await self._answer_values(request, question, each)
                     html = self.render("part_answer.html", preferences, question=question, **values)

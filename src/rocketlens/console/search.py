@@ -48,12 +48,30 @@ class ConsoleBusy(RocketLensError):
     retriable = True
 
 
+class ReadSoFar(NamedTuple):
+    """How much a search has read."""
+
+    read_bytes: int
+    messages: int
+    total_bytes: int | None
+    """Bytes that it reads at most; None if a source does not know that, as clusters do not."""
+
+    def left_ms(self, elapsed_ms: int) -> int | None:
+        """Return about how long the rest takes, at most; None if that cannot be estimated."""
+        if self.total_bytes is None or self.read_bytes <= 0:
+            return None
+        left_bytes = max(0, self.total_bytes - self.read_bytes)
+        return elapsed_ms * left_bytes // self.read_bytes
+
+
 class FoundSoFar(NamedTuple):
     """What a search found since the last time; ``rows`` may be dropped again."""
 
     rows: tuple[MessageRow, ...]
     coverage: tuple[CoverageValue, ...]
     elapsed_ms: int
+    read: ReadSoFar | None = None
+    """None while only an index is asked."""
 
 
 class FoundPage(NamedTuple):
@@ -82,6 +100,7 @@ class _Watch:
             maxlen=limits.MAX_CONSOLE_ROWS
         )
         self.covered_since: Final[deque[CoverageValue]] = deque()
+        self._read: Final[dict[int, tuple[int, int | None, int]]] = {}
 
     def added(self, source: Source, message: MessageExt) -> None:
         """Take a message; a large one comes with the answer only."""
@@ -103,6 +122,19 @@ class _Watch:
             known = CoverageValue.of(replace(each, source=f"{name}: {each.source}"))
             self.covered_since.append(known)
         self._wake()
+
+    def read(self, source: Source, read_bytes: int, total_bytes: int | None, messages: int) -> None:
+        """Take how much a source has read; it is shown with what is found, or each second."""
+        self._read[id(source)] = read_bytes, total_bytes, messages
+
+    def read_so_far(self) -> ReadSoFar | None:
+        """Return what all sources have read together; None if none reads many messages."""
+        parts = tuple(self._read.values())
+        if not parts:
+            return None
+        totals = [total for _, total, _ in parts if total is not None]
+        total = sum(totals) if len(totals) == len(parts) else None
+        return ReadSoFar(sum(each[0] for each in parts), sum(each[2] for each in parts), total)
 
     def origin(self, message: MessageExt) -> ConsoleSource:
         """Return the source that a message came from."""
@@ -159,18 +191,20 @@ class Searches:
             watch = _Watch(chosen, question.max_kept, wake)
             searching = asyncio.create_task(_find(request, chosen, watch))
             searching.add_done_callback(lambda _: changed.set())
-            left = question.max_num
+            left, reported = question.max_num, since
             try:
                 while not searching.done():
                     try:
                         await asyncio.wait_for(changed.wait(), _PROGRESS_S)
+                        # Messages can come without an end when no more rows are shown.
+                        is_due = self._clock() - reported >= _PROGRESS_S
                     except TimeoutError:
-                        yield FoundSoFar((), (), self._since(since))
-                        continue
+                        is_due = True
                     changed.clear()
                     found = await self._found(question, watch, since, left)
                     left -= len(found.rows)
-                    if found.rows or found.coverage:
+                    if found.rows or found.coverage or (is_due and not searching.done()):
+                        reported = self._clock()
                         yield found
                 yield await self._page(question, chosen, await searching, watch, since)
             finally:
@@ -272,7 +306,8 @@ class Searches:
         cursor = question.cursor
         shown = [each for each in added if cursor is None or cursor.is_before(each[1])]
         rows = await self.rows([(source, message) for source, message in shown[:left]])
-        return FoundSoFar(tuple(rows), tuple(covered), self._since(since))
+        read = watch.read_so_far()
+        return FoundSoFar(tuple(rows), tuple(covered), self._since(since), read)
 
     async def rows(self, found: Sequence[tuple[ConsoleSource, MessageExt]]) -> list[MessageRow]:
         """Return messages as rows, in the same order."""

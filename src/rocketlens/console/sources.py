@@ -188,7 +188,9 @@ class ClusterOfConsole:
 class _Reading:
     """One search of a store; ``is_left`` ends it."""
 
-    is_left = False
+    def __init__(self, findings: Findings | None = None) -> None:
+        self.findings: Final = findings
+        self.is_left = False
 
 
 class _StoreInTurn(StoreInThread):
@@ -200,11 +202,14 @@ class _StoreInTurn(StoreInThread):
 
     async def find(self, request: FindRequest, findings: Findings) -> None:
         """Add the messages that match."""
-        reading = _Reading()
+        reading = _Reading(findings)
 
         def search() -> None:
             self._progress.reading = reading
-            run_without_waiting(self.store.source.find(request, findings))
+            try:
+                run_without_waiting(self.store.source.find(request, findings))
+            finally:
+                self._progress.reading = _Reading()
 
         try:
             await self.run(search)
@@ -243,12 +248,14 @@ class StoreOfConsole(_StoreInTurn):
 
 
 class _Progress:
-    """Ends the search that is under way if nothing waits for it any more."""
+    """Reports what the search that is under way has read, and ends it if nothing waits for it."""
 
     def __init__(self) -> None:
         self.reading = _Reading()
 
-    def report(self, _read: int, _total: int, _messages: int) -> bool:
+    def report(self, read_bytes: int, total_bytes: int, messages: int) -> bool:
+        if self.reading.findings is not None:
+            self.reading.findings.report_read(read_bytes, total_bytes, messages)
         return not self.reading.is_left
 
 

@@ -135,8 +135,8 @@ class AnswerMessages:
             self._is_heap = True
 
 
-OnRead = Callable[[int, int], None]
-"""Is called with the bytes and messages that were read so far."""
+OnRead = Callable[[int, int | None, int], object]
+"""Is called with the bytes that were read so far, those to read if they are known, and messages."""
 
 
 class Findings:
@@ -194,8 +194,12 @@ class Findings:
         """Report that a source read more messages, whether they match or not."""
         self._read_bytes += stored_bytes
         self._read_count += count
+        self.report_read(self._read_bytes, None, self._read_count)
+
+    def report_read(self, read_bytes: int, total_bytes: int | None, messages: int) -> None:
+        """Report how much a source read so far, and of how much."""
         if self._on_read is not None:
-            self._on_read(self._read_bytes, self._read_count)
+            self._on_read(read_bytes, total_bytes, messages)
 
     def is_past(self, store_timestamp_ms: int) -> bool:
         """Return whether no message from that time or from before it would be kept any more."""

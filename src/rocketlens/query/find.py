@@ -43,6 +43,12 @@ class FindWatch(Protocol):
         """Take what a source has searched, once it has."""
         ...
 
+    def read(self, source: Source, read_bytes: int, total_bytes: int | None, messages: int) -> None:
+        """Take how much a source read so far, and of how many bytes if that is known; called in
+        the thread that reads.
+        """
+        ...
+
 
 async def find(
     request: FindRequest,
@@ -106,7 +112,9 @@ async def find_in_all(
 
     messages = AnswerMessages(request.max_num, oldest=request.oldest, max_bytes=max_bytes)
     found = [
-        Findings(messages, None if watch is None else partial(watch.added, source))
+        Findings(messages)
+        if watch is None
+        else Findings(messages, partial(watch.added, source), partial(watch.read, source))
         for source in sources
     ]
 

@@ -37,12 +37,10 @@ class SearchProgress:
         self.is_interrupted = False
         """Whether Ctrl-C was pressed."""
 
-    def report_read(self, read_bytes: int, messages: int) -> None:
-        """Show how many bytes and messages were read, of how many is not known."""
-        self.report(read_bytes, None, messages)
-
     def report(self, read_bytes: int, total_bytes: int | None, messages: int) -> bool:
-        """Show how many bytes and messages were read; return False if the search is to stop."""
+        """Show how many bytes and messages were read, of how many bytes if that is known; return
+        False if the search is to stop.
+        """
         now_s = self._clock()
         if self._is_shown and not self._is_over and now_s - self._shown_s >= _STEP_S:
             self._shown_s = now_s

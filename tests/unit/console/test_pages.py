@@ -8,6 +8,9 @@ from urllib.parse import quote
 
 import pytest
 
+from rocketlens.console.pages import Reader
+from rocketlens.console.preferences import Preferences
+from rocketlens.console.search import FoundSoFar, ReadSoFar
 from tests.support.console_client import (
     answer,
     answers,
@@ -246,6 +249,35 @@ def test_with_a_script_a_search_that_takes_long_streams_in(orders, monkeypatch):
     parts = answer("/search/rows?q=all", store_at(orders.path)).text
     assert "event: answer" in parts
     assert "ORDER-8" in parts
+
+
+@pytest.mark.parametrize(
+    ("read", "language", "shown"),
+    [
+        (None, "en", "8 s"),
+        (ReadSoFar(1 << 20, 5000, None), "en", "8 s, read 5,000 messages, 1.0 MiB"),
+        (
+            ReadSoFar(1 << 20, 5000, 4 << 20),
+            "en",
+            "8 s, read 5,000 messages, 1.0 MiB of at most 4.0 MiB (25%), at most about 24 s left",
+        ),
+        (
+            ReadSoFar(1 << 20, 5000, 4 << 20),
+            "zh",
+            "8 秒，已读 5,000 条消息，1.0 MiB，最多 4.0 MiB（25%），最多约剩 24 s",
+        ),
+    ],
+)
+def test_a_search_that_goes_on_shows_how_much_is_read_and_left(read, language, shown):
+    reader = Reader.of(Preferences(language=language))
+    assert reader.progress(FoundSoFar((), (), 8000, read)) == shown
+
+
+def test_times_of_jobs_are_shown_in_the_chosen_zone():
+    reader = Reader.of(Preferences(zone_name="Asia/Shanghai"))
+    assert reader.moment("2026-11-20T10:31:02+00:00") == "2026-11-20 18:31:02.000 +08:00"
+    for other in ("yesterday", "2026-11-20T10:31:02"):
+        assert reader.moment(other) == other
 
 
 def test_choosing_goes_back_to_the_page_with_a_cookie(orders):

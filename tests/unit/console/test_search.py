@@ -8,7 +8,7 @@ import pytest
 import rocketlens
 from rocketlens import limits
 from rocketlens.console.question import Question
-from rocketlens.console.search import ConsoleBusy, FoundSoFar, Searches, _Watch
+from rocketlens.console.search import ConsoleBusy, FoundSoFar, ReadSoFar, Searches, _Watch
 from rocketlens.console.sources import Sources
 from rocketlens.console.values import SearchAnswer
 from rocketlens.decode.rules import BodyRules
@@ -94,6 +94,62 @@ def test_a_search_ends_when_its_reader_is_gone(messages):
         assert (searches.running, searches.counts["left"]) == (0, 1)
 
     asyncio.run(run())
+
+
+def test_what_is_read_is_reported_while_a_search_goes_on(messages):
+    class Reading(MadeSource):
+        async def find(self, request, findings):
+            findings.report_read(50, 200, 7)
+            await super().find(request, findings)
+
+    async def run():
+        source = Reading(messages)
+        events = searches_of(source).stream(Question(text="k"))
+        first = await anext(events)
+        await events.aclose()
+        return first.read
+
+    read = asyncio.run(run())
+    assert read == ReadSoFar(50, 7, 200)
+    assert read.left_ms(1000) == 3000
+
+
+def test_nothing_is_estimated_from_what_is_not_known(messages):
+    one, other = MadeSource(messages), MadeSource(messages)
+    watch = _Watch([one, other], 1, lambda: None)
+    assert watch.read_so_far() is None
+    watch.read(one, 0, 100, 0)
+    assert watch.read_so_far().left_ms(1000) is None
+    watch.read(one, 60, 100, 6)
+    watch.read(other, 40, None, 4)
+    assert watch.read_so_far() == ReadSoFar(100, 10, None)
+    assert watch.read_so_far().left_ms(1000) is None
+
+
+def test_a_search_that_finds_more_than_it_shows_reports_that_it_goes_on(messages):
+    seconds = iter(range(1000))
+
+    async def run():
+        source, turn = MadeSource(messages), asyncio.Event()
+
+        async def find(_request, findings):
+            findings.add(messages[0])
+            await turn.wait()
+            findings.add(messages[1])
+            await asyncio.Event().wait()
+
+        source.find = find
+        searches = Searches(Sources([source]), BodyRules(), lambda: next(seconds))
+        events = searches.stream(Question(text="k", max_num=1))
+        first = await anext(events)
+        turn.set()
+        second = await anext(events)
+        await events.aclose()
+        return first, second
+
+    first, second = asyncio.run(run())
+    assert (len(first.rows), len(second.rows)) == (1, 0)
+    assert second.elapsed_ms > first.elapsed_ms
 
 
 def test_no_more_searches_run_than_are_allowed(messages, monkeypatch):

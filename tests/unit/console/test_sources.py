@@ -72,6 +72,22 @@ def test_a_search_that_is_left_stops_reading(tmp_path):
     assert asyncio.run(run()) == 50
 
 
+def test_a_search_of_a_store_reports_how_much_of_it_is_read(tmp_path):
+    made = make_store(tmp_path / "store", [Sent(keys="k", body=b"x" * 10)] * 2000)
+    reported = []
+
+    async def run():
+        async with AsyncExitStack() as stack:
+            (source,) = await open_sources([store_at(made.path)], stack)
+            findings = Findings(AnswerMessages(None), on_read=lambda *read: reported.append(read))
+            await source.source.find(FindRequest.parse(None, grep="nothing"), findings)
+
+    asyncio.run(run())
+    read_bytes, total_bytes, messages = reported[-1]
+    assert 1000 < messages <= 2000
+    assert total_bytes / 2 < read_bytes <= total_bytes
+
+
 def test_a_search_by_key_does_not_wait_for_one_that_reads_much(tmp_path):
     made = make_store(tmp_path / "store", [Sent(keys="k")])
 

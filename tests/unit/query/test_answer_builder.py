@@ -118,4 +118,5 @@ def test_what_was_read_is_reported_as_sums():
     findings.add_read(100, 2)
     findings.add_read(50, 1)
     Findings(AnswerMessages(None)).add_read(1, 1)
-    assert reported == [(100, 2), (150, 3)]
+    findings.report_read(10, 40, 1)
+    assert reported == [(100, None, 2), (150, None, 3), (10, 40, 1)]

@@ -99,7 +99,7 @@ def test_a_line_without_a_total_has_no_share():
     stream, clock = Terminal(), Clock()
     progress = SearchProgress(stream, clock)
     clock.now_s += 2
-    progress.report_read(3 << 20, 4_000)
+    progress.report(3 << 20, None, 4_000)
     assert stream.getvalue() == "\rread 4,000 messages, 3.0M, 1.5M/s; Ctrl-C stops"
 
 

@@ -92,7 +92,7 @@ function stream(area, announce) {
     }
   });
   events.addEventListener("waiting", (event) => {
-    document.getElementById("elapsed").textContent = `${Math.round(event.data / 1000)} s`;
+    document.getElementById("elapsed").textContent = event.data;
   });
   events.addEventListener("answer", (event) => end(event.data));
   events.addEventListener("failure", (event) => end(event.data));
