@@ -412,6 +412,7 @@ class ClusterClient:
         check_key(message_filter.index_key)
         findings = Findings(AnswerMessages(check_max_num(max_num)))
         await self.source.find_by_key(message_filter, findings)
+        findings.cover(await self.source.survey.gone_since())
         return findings.answer(message_filter.index_key)
 
     async def _ask_queue(self, queue: MessageQueue, command: Command[Q, A], header: Q) -> A:

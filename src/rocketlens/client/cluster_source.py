@@ -75,6 +75,10 @@ class ClusterSource:
 
         :raises RemotingError: if no name server responds.
         """
+        await self._find(request, findings)
+        findings.cover(await self.survey.gone_since())
+
+    async def _find(self, request: FindRequest, findings: Findings) -> None:
         topics, unknown = await self._choose_topics(request.topics, findings)
         findings.unknown.update(unknown)
         if unknown and not topics:

@@ -80,6 +80,8 @@ class Survey:
         self._clock: Final = clock
         self._routes: dict[str, tuple[float, SurveyResult[Route]]] = {}
         self._brokers: tuple[float, SurveyResult[dict[str, Broker]]] | None = None
+        self._listed_s = clock()
+        """When a name server returned a route or the topics last."""
 
     async def route(self, topic: str) -> SurveyResult[Route]:
         """Return the route of a topic, at most 30 s old; the coverage is that of `brokers`, too.
@@ -108,12 +110,30 @@ class Survey:
             self._brokers = now_s, await self._fetch_brokers()
         return self._brokers[1]
 
+    async def gone_since(self) -> tuple[Coverage, ...]:
+        """Return the brokers that are missing now, if routes or topics are newer than what is
+        known of them; the end of a question asks for it.
+
+        Name servers forget a broker that ended together with its topics: a route that lacks it
+        shows nothing, and neither do brokers that were listed before.
+        """
+        listed = self._brokers
+        if self._seen is None or listed is None or listed[0] >= self._listed_s:
+            return ()
+        self._brokers = None
+        try:
+            return (await self.brokers()).coverage
+        except RemotingError as error:
+            failed = SourceState.FAILED
+            return (Coverage("name servers", SourceKind.BROKER, failed, None, str(error)),)
+
     async def topics(self) -> SurveyResult[list[str]]:
         """Return the topics that any name server knows.
 
         :raises RemotingError: if no name server responds.
         """
         answers, failed = await self._ask(TopicList, GET_ALL_TOPIC_LIST_FROM_NAMESERVER, NoFields())
+        self._listed_s = self._clock()
         listed = {topic for body in answers for topic in body.topic_list}
         return SurveyResult(sorted(listed), failed)
 
@@ -151,6 +171,7 @@ class Survey:
             )
             # The next question asks for it again.
             return now_s, SurveyResult(known, (stale,))
+        self._listed_s = self._clock()
         if not routes:
             self._routes.pop(topic, None)
             raise TopicNotFound(f"topic {topic}: no name server knows a broker that has it")

@@ -6,7 +6,7 @@ from rocketlens import limits
 from rocketlens.errors import AnswerIncomplete, RemotingError, TopicNotFound
 from rocketlens.model.answer import SourceState
 from rocketlens.wire.codes import ResponseCode
-from tests.support.fake_cluster import ask, ask_with_memory, bodies, fail
+from tests.support.fake_cluster import ask, ask_with_memory, bodies, fail, unregister
 
 
 def test_a_topic_that_no_name_server_knows_is_not_an_empty_answer():
@@ -99,6 +99,47 @@ def test_a_topic_is_not_unknown_while_a_name_server_does_not_answer(path):
             assert named.state is SourceState.DAMAGED
 
     ask_with_memory(scenario, path, name_servers=2)
+
+
+@pytest.mark.parametrize("topic", [None, "Only", "Both"])
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_broker_that_ended_since_the_brokers_were_listed_is_missing(path, topic, is_known):
+    now = [0.0]
+
+    async def scenario(cluster, admin):
+        for name in ("Both", "Only"):
+            cluster.masters[1].store(name, b"there", keys="k")
+        cluster.masters[0].store("Both", b"here", keys="k")
+        (server,) = cluster.name_servers
+        server.topics |= {"Both": ["broker-a", "broker-b"], "Only": ["broker-b"]}
+        async with admin(clock=lambda: now[0]) as asking:
+            assert (await asking.find("k", "T" if not is_known else None)).complete
+            now[0] += 1
+            await cluster.masters[1].die()
+            unregister(cluster, "broker-b")
+            server.topics.pop("Only")
+            if is_known:
+                # Routes are asked for again, brokers are not yet.
+                asking.source.survey._routes.clear()
+            answer = await asking.find("k", topic)
+            assert not answer.complete
+            assert any("broker-b" in each.source for each in answer.failures), answer.failures
+
+    ask_with_memory(scenario, path, masters=2)
+
+
+def test_a_question_that_asks_no_name_server_does_not_ask_for_brokers_either(path):
+    async def scenario(cluster, admin):
+        (server,) = cluster.name_servers
+        cluster.masters[0].store("T", b"m", keys="k")
+        async with admin() as asking:
+            for _ in range(2):
+                assert (await asking.find("k", "T")).complete
+            asked = len(server.asked)
+            assert (await asking.find("k", "T")).complete
+            assert len(server.asked) == asked
+
+    ask_with_memory(scenario, path)
 
 
 def test_a_stale_route_is_named(path):
