@@ -151,9 +151,9 @@ class ClientPool:
         peer = self._peers.setdefault(address, _Peer())
         if peer.dialling is None:
             loop = asyncio.get_running_loop()
-            wait_s = peer.next_dial_s - loop.time()
-            if peer.failures and wait_s > 0:
-                raise ConnectFailed(address, f"{peer.last_failure}; not tried for {wait_s:.2f} s")
+            if peer.failures and peer.next_dial_s > loop.time():
+                # The same text each time: coverage has it once for all topics of a broker.
+                raise ConnectFailed(address, f"{peer.last_failure}; not tried again yet")
             peer.dialling = loop.create_task(self._dial(address, host, peer))
         # Shielded: other callers may wait for the same connection when one is cancelled.
         return await asyncio.shield(peer.dialling)
