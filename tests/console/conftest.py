@@ -50,10 +50,14 @@ def console(chromium, golden, tmp_path_factory):
             admin.create_topic("%RETRY%shipping", 1)
             admin.create_topic("drafts", 1)
             admin.create_topic("%DLQ%shipping", 1)
+            admin.create_topic("long-ids", 1)
         with running.producer() as producer:
             dead = Message("%DLQ%shipping", b"dead")
             dead.put("RETRY_TOPIC", "order-paid")
             producer.send(dead)
+            # As of a producer with an IPv6 address.
+            unique_key = "FD" + "00" * 15 + "27174F266DA2574C42141010"
+            producer.send(Message("long-ids", b"{}", keys=["K" * 100], unique_key=unique_key))
         sources = ["--namesrv", running.name_server, "--store", str(golden("5.5.0").store)]
         words = [sys.executable, "-m", "rocketlens", "console", *sources, "--bind", "127.0.0.1:0"]
         # Jobs and saved searches are those of these tests.

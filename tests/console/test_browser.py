@@ -144,6 +144,13 @@ def test_every_page_fits_a_telephone(open_page):
     assert {path: pixels for path, pixels in wide.items() if pixels > 0} == {}
 
 
+def test_long_ids_and_keys_fit_a_telephone(open_page):
+    message = message_path(open_page("/search?topic=long-ids"))
+    paths = ("/search?topic=long-ids", *(f"{message}?tab={tab}" for tab in TABS))
+    wide = {path: width_beyond(page) for path, page in one_by_one(open_page, paths, **TELEPHONE)}
+    assert {path: pixels for path, pixels in wide.items() if pixels > 0} == {}
+
+
 def test_what_scrolls_on_a_telephone_can_be_scrolled_by_keyboard(open_page):
     found = {}
     for path, page in one_by_one(open_page, ("/brokers", "/pipeline"), **TELEPHONE):

@@ -37,6 +37,7 @@ from rocketlens.console.zones import ZONES, offset_text, time_text
 from rocketlens.decode.json_layout import laid_out
 from rocketlens.errors import RocketLensError
 from rocketlens.model.escape import printable
+from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 _FIRST_VIEW_S: Final = 0.25
@@ -76,6 +77,8 @@ def environment() -> Environment:
         forms=FORMS,
         laid_out=laid_out,
         with_copies=with_copies,
+        retry_prefix=RETRY_PREFIX,
+        dead_letter_prefix=DEAD_LETTER_PREFIX,
         form_token=form_token,
         urlencode=urlencode,
         narrowed=narrowed,
@@ -263,6 +266,7 @@ class Pages:
         has_rules = bool(self.searches.rules)
         return {
             "question": question,
+            **_kept_times(request, question),
             "is_open": False,
             "stream": question.address("/search/rows"),
             "link": base + question.address("/search"),
@@ -376,6 +380,16 @@ class Pages:
             ),
             "curl": addresses.curl_command(f"{base}/api/message{row.path.removeprefix('/m')}"),
         }
+
+
+def _kept_times(request: Request, question: Question) -> dict[str, str]:
+    """Return the address to come back to from a choice of another zone: times that were typed
+    stay in the zone that they were typed in.
+    """
+    form = request.query_params.get("form", "")
+    if not question.zone_name:
+        return {}
+    return {"here": question.address("/search") + (f"&form={form}" if form in FORMS else "")}
 
 
 def search_routes(pages: Pages) -> APIRouter:

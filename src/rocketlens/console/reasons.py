@@ -1,5 +1,7 @@
 """Why a complete answer may be empty: reasons in order of evidence, and wider searches."""
 
+import re
+import unicodedata
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -10,6 +12,12 @@ from rocketlens.errors import RocketLensError
 from rocketlens.model.message_id import nearly_message_id
 
 _SHOWN: Final = 3
+_KEY_KINDS: Final = frozenset({"auto", "key"})
+_INVISIBLE: Final = frozenset({"Cf", "Mn", "Me"})
+_BETWEEN: Final = re.compile(r"[\s\u3001-\u303f\uff01-\uff0f\uff1a-\uff20]+")
+"""Between words: white space, and the full-width marks of Chinese text."""
+_BODIES_SINCE: Final = "24h"
+"""No index has bodies, so all that was stored since then is read for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +48,9 @@ async def reasons_for(
         rest = replace(question, where="", grep="")
         wider = None if rest.is_empty else rest.address("/search")
         reasons.append(EmptyReason("filtered", wider=wider))
+    plain = _plain(question.text) if question.kind in _KEY_KINDS else ""
+    if plain not in ("", question.text):
+        reasons.append(EmptyReason("marks", wider=question.address("/search", text=plain)))
     if question.text and question.topic:
         reasons.append(EmptyReason("other_topic", wider=question.address("/search", topic="")))
     if question.kind != "auto" and question.text:
@@ -47,7 +58,8 @@ async def reasons_for(
     if question.sources and len(look_up.sources) > 1:
         reasons.append(EmptyReason("other_source", wider=question.address("/search", sources=())))
     if question.text:
-        reasons.append(EmptyReason("no_key"))
+        wider = None if question.has_filter else _in_bodies(question)
+        reasons.append(EmptyReason("no_key", wider=wider))
         reasons.append(EmptyReason("whole_key"))
     reasons.append(EmptyReason("expired"))
     return reasons[:_SHOWN]
@@ -66,6 +78,31 @@ def _mistaken_id(question: Question) -> list[EmptyReason]:
     shown = ", ".join(f"{letter} → {digit}" for letter, digit in letters)
     corrected = question.address("/search", text=meant)
     return [EmptyReason("id_letters", {"letters": shown, "meant": meant}, wider=corrected)]
+
+
+def _plain(text: str) -> str:
+    """Return what of a pasted text can be a key: no invisible characters, no quotes or full stops
+    around it, and of several words the last one with a digit.
+    """
+    visible = "".join(each for each in text if unicodedata.category(each) not in _INVISIBLE)
+    words = [each for word in _BETWEEN.split(visible) if (each := _without_marks(word))]
+    numbers = [each for each in words if any(map(str.isdigit, each))]
+    return (numbers or words or [""])[-1]
+
+
+def _without_marks(word: str) -> str:
+    marks = {each for each in word if unicodedata.category(each)[0] == "P"}
+    return word.strip("".join(marks))
+
+
+def _in_bodies(question: Question) -> str:
+    """Return the address of a search for the same text in bodies: of a day, unless times are
+    asked for.
+    """
+    values: dict[str, Any] = {"text": "", "kind": "auto", "grep": re.escape(question.text)}
+    if not (question.since or question.until):
+        values["since"] = _BODIES_SINCE
+    return question.address("/search", **values)
 
 
 async def _oldest_ms(question: Question, look_up: LookUps) -> int | None:

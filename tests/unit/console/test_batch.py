@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from html import unescape
 from types import SimpleNamespace
+from urllib.parse import urlencode
 
 import pytest
 
@@ -209,6 +210,9 @@ def test_dead_letters_go_to_their_group_once(rocketmq, topic):
             dead = Message(f"%DLQ%{group}", f"{number}")
             dead.put("RETRY_TOPIC", topic)
             producer.send(dead)
+    listed = answer(f"/groups?group={group}", live(rocketmq)).text
+    letters = urlencode([("topic", f"%DLQ%{group}"), ("source", "live")])
+    assert f'<a href="/search?{letters}">3</a>'.replace("&", "&amp;") in listed
     path = f"/redrive?source=live&group={group}"
     shown, posted, job = done(path, live(rocketmq))
     assert "Messages: 3." in shown.text

@@ -12,6 +12,7 @@ from rocketlens.console.pages import Reader
 from rocketlens.console.preferences import Preferences
 from rocketlens.console.search import FoundSoFar, ReadSoFar
 from tests.support.console_client import (
+    FormReader,
     answer,
     answers,
     cluster_at,
@@ -193,6 +194,62 @@ def test_an_id_with_letters_for_digits_has_a_search_for_the_id(orders):
     assert "/search?q=0A00000500002A9F0000000000004010" in Structure(found.text).links
 
 
+@pytest.mark.parametrize("times", [f"&since={NOW_MS - 1}", f"&until={NOW_MS + 1}", ""])
+def test_a_text_that_is_no_key_can_be_searched_for_in_bodies(tmp_path, times):
+    sent = [Sent(keys="k", body=body) for body in (b'{"order":"A-1.2"}', b'{"order":"A-1x2"}')]
+    store = store_at(make_store(tmp_path / "store", sent).path)
+    nothing = answer(f"/search?q=A-1.2{times}", store)
+    assert "Not found, and everything was searched" in nothing.text
+    (wider,) = [each for each in Structure(nothing.text).links if "grep=" in each]
+    assert ("since=24h" in wider) == (times == "")
+    if times:
+        found = answer(wider, store).text
+        assert "1 messages on this page" in found
+        assert "A-1.2" in found
+
+
+@pytest.mark.parametrize(
+    "pasted",
+    [
+        "'ORDER-8'",
+        "ORDER-8，",
+        "订单号：ORDER-8",
+        "order no. ORDER-8.",
+        "\u200bORDER-8\u2060",
+        "(ORDER-8)",
+    ],
+)
+def test_a_key_that_was_pasted_with_more_around_it_is_searched_for_alone(orders, pasted):
+    nothing = answer(f"/search?q={quote(pasted)}", store_at(orders.path))
+    assert "There is more in the box than a key" in nothing.text
+    assert "/search?q=ORDER-8" in Structure(nothing.text).links
+    plain = answer("/search?q=ORDER-9", store_at(orders.path))
+    assert "There is more in the box than a key" not in plain.text
+
+
+def test_times_that_were_typed_stay_what_they_are_when_another_zone_is_chosen(orders):
+    async def choose():
+        async with console_client(store_at(orders.path, "s")) as client:
+            path = "/search?topic=Orders&since=2020-01-01%2010:00&form=time"
+            _, _, fields = next(
+                each
+                for each in FormReader((await client.get(path)).text).forms
+                if "zone" in each[2]
+            )
+            chosen = {**fields, "zone": "Asia/Shanghai"}
+            posted = await client.post("/preferences", data=chosen)
+            return await client.get(posted.headers["location"])
+
+    page = asyncio.run(choose())
+    assert 'name="since" value="2020-01-01 18:00' in page.text
+    assert page.url.params["form"] == "time"
+
+
+def test_a_tag_in_a_list_leads_to_the_messages_with_it(orders):
+    links = Structure(answer("/search?q=ORDER-8", store_at(orders.path)).text).links
+    assert "/search?topic=Orders&tag=PAY" in links
+
+
 def test_a_time_before_the_oldest_message_is_named_as_the_reason(orders):
     found = answer("/search?topic=Orders&until=2001-01-01", store_at(orders.path))
     assert "The oldest message that is kept is of" in found.text
@@ -246,6 +303,8 @@ def test_with_a_script_a_search_that_takes_long_streams_in(orders, monkeypatch):
     cookies = {"rl_script": "1"}
     found = answer("/search?q=all", store_at(orders.path), cookies=cookies)
     assert 'data-stream="/search/rows?q=all"' in found.text
+    # Widths of columns are those of their heads.
+    assert found.text.count('<th scope="col">') == 7
     parts = answer("/search/rows?q=all", store_at(orders.path)).text
     assert "event: answer" in parts
     assert "ORDER-8" in parts
