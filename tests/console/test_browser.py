@@ -151,6 +151,20 @@ def test_long_ids_and_keys_fit_a_telephone(open_page):
     assert {path: pixels for path, pixels in wide.items() if pixels > 0} == {}
 
 
+def test_every_form_of_a_body_can_be_chosen_on_a_telephone(open_page):
+    page = open_page("/search?topic=long-ids", **TELEPHONE)
+    page.goto(page.url.partition("/search")[0] + message_path(page))
+    cut = page.evaluate(
+        """() => [...document.querySelectorAll(".segments a")].filter(each => {
+            const [own, area] = [each, each.parentElement].map(one => one.getBoundingClientRect());
+            return own.right > area.right + 1 || own.bottom > area.bottom + 1;
+        }).map(each => each.textContent)"""
+    )
+    assert cut == []
+    page.get_by_role("link", name="Base64").click()
+    page.get_by_text("e30=").wait_for()
+
+
 def test_what_scrolls_on_a_telephone_can_be_scrolled_by_keyboard(open_page):
     found = {}
     for path, page in one_by_one(open_page, ("/brokers", "/pipeline"), **TELEPHONE):

@@ -60,7 +60,7 @@ async def reasons_for(
     if question.text:
         wider = None if question.has_filter else _in_bodies(question)
         reasons.append(EmptyReason("no_key", wider=wider))
-        reasons.append(EmptyReason("whole_key"))
+        reasons.append(EmptyReason("whole_key", wider=_other_case(question)))
     reasons.append(EmptyReason("expired"))
     return reasons[:_SHOWN]
 
@@ -78,6 +78,16 @@ def _mistaken_id(question: Question) -> list[EmptyReason]:
     shown = ", ".join(f"{letter} → {digit}" for letter, digit in letters)
     corrected = question.address("/search", text=meant)
     return [EmptyReason("id_letters", {"letters": shown, "meant": meant}, wider=corrected)]
+
+
+def _other_case(question: Question) -> str | None:
+    """Return the address of a search for the same text in capitals, or without; None if it has no
+    letters.
+    """
+    other = next(
+        (t for t in (question.text.upper(), question.text.lower()) if t != question.text), ""
+    )
+    return question.address("/search", text=other) if other else None
 
 
 def _plain(text: str) -> str:

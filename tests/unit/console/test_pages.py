@@ -227,6 +227,14 @@ def test_a_key_that_was_pasted_with_more_around_it_is_searched_for_alone(orders,
     assert "There is more in the box than a key" not in plain.text
 
 
+def test_a_key_in_the_wrong_case_is_searched_for_in_the_other_one(orders):
+    store = store_at(orders.path)
+    for typed, other in (("order-8", "ORDER-8"), ("NOPE-8", "nope-8")):
+        links = Structure(answer(f"/search?q={typed}", store).text).links
+        assert f"/search?q={other}" in links
+    assert "the other case" not in answer("/search?q=123", store).text
+
+
 def test_times_that_were_typed_stay_what_they_are_when_another_zone_is_chosen(orders):
     async def choose():
         async with console_client(store_at(orders.path, "s")) as client:
