@@ -78,6 +78,11 @@ class Viewer:
         """Return whether messages of any topic of a source may be sent."""
         return any(each.role >= Role.OPERATOR and each.has_source(source) for each in self.grants)
 
+    @property
+    def is_operator(self) -> bool:
+        """Whether messages of any topic may be sent."""
+        return any(each.role >= Role.OPERATOR for each in self.grants)
+
     def may_unmask(self, source: str, topic: str) -> bool:
         """Return whether what is masked may be seen."""
         return self._has(Role.ADMIN, source, topic)

@@ -261,6 +261,28 @@ def test_a_viewer_without_the_right_sees_no_button_and_is_refused(rocketmq, topi
     assert f"li may not act on topic {name}" in shown.text
 
 
+def test_a_user_who_may_only_look_is_offered_nothing_to_send(rocketmq, topic):
+    name, _ = topic
+    with rocketmq.producer() as producer:
+        dead = Message(f"%DLQ%{name}", "dead")
+        dead.put("RETRY_TOPIC", name)
+        producer.send(dead)
+    several = user("li", Grant(Role.VIEWER)), user("otto", Grant(Role.OPERATOR))
+    paths = ("/jobs", f"/search?topic={name}", f"/groups?group={name}")
+    buttons = ('href="/send"', 'href="/resend?', 'href="/redrive?')
+
+    def offered(who):
+        async def steps(client):
+            await log_in(client, who)
+            return [(await client.get(path)).text for path in paths]
+
+        pages = asked(steps, live(rocketmq), users=users(*several))
+        return [button in page for button, page in zip(buttons, pages, strict=True)]
+
+    assert offered("li") == [False] * 3
+    assert offered("otto") == [True] * 3
+
+
 def test_what_cannot_be_written_down_is_not_done(rocketmq, topic):
     name, path = topic
     closed = io.StringIO()
