@@ -205,8 +205,7 @@ class Acting:
             check_may_act(request, plan.cluster, topic)
         if self.jobs.path(name).exists():
             return name
-        if not 1 <= rate <= limits.MAX_RESEND_RATE:
-            raise BadInput(f"{rate} messages a second: give 1 to {limits.MAX_RESEND_RATE}")
+        _check_rate(rate)
         if digest != plan.digest:
             raise PlanChanged("there are more or other messages now than were shown: look again")
         await check_plan(plan)
@@ -283,9 +282,11 @@ class Acting:
         """Pause, resume or stop a job.
 
         :raises ActRefused: if the user may not.
-        :raises BadInput: if its cluster is no source of this console, or its file is damaged.
+        :raises BadInput: if its cluster is no source of this console, its file is damaged, or it
+            cannot be sent so quickly.
         :raises StoreLocked: if another process runs it.
         """
+        _check_rate(rate)
         state = await self._state(name)
         header = state.contents.header
         cluster = self.jobs.cluster_of(header)
@@ -301,6 +302,11 @@ class Acting:
             await self.jobs.resume(name, goes_to[0], rate=rate)
         if verb != "resume":
             await self.jobs.settled(name, _PATIENCE_S)
+
+
+def _check_rate(rate: int) -> None:
+    if not 1 <= rate <= limits.MAX_RESEND_RATE:
+        raise BadInput(f"{rate} messages a second: give 1 to {limits.MAX_RESEND_RATE}")
 
 
 def _summary_of(act: Act) -> JobSummary:

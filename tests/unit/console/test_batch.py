@@ -100,6 +100,51 @@ def test_what_a_search_found_is_sent_again_each_id_once(rocketmq, topic):
     assert copies(rocketmq, topic) == ALL
 
 
+def test_a_job_is_paused_resumed_and_stopped_by_those_who_may_act_on_its_topic(rocketmq, topic):
+    everyone = users(
+        user("li", Grant(Role.OPERATOR, topics=(topic,))), user("wang", Grant(Role.VIEWER))
+    )
+
+    async def ask():
+        async with console_client(live(rocketmq), users=everyone) as client:
+
+            async def change(job, verb, **values):
+                token = form_token_in(await client.get(job))
+                answer = await client.post(f"{job}/{verb}", data={"csrf": token, **values})
+                return answer.status_code, (await client.get(job)).text
+
+            async def slow_job():
+                path = f"/resend?topic={topic}"
+                _, fields = post_form((await client.get(path)).text)
+                data = {**fields, "reason": "lost", "rate": "1"}
+                return (await client.post(path, data=data)).headers["location"]
+
+            await log_in(client, "li")
+            job = await slow_job()
+            client.cookies.clear()
+            await log_in(client, "wang")
+            status, page = await change(job, "pause")
+            assert (status, f"{job}/pause" in page) == (403, True)
+            client.cookies.clear()
+            await log_in(client, "li")
+            status, page = await change(job, "pause")
+            assert (status, f"{job}/resume" in page, f"{job}/pause" in page) == (303, True, False)
+            assert "paused by li" in page
+            assert copies(rocketmq, topic) != ALL
+            for rate in ("0", "1001", "x"):
+                assert (await change(job, "resume", rate=rate))[0] == 400
+            assert (await change(job, "resume", rate="1000"))[0] == 303
+            await client.console._jobs.settled(job.rpartition("/")[2], None)
+            assert copies(rocketmq, topic) == ALL
+            stopped = await slow_job()
+            status, page = await change(stopped, "stop")
+            assert (status, f"{stopped}/stop" in page) == (303, False)
+            assert "stopped by li" in page
+            return copies(rocketmq, topic)
+
+    assert len(asyncio.run(ask())) < 2 * COUNT
+
+
 def test_a_search_of_many_pages_is_read_to_its_end_or_its_bound(rocketmq, topic, monkeypatch):
     monkeypatch.setattr("rocketlens.console.resend_plan._PAGE_ROWS", 3)
     shown, posted, _ = done(f"/resend?topic={topic}&most=100", live(rocketmq))
