@@ -73,13 +73,13 @@ def measured_files(configuration: Path) -> list[tuple[str, Mapping[str, Any]]]:
     coverage = Coverage(config_file=str(configuration))
     coverage.combine(keep=True)
     with tempfile.NamedTemporaryFile(suffix=".json") as report:
-        coverage.json_report(outfile=report.name)
+        # A test may have run a copy of the package, which is gone.
+        coverage.json_report(outfile=report.name, include=[str(PACKAGE / "*")])
         files = json.load(report)["files"]
     root = Path.cwd()
     return [
         ((root / path).relative_to(PACKAGE).as_posix(), measured)
         for path, measured in files.items()
-        if (root / path).is_relative_to(PACKAGE)
     ]
 
 

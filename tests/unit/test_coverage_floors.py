@@ -1,8 +1,9 @@
 """A room whose tests reach less than its floor is named, and nothing is rounded up."""
 
 import pytest
+from coverage import CoverageData
 
-from tests.support.coverage_floors import FLOORS, PACKAGE, rooms_of
+from tests.support.coverage_floors import FLOORS, PACKAGE, measured_files, rooms_of
 
 
 def measured(ran, total, branches_ran=0, branches=0, *, lines=(), missing_branches=()):
@@ -51,3 +52,15 @@ def test_lines_and_branches_of_all_files_of_a_room_count_and_what_is_left_is_lis
     assert rooms[1].left == {"store/read/log.py": "5, 6, 8->9"}
     assert not rooms[0].is_low
     assert rooms[1].is_low
+
+
+def test_a_copy_of_the_package_that_a_test_ran_is_left_out_though_it_is_gone(tmp_path):
+    configuration = tmp_path / "pyproject.toml"
+    run = f'branch = true\nparallel = true\ndata_file = "{tmp_path}/data"\n'
+    configuration.write_text(f"[tool.coverage.run]\n{run}")
+    ran = CoverageData(str(tmp_path / "data.one"))
+    copy = tmp_path / "copy" / "rocketlens" / "limits.py"
+    ran.add_arcs({str(copy): [(-1, 1)], str(PACKAGE / "limits.py"): [(-1, 1)]})
+    ran.write()
+    [(path, _)] = measured_files(configuration)
+    assert path == "limits.py"
