@@ -123,6 +123,21 @@ def test_no_chain_is_cut_after_another_broker_added_to_the_index(log_only, end, 
     check_all_found(path)
 
 
+def test_full_files_are_made_again_where_the_file_system_has_no_links(log_only):
+    class WithoutLinks(Disk):
+        def link_file(self, path, target):
+            refused.append(target.name)
+            raise OSError(errno.EPERM, "Operation not permitted", str(path))
+
+    path, offsets, log_end = log_only
+    refused = []
+    build(path, offsets[120])
+    put_as_rocketmq(path, 120, 299)
+    build(path, log_end, disk=WithoutLinks())
+    assert refused
+    check_all_found(path)
+
+
 def test_an_entry_that_was_put_in_and_not_counted_cuts_no_chain(log_only):
     path, offsets, log_end = log_only
     build(path, offsets[60])

@@ -326,6 +326,26 @@ def test_nothing_is_zeroed_or_stored_before_there_is_room_to_keep_it_aside(tmp_p
     assert len(kept.read_bytes()) > 10 * later[5].store_size
 
 
+def test_a_store_with_damage_opens_also_where_there_is_no_room_for_a_copy_of_it(tmp_path):
+    class FullDisk(QuickDisk):
+        def write_durably(self, path, content):
+            if path.suffix == ".damaged":
+                raise OSError(errno.ENOSPC, "No space left on device", str(path))
+            super().write_durably(path, content)
+
+    store = open_small(tmp_path)
+    bad = send_many(store, 40)[20]
+    store.close()
+    damage(log_file(tmp_path), bad.physical_offset + 90, b"#")
+    shutil.rmtree(tmp_path / "rocketlens")
+    with open_small(tmp_path, disk=FullDisk()) as store:
+        assert [each.start for each in store.recovered.damage] == [bad.physical_offset]
+        (note,) = store.recovered.notes
+        assert note.startswith("there is no room for a copy of what is damaged in the log")
+        send(store, 40)
+    assert_finds(tmp_path, range(41), lost={20})
+
+
 def test_what_is_kept_aside_is_not_written_over(tmp_path):
     store = open_small(tmp_path)
     send_many(store, 20)
