@@ -286,7 +286,7 @@ class Scan(ArrowMessages):
             # Files are made in their full size. What queues lead to is written.
             self._expected_end = min(self._reader.queues_end(), self._walk.stop)
         position, stop = self.end_offset, self._walk.stop
-        end = self._expected_end if self._expected_end > position else stop
+        end = self._expected_end if self._expected_end >= position else stop
         start = max(self._begin_offset, self._log.min_offset)
         return report(position - start, end - start, messages)
 
