@@ -349,6 +349,16 @@ def test_a_page_is_printed_dark_on_light_and_whole(open_page, theme):
     assert not page.get_by_role("link", name="Send again to one group").is_visible()
 
 
+def test_a_printed_list_has_room_for_bodies(open_page):
+    page = open_page("/search?q=USER-3", width=794)
+    page.emulate_media(media="print")
+    share = page.evaluate(
+        """() => document.querySelector("td.body").offsetWidth
+            / document.querySelector("table.messages").offsetWidth"""
+    )
+    assert share > 0.25
+
+
 def test_without_a_script_everything_can_be_read(open_page):
     page = open_page("/search?topic=order-paid", script=False)
     assert page.locator("tr[data-path]").count() == 100
