@@ -60,12 +60,12 @@ def forgets_the_names_of_segments(patch):
     patch.setattr(Appender, "sync_log", without_names)
 
 
-@mistake("store", 14)
+@mistake("store", 5)
 def saves_the_state_of_queues_that_are_not_synced(patch):
     patch.setattr(Appender, "sync_queues", lambda _: None)
 
 
-@mistake("follow", 1)
+@mistake("follow")
 def moves_the_safe_offset_before_the_index_files_are_synced(patch):
     sync = IndexWriter.sync
 
@@ -76,12 +76,12 @@ def moves_the_safe_offset_before_the_index_files_are_synced(patch):
     patch.setattr(IndexWriter, "sync", too_early)
 
 
-@mistake("store")
+@mistake("store", 1)
 def removes_queues_before_it_is_noted(patch):
     patch.setattr(DeletedTopics, "snapshot", lambda _: lambda: None)
 
 
-@mistake("store", 1)
+@mistake("store", 14)
 def cleans_without_syncing(patch):
     def remove(plan, disk, _):
         for segment in plan.segments:
@@ -147,7 +147,7 @@ def swaps_in_what_is_not_synced(patch):
     patch.setattr(Workspace, "sync", lambda *_: None)
 
 
-@mistake("build", 4)
+@mistake("build", 17)
 def swaps_in_two_steps(patch):
     def exchange(disk, new, current):
         aside = current.with_name("aside")
