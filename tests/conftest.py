@@ -78,6 +78,23 @@ class GoldenStore:
         return self.path / "mqadmin"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Have each process begin with another directory: what one compiled, the others find."""
+    worker: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if worker is None or config.args != config.getini("testpaths"):
+        return
+    tests = Path(__file__).parent
+    rooms = [*tests.glob("*/"), *(tests / "unit").iterdir()]
+    paths = sorted(str(each) for each in rooms if each.name != "unit" and holds_tests(each))
+    at = len(paths) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+    config.args = paths[at:] + paths[:at]
+
+
+def holds_tests(path: Path) -> bool:
+    """Return whether a path is a test file, or a directory with some."""
+    return path.match("test_*.py") or (path.is_dir() and any(path.rglob("test_*.py")))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests by the costly fixtures they use; order them where processes share them."""
     for item in items:
@@ -85,7 +102,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if name in getattr(item, "fixturenames", ()):
                 item.add_marker(name)
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: start_order(scope_of(item.nodeid)))
+        # Processes collect in different orders, and must agree on one.
+        items.sort(key=lambda item: (start_order(scope_of(item.nodeid)), item.path))
 
 
 def pytest_collection_finish() -> None:
