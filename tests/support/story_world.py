@@ -96,3 +96,12 @@ def story(copies, traces=(), groups=None, **evidence):
     found = [known()] if groups is None else groups
     evidence = StoryEvidence(copies[0], copies, traces, found, **evidence)
     return tell("q", evidence, (), ())
+
+
+def texts_of(told):
+    """Give every text of a story that is there for people."""
+    texts = [text for each in told.events for text in (each.text, each.source)]
+    for each in told.groups:
+        texts += (each.rests_on, each.source, *each.repeats)
+    texts += told.repeats
+    return texts + [text for each in told.unlearnt for text in (each.what, each.why)]

@@ -33,6 +33,7 @@ from rocketlens.model.rocketmq import (
     TIMER_TOPIC,
     is_system_topic,
 )
+from rocketlens.model.sentences import Sentence
 from rocketlens.query.group_state import GroupFacts, GroupState
 from rocketlens.query.story import Unlearnt
 from rocketlens.query.story_search import CopyTopics, SourceFacts
@@ -81,7 +82,7 @@ class ClusterStorySource:
         max_times = await self._retry_max_times(message, names & groups)
         unlearnt = [
             Unlearnt(
-                f"what group {each.consumer_group} did",
+                Sentence("group_did", group=each.consumer_group),
                 each.rests_on,
                 is_failure=isinstance(each.error, RemotingError),
             )
@@ -196,11 +197,11 @@ def _has_address(broker: Broker, message: MessageExt) -> bool:
 
 
 def _facts(track: MessageTrack, message: MessageExt, max_times: int | None) -> GroupFacts:
-    said_by = "" if track.has_offsets is None else "its brokers (208)"
+    said_by = "" if track.has_offsets is None else Sentence("by_brokers")
     is_client_known = track.connections is not None or track.track_type is TrackType.NOT_ONLINE
     return replace(
         track.facts(message.topic),
         retry_max_times=max_times,
         offsets_source=said_by,
-        clients_source="its connections (203)" if is_client_known else "",
+        clients_source=Sentence("by_connections") if is_client_known else "",
     )

@@ -18,6 +18,7 @@ from rocketlens.client.find import AnySource, StoreInThread, check_sources, open
 from rocketlens.client.sync import SourceInLoop
 from rocketlens.model.arguments import check_text
 from rocketlens.model.message import MessageExt
+from rocketlens.model.sentences import Sentence
 from rocketlens.net.sync import LoopThread
 from rocketlens.query.find import run_without_waiting
 from rocketlens.query.request import FindRequest, Kind
@@ -99,7 +100,7 @@ class _StoreInThread:
         return await self.source.run(choose)
 
     async def said_by(self, _message: MessageExt) -> str:
-        return f"commit log of {self.source.name}"
+        return Sentence("by_log_of", source=self.source.name)
 
 
 class _ClusterInLoop:

@@ -31,6 +31,7 @@ from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.group import FoundGroup, GroupsAnswer
 from rocketlens.model.properties import ORIGIN_TOPICS
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from rocketlens.model.sentences import Sentence
 from rocketlens.model.status import BrokersAnswer, BrokerStatus
 from rocketlens.model.topic import TopicKind, TopicsAnswer
 from rocketlens.query.answer_builder import Findings
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from rocketlens.query.source import Source
     from rocketlens.query.story import Story
 
-_UNSAID: Final = "why is shown to users who may see every topic"
+_UNSAID: Final = Sentence("not_shown")
 _RELIES_ON: Final = "something that was looked at in part only"
 
 
@@ -256,7 +257,7 @@ class SeenSource:
             return any(name in text for text in texts for name in hidden)
 
         unlearnt = [
-            replace(each, what="a part of its story", why=_UNSAID) for each in story.unlearnt
+            replace(each, what=Sentence("part_of_story"), why=_UNSAID) for each in story.unlearnt
         ]
         return replace(
             story,

@@ -1,7 +1,8 @@
 """The words of the pages, in each language: a table for each, with the same names.
 
 A table is a file of TOML in ``texts``. Names have a dot between a group and a word, and a text may
-have values in braces: ``{count}``.
+have values in braces: ``{count}``. The English of the group ``sentence`` is in
+`rocketlens.model.sentences`, where the command line has it too.
 """
 
 import tomllib
@@ -9,6 +10,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
+
+from rocketlens.model.sentences import SENTENCES, Sentence
 
 LANGUAGES: Final = {"en": "English", "zh": "中文"}
 """Each language's code, and its own name for itself."""
@@ -19,6 +22,8 @@ _DIRECTORY: Final = Path(__file__).parent / "texts"
 def table_of(language: str) -> Mapping[str, str]:
     """Return the texts of a language by name."""
     groups = tomllib.loads((_DIRECTORY / f"{language}.toml").read_text("utf-8"))
+    if language == "en":
+        groups["sentence"] = SENTENCES
     return {
         f"{group}.{name}": text for group, texts in groups.items() for name, text in texts.items()
     }
@@ -42,6 +47,16 @@ class Texts:
     def of_word(self, group: str, word: str) -> str:
         """Return the text of a word that sources use, such as a state; the word if it has none."""
         return self._table.get(f"{group}.{word}", word)
+
+    def sentence(self, text: str) -> str:
+        """Return a sentence and those in it in this language; text that is none as it is."""
+        if not isinstance(text, Sentence):
+            return text
+        values = {
+            name: self.sentence(value) if isinstance(value, str) else value
+            for name, value in text.values.items()
+        }
+        return self._table[f"sentence.{text.name}"].format(**values)
 
 
 def language_of(chosen: str | None, accepted: str) -> str:

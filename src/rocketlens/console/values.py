@@ -1,10 +1,13 @@
 """What the API returns, and the pages show: declared once, for both and for OpenAPI."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 
 from rocketlens.model.answer import Coverage
+
+SentenceText = Annotated[str, SkipValidation]
+"""Text that stays a `rocketlens.model.sentences.Sentence`, which pages have in other languages."""
 
 
 class ConsoleValue(BaseModel):
@@ -20,7 +23,7 @@ class CoverageValue(ConsoleValue):
     kind: str
     state: str
     is_failure: bool
-    error: str | None = None
+    error: SentenceText | None = None
     indexed_to_ms: int | None = None
     begin_offset: int | None = None
     end_offset: int | None = None
@@ -160,8 +163,8 @@ class StoryEventValue(ConsoleValue):
 
     time_ms: int | None
     kind: str
-    text: str
-    source: str
+    text: SentenceText
+    source: SentenceText
     group: str | None
     topic: str | None
     queue_id: int | None
@@ -173,19 +176,19 @@ class GroupStoryValue(ConsoleValue):
 
     group: str
     state: str
-    rests_on: str
-    source: str
+    rests_on: SentenceText
+    source: SentenceText
     since_ms: int | None
     retries: int
     max_retries: int | None
-    repeats: list[str]
+    repeats: list[SentenceText]
 
 
 class UnlearntValue(ConsoleValue):
     """What could not be learnt."""
 
-    what: str
-    why: str
+    what: SentenceText
+    why: SentenceText
     is_failure: bool
 
 
@@ -196,7 +199,7 @@ class StoryValue(ConsoleValue):
     found: bool
     events: list[StoryEventValue]
     groups: list[GroupStoryValue]
-    repeats: list[str]
+    repeats: list[SentenceText]
     unlearnt: list[UnlearntValue]
     coverage: list[CoverageValue]
 

@@ -32,6 +32,7 @@ from typing import Final, NamedTuple
 from rocketlens import limits
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import ALL_TAGS, SQL92_TYPE
+from rocketlens.model.sentences import Sentence
 from rocketlens.model.sql92 import InvalidSql92, parse_sql92
 
 BROADCASTING: Final = "BROADCASTING"
@@ -100,50 +101,46 @@ class GroupFacts:
 def judge(facts: GroupFacts, message: MessageExt) -> GroupVerdict:
     """Return what the group did with the message: see the table above."""
     if facts.has_offsets is None:
-        return GroupVerdict(GroupState.UNKNOWN, "its offsets are not known")
+        return GroupVerdict(GroupState.UNKNOWN, Sentence("offsets_unknown"))
     offset = facts.consumer_offset
     if offset is not None and offset > message.queue_offset:
         return _passed(facts, message, offset)
     if facts.message_model == BROADCASTING and not facts.has_offsets:
-        rests_on = "it consumes by broadcasting: its clients keep their offsets themselves"
-        return GroupVerdict(GroupState.BROADCASTING, rests_on)
+        return GroupVerdict(GroupState.BROADCASTING, Sentence("broadcasts"))
     if not facts.has_offsets and not facts.subscribes:
-        rests_on = f"it has no offset in topic {message.topic}"
-        if facts.is_online:
-            rests_on += ", and its clients do not subscribe to it"
+        name = "no_offset_nor_subscription" if facts.is_online else "no_offset_in_topic"
+        rests_on = Sentence(name, topic=message.topic)
         return GroupVerdict(GroupState.NEVER_SUBSCRIBED, rests_on)
     rests_on = (
-        "it has no offset in this queue" if offset is None else f"it goes on at offset {offset}"
+        Sentence("no_offset_in_queue") if offset is None else Sentence("goes_on", offset=offset)
     )
     if facts.is_online is False:
-        rests_on += "; no client is online"
+        rests_on = Sentence("and_offline", offset=rests_on)
     elif facts.subscribes is False:
-        rests_on += "; its clients do not subscribe to the topic now"
+        rests_on = Sentence("and_not_subscribed", offset=rests_on)
     return GroupVerdict(GroupState.NOT_YET, rests_on)
 
 
 def _passed(facts: GroupFacts, message: MessageExt, offset: int) -> GroupVerdict:
-    at = f"it goes on at offset {offset}"
     if facts.subscribed is not None and passes(facts.subscribed, message) is False:
-        shown = facts.subscribed.expression or "nothing"
-        rests_on = f"{at}; its clients subscribe to {shown[: limits.MAX_QUOTATION_CHARACTERS]}"
+        shown = facts.subscribed.expression[: limits.MAX_QUOTATION_CHARACTERS]
+        name = "passed_filtered" if shown else "passed_unsubscribed"
+        values = {"expression": shown} if shown else {}
+        rests_on = Sentence(name, offset=offset, **values)
         return GroupVerdict(GroupState.FILTERED, rests_on)
     began = facts.pull_offset
     is_pull_known = began is not None and 0 <= began <= message.queue_offset
     if began is not None and is_pull_known and offset - began > limits.MAX_PULL_BATCH:
-        rests_on = f"{at}, but its last pull began at {began}: a reset moved it past"
+        rests_on = Sentence("passed_by_reset", offset=offset, began=began)
         return GroupVerdict(GroupState.PASSED_BY_RESET, rests_on)
     if facts.is_online is False:
-        rests_on = f"{at}; no client is online: it consumed it before, or a reset skipped it"
+        rests_on = Sentence("passed_offline", offset=offset)
         return GroupVerdict(GroupState.PASSED_OFFLINE, rests_on)
     if facts.is_online and facts.subscribes:
-        rests_on = f"{at}, and its clients subscribe to it; a reset would look the same"
+        rests_on = Sentence("passed_subscribed", offset=offset)
         return GroupVerdict(GroupState.CONSUMED, rests_on)
-    if facts.is_online:
-        rests_on = f"{at}, but its clients do not subscribe to the topic now"
-    else:
-        rests_on = f"{at}; whether it consumed it, or filtered or skipped it, is not recorded"
-    return GroupVerdict(GroupState.PASSED, rests_on)
+    name = "passed_not_subscribed" if facts.is_online else "passed_unrecorded"
+    return GroupVerdict(GroupState.PASSED, Sentence(name, offset=offset))
 
 
 def passes(subscribed: Subscribed, message: MessageExt) -> bool | None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import RETRY_PREFIX, SYSTEM_GROUPS
+from rocketlens.model.sentences import Sentence
 from rocketlens.query.group_state import GroupFacts
 from rocketlens.query.groups import StoreGroupFiles
 from rocketlens.query.store_reader import StoreReader
@@ -22,9 +23,7 @@ from rocketlens.query.story import Unlearnt
 from rocketlens.query.story_search import CopyTopics, SourceFacts
 from rocketlens.store.read.config_tables import OFFSETS_FILE
 
-_NOT_IN_FILES: Final = Unlearnt(
-    "which clients were online, and what they subscribed to", "no file of a store says that"
-)
+_NOT_IN_FILES: Final = Unlearnt(Sentence("online_clients"), Sentence("not_in_files"))
 
 
 class StoreStorySource:
@@ -75,7 +74,7 @@ class StoreStorySource:
 
     async def said_by(self, _message: MessageExt) -> str:
         """Return that the log has it."""
-        return "commit log"
+        return Sentence("by_log")
 
 
 def _retry_max_times(config: Any) -> int | None:

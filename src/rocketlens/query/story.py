@@ -32,6 +32,7 @@ from rocketlens.model.rocketmq import (
     is_group_topic,
     is_system_topic,
 )
+from rocketlens.model.sentences import Sentence
 from rocketlens.query.group_state import GroupFacts, GroupState, GroupVerdict, judge
 from rocketlens.query.story_events import (
     Delivery,
@@ -159,11 +160,10 @@ def tell(
     ]
     unlearnt = list(dict.fromkeys(evidence.unlearnt))
     if message.unique_key is None:
-        why = "it has no unique key, by which its copies could be looked up"
-        unlearnt.append(Unlearnt("copies of the message", why))
+        unlearnt.append(Unlearnt(Sentence("copies"), Sentence("no_unique_key")))
     if _rank(message) == 2:
-        why = f"only {message.topic} has it; the first record ({_origin(message)}) is gone"
-        unlearnt.append(Unlearnt("how it was first stored", why))
+        why = Sentence("first_is_gone", topic=message.topic, msg_id=_origin(message))
+        unlearnt.append(Unlearnt(Sentence("first_stored"), why))
     return Story(
         query,
         message,
@@ -190,20 +190,19 @@ def _topic_repeats(originals: Sequence[MessageExt]) -> list[str]:
     if not originals:
         return []
     first = originals[0]
-    told = []
+    told: list[str] = []
     for each in originals[1:]:
         later_ms = each.born_timestamp_ms - first.born_timestamp_ms
         is_same_host = each.born_host.address == first.born_host.address
-        after = f"sent {later_ms / 1000:.3f} s after the first from {each.born_host.address}"
+        after = {"seconds": f"{later_ms / 1000:.3f}", "address": each.born_host.address}
         if props.RESENT in each.properties:
-            why = f"a resend by RocketLens, job {each.properties[props.RESENT]}"
+            why = Sentence("resent_by_job", job=each.properties[props.RESENT])
         elif is_same_host and 0 <= later_ms <= _PRODUCER_RETRY_MS:
-            why = f"a producer's retry: {after}, the same host"
+            why = Sentence("producer_retry", **after)
         else:
-            why = f"a resend: {after}"
-        told.append(
-            f"{position_text(each)} has the same unique key as {position_text(first)}: {why}"
-        )
+            why = Sentence("resent", **after)
+        at, first_at = position_text(each), position_text(first)
+        told.append(Sentence("same_key", at=at, first=first_at, why=why))
     return told
 
 
@@ -246,41 +245,48 @@ def _proved(
     """Return the verdict, who said what it rests on, and since when it holds."""
     said_by = (evidence.sources or {}).get(last.offset_msg_id, "") if last is not None else ""
     if last is not None and last.topic.startswith(DEAD_LETTER_PREFIX):
-        rests_on = f"its dead letter is {position_text(last)}"
+        rests_on = Sentence("dead_letter_is", at=position_text(last))
         verdict = GroupVerdict(GroupState.DEAD_LETTER, rests_on)
         return verdict, said_by, last.store_timestamp_ms
     needed = 0 if last is None else last.reconsume_times
     for each in reversed(seen):
         if each.is_success and each.retry_times >= needed:
-            rests_on = f"its client {each.client_address} reported it"
-            if each.retry_times:
-                rests_on += f", at retry {each.retry_times}"
+            client, number = each.client_address, each.retry_times
+            rests_on = Sentence("reported", client=client)
+            if number:
+                rests_on = Sentence("reported_at_retry", client=client, number=number)
             return GroupVerdict(GroupState.CONSUMED, rests_on), each.source, each.end_ms
     if last is not None:
         verdict = _retried(evidence, facts, last)
         return verdict, said_by, last.store_timestamp_ms
     verdict = judge(facts, evidence.message)
     if seen and not seen[-1].is_success:
-        verdict = verdict._replace(rests_on=f"{verdict.rests_on}; {seen[-1].outcome}")
-    sources = dict.fromkeys(filter(None, (facts.offsets_source, facts.clients_source)))
-    return verdict, ", ".join(sources), None
+        outcome = seen[-1].outcome
+        rests_on = Sentence("with_outcome", rests_on=verdict.rests_on, outcome=outcome)
+        verdict = verdict._replace(rests_on=rests_on)
+    offsets, clients = facts.offsets_source, facts.clients_source
+    if not offsets or not clients or offsets == clients:
+        return verdict, offsets or clients, None
+    return verdict, Sentence("by_both", offsets=offsets, clients=clients), None
 
 
 def _retried(evidence: StoryEvidence, facts: GroupFacts, last: MessageExt) -> GroupVerdict:
-    at = f"retry {last.reconsume_times} is {position_text(last)}"
+    copy: dict[str, object] = {"number": last.reconsume_times, "at": position_text(last)}
     if not last.topic.startswith(RETRY_PREFIX):
         level = last.properties.get(props.DELAY)
-        waits = f", delay level {level}" if level and last.topic == SCHEDULE_TOPIC else ""
-        return GroupVerdict(GroupState.RETRYING, f"{at}, waiting{waits}")
+        rests_on = Sentence("retry_waits", **copy)
+        if level and last.topic == SCHEDULE_TOPIC:
+            rests_on = Sentence("retry_waits_at_level", level=level, **copy)
+        return GroupVerdict(GroupState.RETRYING, rests_on)
     names = evidence.broker_names
     broker_name = None if names is None else names.get(str(last.store_host))
     offset = (facts.retry_offsets or {}).get((broker_name, last.queue_id))
     if facts.retry_offsets is None:
-        return GroupVerdict(GroupState.RETRYING, f"{at}; whether it had it is not known")
+        return GroupVerdict(GroupState.RETRYING, Sentence("retry_unknown", **copy))
     if offset is not None and offset > last.queue_offset:
-        rests_on = f"{at}; it goes on there at {offset}, and gave it back no more"
+        rests_on = Sentence("retry_done", offset=offset, **copy)
         return GroupVerdict(GroupState.CONSUMED, rests_on)
-    return GroupVerdict(GroupState.RETRYING, f"{at}, and was not consumed yet")
+    return GroupVerdict(GroupState.RETRYING, Sentence("retry_not_yet", **copy))
 
 
 def _offset_repeats(
@@ -295,18 +301,18 @@ def _offset_repeats(
     attempts: dict[int, list[Delivery]] = defaultdict(list)
     for each in seen:
         attempts[each.retry_times].append(each)
-    told = []
+    told: list[str] = []
     for retry, handed in sorted(attempts.items()):
         if len(handed) <= max(1, records[retry]):
             continue
         clients = list(dict.fromkeys(each.client_address for each in handed))
-        what = f"retry {retry}" if retry else "one offset"
-        if len(clients) > 1:
-            why = (
-                "the queue went to another client before the first had committed its offset "
-                "(a rebalance, or a client that ended)"
+        told.append(
+            Sentence(
+                "handed_out_again",
+                what=Sentence("one_retry", number=retry) if retry else Sentence("one_offset"),
+                times=len(handed),
+                clients=", ".join(clients),
+                why=Sentence("rebalanced" if len(clients) > 1 else "not_acknowledged"),
             )
-        else:
-            why = "its acknowledgement failed, or the client began anew before it had committed"
-        told.append(f"{what} was handed out {len(handed)} times, to {', '.join(clients)}: {why}")
+        )
     return told

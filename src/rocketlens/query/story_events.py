@@ -22,9 +22,10 @@ from rocketlens.model.rocketmq import (
     SYS_FLAG_TRANSACTION_MASK,
     TIMER_TOPIC,
 )
+from rocketlens.model.sentences import Sentence
 
-_CONTEXT: Final = ("", "too late", "an exception", "null returned")
-"""What a number of ConsumeReturnType means."""
+_CONTEXT: Final = ("", "too_late", "exception", "null_returned")
+"""Which sentence a number of ConsumeReturnType is; 0 is none."""
 
 
 class EventKind(StrEnum):
@@ -93,15 +94,16 @@ class Delivery:
     @property
     def outcome(self) -> str:
         """What became of it, in a few words."""
-        at = f"client {self.client_address}"
+        client = self.client_address
         if self.is_success is None:
-            return f"handed to {at}, which did not tell how it ended"
-        took = "" if self.cost_ms is None else f" in {self.cost_ms} ms"
+            return Sentence("handed_out", client=client)
+        took = "" if self.cost_ms is None else Sentence("took", ms=self.cost_ms)
         if self.is_success:
-            return f"consumed by {at}{took}"
+            return Sentence("consumed_by", client=client, took=took)
         code = self.context_code or 0
-        why = _CONTEXT[code] if 0 < code < len(_CONTEXT) else ""
-        return f"{at} failed to consume it{took}" + (f": {why}" if why else "")
+        is_told = 0 < code < len(_CONTEXT)
+        why = Sentence("because", why=Sentence(_CONTEXT[code])) if is_told else ""
+        return Sentence("consume_failed", client=client, took=took, why=why)
 
 
 def deliveries_of(traces: Sequence[TraceEntry]) -> list[Delivery]:
@@ -166,23 +168,27 @@ def events_of(
     for delivery in deliveries:
         kind = EventKind.CONSUMED if delivery.is_success else EventKind.CONSUME_FAILED
         kind = EventKind.HANDED_OUT if delivery.is_success is None else kind
-        retry = f" (retry {delivery.retry_times})" if delivery.retry_times else ""
+        number = delivery.retry_times
+        retry = Sentence("delivery_retry", number=number) if number else ""
         time_ms = delivery.end_ms if delivery.end_ms is not None else delivery.begin_ms
-        text = f"group {delivery.group}: {delivery.outcome}{retry}"
-        events.append(StoryEvent(time_ms, kind, text, delivery.source, delivery.group))
+        group = delivery.group
+        text = Sentence("delivery", group=group, outcome=delivery.outcome, retry=retry)
+        events.append(StoryEvent(time_ms, kind, text, delivery.source, group))
     return sorted(events, key=lambda each: (each.time_ms or 0, _KINDS.index(each.kind)))
 
 
 def _born(message: MessageExt) -> StoryEvent:
     group = message.properties.get(props.PRODUCER_GROUP)
-    text = f"sent from {message.born_host}" + (f" by producer group {group}" if group else "")
+    by = Sentence("sent_by", group=group) if group else ""
     try:
         maker = UniqueKey.decode(message.unique_key or "")
     except BadInput:
-        pass
+        made = ""
     else:
-        text += f"; its unique key was made on {maker.address}"
-    return StoryEvent(message.born_timestamp_ms, EventKind.SENT, text, "its record", group)
+        made = Sentence("key_made_on", address=maker.address)
+    text = Sentence("sent", host=str(message.born_host), by=by, made=made)
+    said_by = Sentence("by_record")
+    return StoryEvent(message.born_timestamp_ms, EventKind.SENT, text, said_by, group)
 
 
 def _of_copy(copy: MessageExt, source: str, *, is_again: bool) -> StoryEvent:
@@ -209,57 +215,61 @@ def _what_a_copy_is(copy: MessageExt, *, is_again: bool) -> tuple[EventKind, str
         waits = _waiting(copy)
         group = group_of_topic(real_topic)
         if group is not None:
-            text = f"given back by group {group}: retry {copy.reconsume_times} {waits} in {at}"
+            number = copy.reconsume_times
+            text = Sentence("given_back", group=group, number=number, waits=waits, at=at)
             return EventKind.GIVEN_BACK, text, group
-        return EventKind.DELAYED, f"{waits} in {at} for topic {real_topic or '?'}", None
+        text = Sentence("delayed", waits=waits, at=at, topic=real_topic or "?")
+        return EventKind.DELAYED, text, None
     if topic in {HALF_TOPIC, ROCKSDB_HALF_TOPIC}:
-        text = f"half message in {at} for topic {real_topic or '?'}"
-        checked = given.get(props.TRANSACTION_CHECK_TIMES)
-        return EventKind.HALF, text + (f", checked {checked} times" if checked else ""), None
+        times = given.get(props.TRANSACTION_CHECK_TIMES)
+        checked = Sentence("half_checked", times=times) if times else ""
+        text = Sentence("half", at=at, topic=real_topic or "?", checked=checked)
+        return EventKind.HALF, text, None
     if topic == CHECK_MAX_TIME_TOPIC:
-        text = f"the broker gave its transaction up after too many checks, and keeps it in {at}"
-        return EventKind.TRANSACTION_ENDED, text, None
+        return EventKind.TRANSACTION_ENDED, Sentence("given_up", at=at), None
     if group is not None:
         if topic.startswith(DEAD_LETTER_PREFIX):
-            return EventKind.DEAD_LETTER, f"dead letter of group {group}: {at}", group
-        text = f"retry {copy.reconsume_times} of group {group} stored as {at}"
+            text = Sentence("dead_letter_stored", group=group, at=at)
+            return EventKind.DEAD_LETTER, text, group
+        text = Sentence("retry_stored", number=copy.reconsume_times, group=group, at=at)
         return EventKind.RETRY, text, group
     is_commit = copy.sys_flag & SYS_FLAG_TRANSACTION_MASK == SYS_FLAG_COMMIT
-    how = "stored again" if is_again else "stored"
-    if is_commit:
-        how = f"transaction committed, {how}"
-    kind = EventKind.STORED_AGAIN if is_again else EventKind.STORED
-    return kind, f"{how} as {at}", None
+    if is_again:
+        name = "committed_again" if is_commit else "stored_again"
+        return EventKind.STORED_AGAIN, Sentence(name, at=at), None
+    return EventKind.STORED, Sentence("committed" if is_commit else "stored", at=at), None
 
 
-def _waiting(copy: MessageExt) -> str:
+def _waiting(copy: MessageExt) -> Sentence:
     out_ms = copy.properties.get("TIMER_OUT_MS", "")
     if copy.topic == TIMER_TOPIC:
         from_ms = int(out_ms) if out_ms.isascii() and out_ms.isdigit() else None
-        return "waits" if from_ms is None else f"waits until {from_ms} (epoch ms)"
+        return Sentence("waits") if from_ms is None else Sentence("waits_until", from_ms=from_ms)
     level = copy.properties.get(props.DELAY, "")
     levels = DELAY_LEVELS.split()
     if level.isascii() and level.isdigit() and 0 < int(level[:9]) <= len(levels):
-        return f"waits at delay level {level}, {levels[int(level) - 1]} by default,"
-    return f"waits at delay level {level or '?'}"
+        return Sentence("waits_at_level_for", level=level, delay=levels[int(level) - 1])
+    return Sentence("waits_at_level", level=level or "?")
 
 
 def _of_trace(entry: TraceEntry) -> StoryEvent | None:
     """Return what a client said that sends; consumptions are `Delivery`."""
     record, address, source = entry
     group = record.group or ""
-    who = f"producer group {group} at {address}"
+    values: dict[str, object] = {"group": group, "address": address}
     if record.trace_type is TraceType.PUB:
-        ended = "" if record.is_success else ", and was told that it failed"
-        text = f"{who} sent it to {record.store_host or '?'} in {record.cost_ms} ms{ended}"
+        name = "sent_to" if record.is_success else "sending_failed"
+        values |= {"host": record.store_host or "?", "ms": record.cost_ms}
         kind = EventKind.SENT
     elif record.trace_type is TraceType.END_TRANSACTION:
-        asked = " when it was asked" if record.from_transaction_check else ""
-        text = f"{who} ended the transaction{asked}: {record.transaction_state}"
+        is_asked = record.from_transaction_check
+        name = "transaction_ended_when_asked" if is_asked else "transaction_ended"
+        values["state"] = record.transaction_state
         kind = EventKind.TRANSACTION_ENDED
     elif record.trace_type is TraceType.RECALL:
-        text = f"{who} recalled it" + ("" if record.is_success else ", which failed")
+        name = "recalled" if record.is_success else "recall_failed"
         kind = EventKind.RECALLED
     else:
         return None
+    text = Sentence(name, **values)
     return StoryEvent(record.timestamp_ms, kind, text, source, group)

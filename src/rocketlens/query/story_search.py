@@ -17,6 +17,7 @@ from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import TRACE_TOPIC, is_system_topic
+from rocketlens.model.sentences import Sentence
 from rocketlens.query.find import find, find_in_all
 from rocketlens.query.group_state import GroupFacts
 from rocketlens.query.request import FindRequest
@@ -129,7 +130,7 @@ async def find_story(
         return Story(request.query, None, (), (), (), (), (), answer.coverage)
     gathered = _Gathered()
     if answer.truncated:
-        gathered.unlearnt.append(_too_many(f"messages match {request.query}"))
+        gathered.unlearnt.append(_too_many("too_many_matches", query=request.query))
     # One key was looked up in all topics, and it is that of all copies.
     is_of_all = not several and not request.topics and request.text == chosen.unique_key
     has_all = is_of_all and not answer.truncated
@@ -157,9 +158,9 @@ async def find_story(
     return tell(request.query, evidence, named, coverage)
 
 
-def _too_many(what: str) -> Unlearnt:
-    why = f"more than {limits.MAX_STORY_RECORDS} {what}: the oldest were left out"
-    return Unlearnt("all records of the message", why, is_failure=True)
+def _too_many(name: str, **values: object) -> Unlearnt:
+    why = Sentence(name, count=limits.MAX_STORY_RECORDS, **values)
+    return Unlearnt(Sentence("all_records"), why, is_failure=True)
 
 
 async def _find_copies(
@@ -169,7 +170,7 @@ async def _find_copies(
     try:
         where = await source.copy_topics([each for each in known if is_same_message(each, chosen)])
     except RocketLensError as error:
-        gathered.unlearnt.append(Unlearnt("copies of the message", str(error), is_failure=True))
+        gathered.unlearnt.append(Unlearnt(Sentence("copies"), str(error), is_failure=True))
         return []
     gathered.coverage += where.coverage
     if where.left_out:
@@ -185,19 +186,18 @@ async def _find_copies(
     found: list[MessageExt] = []
     for each in requests:
         limited = replace(each, max_num=limits.MAX_STORY_RECORDS)
-        more = await _find(source, limited, "copies of the message", gathered)
+        more = await _find(source, limited, Sentence("copies"), gathered)
         found += () if more is None else more.messages
         if more is not None and more.truncated:
-            gathered.unlearnt.append(_too_many("records have its unique key"))
+            gathered.unlearnt.append(_too_many("too_many_records"))
     return found
 
 
 def _left_out(where: CopyTopics, chosen: MessageExt) -> Unlearnt:
-    searched = f"only {len(where.topics)} topics were searched: its own, those of retries and dead "
-    searched += "letters of groups of its topic, and those of delays and transactions"
-    if chosen.unique_key is not None:
-        searched += f"; find {chosen.unique_key} searches all"
-    return Unlearnt(f"copies that were sent to one of {where.left_out} other topics", searched)
+    key = chosen.unique_key
+    more = "" if key is None else Sentence("find_searches_all", unique_key=key)
+    searched = Sentence("some_topics", count=len(where.topics), more=more)
+    return Unlearnt(Sentence("copies_elsewhere", count=where.left_out), searched)
 
 
 async def _add_copies(
@@ -231,7 +231,7 @@ async def _find_traces(
         except (WrongUse, BadInput):
             raise
         except RocketLensError as error:
-            gathered.unlearnt.append(Unlearnt("its trace", str(error), is_failure=True))
+            gathered.unlearnt.append(Unlearnt(Sentence("trace"), str(error), is_failure=True))
             return
         gathered.coverage += answer.failures
         for stored in answer.messages:
@@ -242,12 +242,11 @@ async def _find_traces(
                     key = (record, address)
                     gathered.traces.setdefault(key, TraceEntry(record, address, said_by))
     for each in damage:
-        why = f"a trace message has {each}"
-        gathered.unlearnt.append(Unlearnt("part of its trace", why, is_failure=True))
+        damaged = Sentence("trace_damaged", damage=each)
+        gathered.unlearnt.append(Unlearnt(Sentence("part_of_trace"), damaged, is_failure=True))
     if not gathered.traces:
-        why = "has none of it" if is_known else "does not exist"
-        text = f"topic {trace_topic} {why}: clients write traces only if that is switched on"
-        gathered.unlearnt.append(Unlearnt("what its clients said they did (trace)", text))
+        why = Sentence("not_in_trace" if is_known else "no_trace_topic", topic=trace_topic)
+        gathered.unlearnt.append(Unlearnt(Sentence("said_by_clients"), why))
 
 
 async def _ask_about_groups(
@@ -265,7 +264,7 @@ async def _ask_about_groups(
         except (WrongUse, BadInput):
             raise
         except RocketLensError as error:
-            gathered.unlearnt.append(Unlearnt("what groups did", str(error), is_failure=True))
+            gathered.unlearnt.append(Unlearnt(Sentence("groups_did"), str(error), is_failure=True))
             continue
         gathered.unlearnt += facts.unlearnt
         gathered.coverage += facts.coverage

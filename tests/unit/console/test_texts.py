@@ -1,6 +1,9 @@
 """Every text is there in every language, and nowhere else."""
 
+import json
 import re
+from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
 from string import Formatter
 
@@ -8,9 +11,13 @@ import pytest
 
 from rocketlens.console import pages
 from rocketlens.console.texts import LANGUAGES, Texts, language_of, table_of
+from rocketlens.formats import trace_body
 from rocketlens.model.answer import SourceKind
+from rocketlens.model.sentences import SENTENCES, Sentence
 from rocketlens.query.group_state import GroupState
 from rocketlens.query.story_events import EventKind
+from tests.support.console_client import answers, store_at
+from tests.support.story_world import KEY, consumed, pub
 
 TEMPLATES = sorted((Path(pages.__file__).parent / "templates").glob("*.html"))
 TAG = re.compile(r"<[^>]*>")
@@ -19,6 +26,55 @@ EXPRESSION = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
 LETTERS = re.compile(r"[^\W\d_]{2,}")
 UNITS = {"ms"}
 """Units of measurement, the same in every language."""
+ENGLISH = re.compile(r"[A-Za-z]{2,} [a-z]{2,}")
+"""Two words, the second of which is no name."""
+UNIQUE = {"UNIQ_KEY": KEY, "PGROUP": "p"}
+CALLS = [
+    *consumed(50),
+    *consumed(60, 1, success=False, code=2),
+    *consumed(70, 2),
+    *consumed(80, 2, client="10.0.0.7"),
+    *consumed(90, group="begun")[:1],
+]
+TRACE = b"".join(
+    trace_body.encode(each)
+    for each in (
+        replace(pub().record, message_type="Normal_Msg", body_length=5),
+        *(each.record for each in CALLS),
+    )
+)
+MESSAGES = [
+    {"properties": UNIQUE},
+    {"properties": UNIQUE, "sys_flag": 8},
+    {"properties": {**UNIQUE, "RESENT_BY_ROCKETLENS": "j/1"}},
+    {"topic": "RMQ_SYS_TRANS_HALF_TOPIC", "properties": {**UNIQUE, "REAL_TOPIC": "T"}},
+    {"topic": "TRANS_CHECK_MAX_TIME_TOPIC", "properties": UNIQUE},
+    {"topic": "SCHEDULE_TOPIC_XXXX", "properties": {**UNIQUE, "REAL_TOPIC": "T", "DELAY": "3"}},
+    {"topic": "rmq_sys_wheel_timer", "properties": {**UNIQUE, "REAL_TOPIC": "T"}},
+    {
+        "topic": "SCHEDULE_TOPIC_XXXX",
+        "reconsume_times": 1,
+        "properties": {**UNIQUE, "REAL_TOPIC": "%RETRY%waits", "DELAY": "3"},
+    },
+    {"topic": "%RETRY%g", "reconsume_times": 1, "properties": UNIQUE},
+    {"topic": "%DLQ%dead", "reconsume_times": 3, "properties": UNIQUE},
+    {"topic": "RMQ_SYS_TRACE_TOPIC", "body": TRACE, "properties": {"KEYS": KEY}},
+    {"topic": "U", "properties": {"KEYS": "no-unique-key"}},
+]
+OFFSETS = {"T@past": {"0": 1}, "T@late": {"0": 0}, "T@reset": {"0": 9_000}, "T@other": {"1": 5}}
+
+
+class ShownText(HTMLParser):
+    """The text of a part of a page."""
+
+    def __init__(self, html):
+        super().__init__(convert_charrefs=True)
+        self.text = ""
+        self.feed(html)
+        self.close()
+
+    def handle_data(self, data):
+        self.text += data
 
 
 def fields_of(text):
@@ -34,6 +90,35 @@ def test_every_language_has_the_same_texts_with_the_same_values():
         assert {n: fields_of(t) for n, t in table.items()} == {
             n: fields_of(t) for n, t in english.items()
         }
+
+
+def test_every_sentence_of_stories_has_a_chinese_text_with_the_same_values():
+    chinese = table_of("zh")
+    for name, english in SENTENCES.items():
+        text = chinese[f"sentence.{name}"]
+        assert fields_of(text) == fields_of(english)
+        assert text != english
+    assert {n for n in chinese if n.startswith("sentence.")} == {f"sentence.{n}" for n in SENTENCES}
+
+
+def test_a_sentence_is_shown_in_the_language_with_the_sentences_in_it():
+    failed = Sentence(
+        "consume_failed",
+        client="10.0.0.8",
+        took=Sentence("took", ms=5),
+        why=Sentence("because", why=Sentence("exception")),
+    )
+    text = Sentence("delivery", group="g{x}", outcome=failed, retry="")
+    assert Texts("zh").sentence(text) == (
+        "消费组 g{x}：客户端 10.0.0.8 消费失败，耗时 5 毫秒：抛出异常"
+    )
+    assert Texts("en").sentence(text) == text
+    assert text == "group g{x}: client 10.0.0.8 failed to consume it in 5 ms: an exception"
+
+
+def test_text_that_is_no_sentence_is_shown_as_it_is():
+    for language in LANGUAGES:
+        assert Texts(language).sentence("CODE:1 {x}") == "CODE:1 {x}"
 
 
 def test_every_word_of_sources_has_a_text():
@@ -79,3 +164,36 @@ def test_the_language_is_the_chosen_one_or_the_browsers(chosen, accepted, langua
 def test_a_word_without_a_text_is_shown_as_it_is():
     assert Texts("zh").of_word("state", "consumed") == "已消费"
     assert Texts("zh").of_word("state", "brand_new") == "brand_new"
+
+
+def story_in(page):
+    """Return the part of a page that is the story."""
+    html = page.text.partition('<ol class="timeline">')[2].partition('<ul class="coverage">')[0]
+    return ShownText(html).text
+
+
+@pytest.mark.parametrize("position", ["T/-/0/0", "U/-/0/11"])
+def test_a_chinese_story_has_no_english_sentence(write_store, position):
+    store = write_store(*MESSAGES)
+    (store / "config").mkdir()
+    tables = {"offsetTable": OFFSETS, "pullOffsetTable": {"T@reset": {"0": 0}}}
+    (store / "config" / "consumerOffset.json").write_text(json.dumps(tables))
+    path = f"/m/s/{position}?tab=story"
+    (english,) = answers([path], store_at(store, "s"))
+    (chinese,) = answers([path], store_at(store, "s"), cookies={"rl_language": "zh"})
+    assert ENGLISH.findall(story_in(english))
+    assert ENGLISH.findall(story_in(chinese)) == []
+    assert "从 10.0.0.9:5555 " in story_in(chinese)
+    assert "哪些客户端在线" in story_in(chinese)
+
+
+def test_the_api_has_stories_in_english_and_names_no_sentences(write_store):
+    store = store_at(write_store(*MESSAGES), "s")
+    path = "/api/story/s/T/-/0/0"
+    (english,) = answers([path], store)
+    (chinese,) = answers([path], store, cookies={"rl_language": "zh"})
+    assert english.json() == chinese.json()
+    [sent, *_] = english.json()["events"]
+    assert sent["text"] == (
+        "sent from 10.0.0.9:5555 by producer group p; its unique key was made on 127.0.0.1"
+    )

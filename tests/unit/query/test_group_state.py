@@ -11,6 +11,8 @@ from tests.unit.conftest import record
 MESSAGE = message_of(record(0, queue_offset=7, properties=b"TAGS\x01A\x02amount\x0112\x02"))
 ALL = Subscribed("TAG", "*", ("*",))
 
+SUBSCRIBED = "it goes on at offset {}, and its clients subscribe to it; a reset would look the same"
+
 
 def facts(**given):
     ours = {"is_online": True, "subscribes": True, "subscribed": ALL, "has_offsets": True}
@@ -18,46 +20,93 @@ def facts(**given):
 
 
 @pytest.mark.parametrize(
-    ("given", "state", "words"),
+    ("given", "state", "rests_on"),
     [
-        ({}, "consumed", "goes on at offset 8"),
-        ({"consumer_offset": 7}, "not_yet", "goes on at offset 7"),
-        ({"consumer_offset": 7, "is_online": False}, "not_yet", "no client is online"),
-        ({"consumer_offset": None}, "not_yet", "no offset in this queue"),
-        ({"is_online": False, "subscribes": None}, "passed_offline", "no client is online"),
-        ({"is_online": None, "subscribes": None}, "passed", "is not recorded"),
-        ({"subscribes": False, "subscribed": None}, "passed", "do not subscribe"),
-        ({"subscribed": Subscribed("TAG", "B || C", ("B", "C"))}, "filtered", "B || C"),
-        ({"subscribed": Subscribed("SQL92", "amount > 20")}, "filtered", "amount > 20"),
-        ({"subscribed": Subscribed("SQL92", "amount > 10")}, "consumed", ""),
-        ({"subscribed": Subscribed("SQL92", "amount >")}, "consumed", ""),
-        ({"consumer_offset": 5_000, "pull_offset": 7}, "passed_by_reset", "began at 7"),
-        ({"consumer_offset": 5_000, "pull_offset": 8}, "consumed", ""),
-        ({"consumer_offset": 5_000, "pull_offset": -1}, "consumed", ""),
-        ({"consumer_offset": 1_000, "pull_offset": 7}, "consumed", "a reset would look the same"),
-        ({"has_offsets": None}, "unknown", "not known"),
-        ({"has_offsets": False, "consumer_offset": None}, "not_yet", "no offset"),
+        ({}, "consumed", SUBSCRIBED.format(8)),
+        ({"consumer_offset": 7}, "not_yet", "it goes on at offset 7"),
+        (
+            {"consumer_offset": 7, "is_online": False},
+            "not_yet",
+            "it goes on at offset 7; no client is online",
+        ),
+        (
+            {"consumer_offset": 7, "subscribes": False},
+            "not_yet",
+            "it goes on at offset 7; its clients do not subscribe to the topic now",
+        ),
+        ({"consumer_offset": None}, "not_yet", "it has no offset in this queue"),
+        (
+            {"is_online": False, "subscribes": None},
+            "passed_offline",
+            "it goes on at offset 8; no client is online: it consumed it before, or a reset "
+            "skipped it",
+        ),
+        (
+            {"is_online": None, "subscribes": None},
+            "passed",
+            "it goes on at offset 8; whether it consumed it, or filtered or skipped it, is not "
+            "recorded",
+        ),
+        (
+            {"subscribes": False, "subscribed": None},
+            "passed",
+            "it goes on at offset 8, but its clients do not subscribe to the topic now",
+        ),
+        (
+            {"subscribed": Subscribed("TAG", "B || C", ("B", "C"))},
+            "filtered",
+            "it goes on at offset 8; its clients subscribe to B || C",
+        ),
+        (
+            {"subscribed": Subscribed("TAG", "", ("B",))},
+            "filtered",
+            "it goes on at offset 8; its clients subscribe to nothing",
+        ),
+        (
+            {"subscribed": Subscribed("SQL92", "amount > 20")},
+            "filtered",
+            "it goes on at offset 8; its clients subscribe to amount > 20",
+        ),
+        (
+            {"subscribed": Subscribed("SQL92", "amount > 10")},
+            "consumed",
+            SUBSCRIBED.format(8),
+        ),
+        ({"subscribed": Subscribed("SQL92", "amount >")}, "consumed", SUBSCRIBED.format(8)),
+        (
+            {"consumer_offset": 5_000, "pull_offset": 7},
+            "passed_by_reset",
+            "it goes on at offset 5000, but its last pull began at 7: a reset moved it past",
+        ),
+        ({"consumer_offset": 5_000, "pull_offset": 8}, "consumed", SUBSCRIBED.format(5000)),
+        ({"consumer_offset": 5_000, "pull_offset": -1}, "consumed", SUBSCRIBED.format(5000)),
+        ({"consumer_offset": 1_000, "pull_offset": 7}, "consumed", SUBSCRIBED.format(1000)),
+        ({"has_offsets": None}, "unknown", "its offsets are not known"),
+        (
+            {"has_offsets": False, "consumer_offset": None},
+            "not_yet",
+            "it has no offset in this queue",
+        ),
         (
             {"has_offsets": False, "consumer_offset": None, "subscribes": False},
             "never_subscribed",
-            "do not subscribe",
+            "it has no offset in topic T, and its clients do not subscribe to it",
         ),
         (
             {"has_offsets": False, "consumer_offset": None, "is_online": None, "subscribes": None},
             "never_subscribed",
-            "no offset in topic T",
+            "it has no offset in topic T",
         ),
         (
             {"has_offsets": False, "consumer_offset": None, "message_model": "BROADCASTING"},
             "broadcasting",
-            "themselves",
+            "it consumes by broadcasting: its clients keep their offsets themselves",
         ),
     ],
 )
-def test_each_row_of_the_table(given, state, words):
+def test_each_row_of_the_table(given, state, rests_on):
     verdict = judge(facts(**given), MESSAGE)
-    assert verdict.state == state
-    assert words in verdict.rests_on
+    assert (verdict.state, verdict.rests_on) == (state, rests_on)
 
 
 @given(

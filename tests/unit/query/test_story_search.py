@@ -124,7 +124,28 @@ def test_more_records_than_a_story_is_told_from_are_named(store, monkeypatch):
     with rocketlens.open_store(store) as opened:
         story = opened.story(KEY)
     assert not story.complete
-    assert any("more than 2 records" in each.why for each in story.unlearnt)
+    why = "more than 2 records have its unique key: the oldest were left out"
+    assert ("all records of the message", why) in [(each.what, each.why) for each in story.unlearnt]
+
+
+def test_more_matches_than_a_story_is_told_from_are_named(store, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_STORY_RECORDS", 1)
+    with rocketlens.open_store(store) as opened:
+        story = opened.story("order-1")
+    assert not story.complete
+    why = "more than 1 messages match order-1: the oldest were left out"
+    assert why in [each.why for each in story.unlearnt]
+
+
+@pytest.mark.parametrize(("trace_topic", "said"), [("U", "has none of it"), ("V", "does not exist")])
+def test_a_message_without_a_trace_says_what_a_trace_needs(write_store, trace_topic, said):
+    path = write_store({"properties": UNIQUE}, {"topic": "U"})
+    with rocketlens.open_store(path) as opened:
+        story = opened.story(KEY, trace_topic=trace_topic)
+    why = f"topic {trace_topic} {said}: clients write traces only if that is switched on"
+    assert ("what its clients said they did (trace)", why, False) in [
+        (each.what, each.why, each.is_failure) for each in story.unlearnt
+    ]
 
 
 def test_a_damaged_trace_is_named(write_store):
@@ -132,7 +153,8 @@ def test_a_damaged_trace_is_named(write_store):
     path = write_store({"properties": UNIQUE}, broken)
     with rocketlens.open_store(path) as opened:
         story = opened.story(KEY, trace_topic="traces")
-    assert any(each.what == "part of its trace" for each in story.unlearnt)
+    [damaged] = [each for each in story.unlearnt if each.what == "part of its trace"]
+    assert damaged.why.startswith("a trace message has a Pub record of 2 fields")
 
 
 def test_a_message_that_still_waits_has_no_groups(write_store):
