@@ -27,6 +27,7 @@ from rocketlens.client.queue_read import read_queue
 from rocketlens.client.records import Page, add_damage, take_page_in_turn
 from rocketlens.client.route import MessageQueue
 from rocketlens.errors import ConnectionLost
+from rocketlens.model.sentences import Sentence
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.verify import MessageFilter
 from rocketlens.wire.codes import ResponseCode
@@ -39,10 +40,7 @@ UNIQUE_KEY_INDEX: Final = "U"
 OVER_THE_LIMIT: Final = "over the limit"
 FEWER: Final = 8
 """Divisor of the maximum after a response that was too large."""
-RISING_KEY_TIMES: Final = (
-    "the store times of the messages with this key rise, as those of the ones it returned did (an "
-    "exhaustive search reads whole queues)"
-)
+RISING_KEY_TIMES: Final = Sentence("rising_key")
 """What a search relies on for a key if the broker did not return all messages at once."""
 
 

@@ -42,6 +42,7 @@ from rocketlens.client.cluster import ClusterCalls, fields_of
 from rocketlens.client.pull import Pulled, pull
 from rocketlens.client.records import Page, add_damage, joined
 from rocketlens.client.route import MessageQueue
+from rocketlens.model.sentences import Sentence
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.verify import MessageFilter
 from rocketlens.wire.codes import ResponseCode
@@ -54,10 +55,7 @@ from rocketlens.wire.commands.offset import (
     SearchOffsetRequest,
 )
 
-RISING_TIMES: Final = (
-    "the store times of its queues rise, as samples of them did (an exhaustive search reads whole "
-    "queues)"
-)
+RISING_TIMES: Final = Sentence("rising_queues")
 """What a search by time relies on where it did not read the whole queue."""
 _GOLDEN: Final = 0.618034
 """However many of its multiples are taken, what they have behind the point is spread evenly."""

@@ -28,6 +28,7 @@ from rocketlens.errors import (
     TopicNotFound,
 )
 from rocketlens.model.escape import printable
+from rocketlens.model.sentences import Sentence
 
 
 class Failure(NamedTuple):
@@ -55,5 +56,13 @@ def failure_of(error: Exception) -> Failure | None:
     for kind, status, code in _STATUS:
         if isinstance(error, kind):
             coverage = error.answer.coverage if isinstance(error, AnswerIncomplete) else ()
-            return Failure(status, error_answer(code, printable(str(error)), coverage))
+            return Failure(status, error_answer(code, _text_of(error), coverage))
     return None
+
+
+def _text_of(error: Exception) -> str:
+    """Return the text of an error, safe to show; a sentence stays one, for other languages."""
+    text = error.args[0] if len(error.args) == 1 else None
+    if isinstance(text, Sentence) and printable(text) == text:
+        return text
+    return printable(str(error))

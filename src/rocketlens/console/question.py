@@ -32,6 +32,7 @@ from rocketlens.console.zones import is_local, time_of, time_text, zone_named
 from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput
 from rocketlens.model.message import Host, MessageExt
+from rocketlens.model.sentences import Sentence
 from rocketlens.query.answer_builder import order_in_time
 from rocketlens.query.request import KINDS, FindRequest, Kind
 
@@ -193,7 +194,7 @@ class Question:
         begin = time_of(self.since, "since", zone, is_end=False) if self.since else None
         end = time_of(self.until, "until", zone, is_end=True) if self.until else None
         if begin is not None and end is not None and begin > end:
-            raise BadInput("since is after until")
+            raise BadInput(Sentence("since_after_until"))
         is_of_zone = is_local(self.since) or is_local(self.until)
         return replace(self, begin=begin, end=end, zone_name=zone_name if is_of_zone else "")
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from rocketlens.query.story import Story
 
 _UNSAID: Final = Sentence("not_shown")
-_RELIES_ON: Final = "something that was looked at in part only"
+_RELIES_ON: Final = Sentence("in_part_only")
 
 
 def seen_source(source: "ConsoleSource", viewer: "Viewer") -> "ConsoleSource":

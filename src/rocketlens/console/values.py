@@ -28,7 +28,7 @@ class CoverageValue(ConsoleValue):
     begin_offset: int | None = None
     end_offset: int | None = None
     log_end_offset: int | None = None
-    relies_on: str | None = None
+    relies_on: SentenceText | None = None
 
     @classmethod
     def of(cls, coverage: Coverage) -> "CoverageValue":
@@ -104,7 +104,9 @@ class SearchAnswer(ConsoleValue):
         description="of the messages of this page, not of those that next_cursor leads to; those "
         "with one value are left out"
     )
-    relies_on: list[str] = Field(description="what was looked at only in part, and must hold")
+    relies_on: list[SentenceText] = Field(
+        description="what was looked at only in part, and must hold"
+    )
     coverage: list[CoverageValue]
     elapsed_ms: int
 
@@ -300,7 +302,7 @@ class ErrorValue(ConsoleValue):
     """What went wrong."""
 
     code: str = Field(description="a word for programs: bad_input, not_found, incomplete, ...")
-    message: str = Field(description="what, where, and what to do")
+    message: SentenceText = Field(description="what, where, and what to do")
     coverage: list[CoverageValue] = Field(default=[], description="of an incomplete answer")
 
 

@@ -7,6 +7,7 @@ from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rocketlens.errors import BadInput
+from rocketlens.model.sentences import Sentence
 from rocketlens.terminal.times import parse_time
 
 ZONES: Final = (
@@ -94,4 +95,5 @@ def time_of(text: str, name: str, zone: tzinfo, *, is_end: bool) -> int:
             moment = moment + whole - timedelta(milliseconds=1)
         return max(0, (moment - _EPOCH) // timedelta(milliseconds=1))
     except (ValueError, OverflowError) as error:
-        raise BadInput(f"{name} {word[:40]!r} is not a time of the calendar") from error
+        wrong = Sentence("not_of_calendar", option=name, text=repr(word[:40]))
+        raise BadInput(wrong) from error

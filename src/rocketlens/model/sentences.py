@@ -1,4 +1,7 @@
-"""The sentences of stories: each has a name and values, and is its English text.
+"""What people read in other languages, too: each sentence has a name and values, and is its text.
+
+That is what stories say, what is wrong in a filter, a pattern or a time, and what an answer relies
+on. Texts that others wrote, brokers for example, are values.
 
 A caller that only shows or compares text needs to know nothing of this: a `Sentence` is a `str`.
 One that has another language finds its own text for ``name`` and puts ``values`` in it; a value
@@ -125,6 +128,73 @@ SENTENCES: Final[Mapping[str, str]] = {
     "not_in_files": "no file of a store says that",
     "part_of_story": "a part of its story",
     "not_shown": "why is shown to users who may see every topic",
+    # What is wrong in a filter.
+    "language_sql92": "SQL92 expression",
+    "language_filter": "filter",
+    "wrong_at": "{language}, character {number}: {reason}",
+    "wrong_at_found": "{language}, character {number}: {reason}, not {found}",
+    "with_hint": "{error}; {hint}",
+    "condition_expected": "a condition is expected",
+    "comparison_expected": "a comparison is expected",
+    "value_expected": "a value is expected",
+    "string_expected": "a string is expected",
+    "text_or_number_expected": "a text or a number is expected",
+    "word_expected": "{word} is expected",
+    "nothing_can_follow": "nothing can follow here",
+    "null_not_compared": "NULL is not compared: use IS NULL",
+    "cannot_be_compared": "these cannot be compared",
+    "in_of_properties": "IN is for properties only",
+    "in_of_properties_and_fields": "IN is for properties and fields only",
+    "order_of_numbers": "only numbers and properties are compared with {sign}",
+    "between_reversed": "the first value of BETWEEN is the larger one",
+    "nested_too_deep": "nested deeper than {limit} levels",
+    "number_too_large": "a number of more than 64 bits",
+    "real_out_of_range": "a real number must be above 0, and finite",
+    "unknown_character": "a character that no expression has",
+    "many_on_both_sides": "one side must have a single value: key, [*] and .* have many",
+    "minus_before_many": "a minus stands before a single value: key, [*] and .* have many",
+    "pattern_of_condition": "a pattern is for texts and numbers",
+    "filter_too_long": "the filter has {count} characters, {limit} are allowed",
+    "hint_equal": "equal is =",
+    "hint_not_equal": "not equal is <>",
+    "hint_quotes": "texts stand in '...'",
+    "hint_and": "it is AND",
+    "hint_or": "it is OR",
+    "hint_path": "fields of a body are body.$.NAME, and properties prop.NAME",
+    "hint_arithmetic": "there is no arithmetic",
+    "hint_like": "use CONTAINS, STARTSWITH, ENDSWITH or =~",
+    # What is wrong in a pattern or a time.
+    "pattern_empty": "the pattern is empty: every text has it",
+    "pattern_too_long": "the pattern has {count} characters, {limit} are allowed",
+    "pattern_wrong": "pattern {pattern}: {why}",
+    "pattern_too_large": "pattern {pattern}: its repetitions make {count} instructions, {limit} "
+    "are allowed",
+    "not_a_time": "{option} {text} is not a time: expected 2h, 30m, 1d12h, yesterday, 2026-11-20, "
+    "2026-11-20T10:31:02, 20261120103102, or epoch seconds or milliseconds",
+    "not_of_calendar": "{option} {text} is not a time of the calendar",
+    "since_after_until": "since is after until",
+    # What a filter could not decide on.
+    "one_message": "1 message",
+    "messages": "{count} messages",
+    "filter_unread": "{messages}, the first {position}: {why}: the filter could not look at the "
+    "body, so these messages may match (a rule for the topic's bodies says what they are)",
+    "filter_not_comparable": "{messages}, the first {position}: {why}: values cannot be compared, "
+    "so these messages do not match",
+    # What an answer relies on.
+    "rising_log": "store times rise along the log, as those of its files' first messages do: what "
+    "is {part} was not read (an exhaustive search reads it)",
+    "before_offset": "before physical offset {start}",
+    "from_offset": "from physical offset {stop} on",
+    "before_and_from": "before physical offset {start} and from physical offset {stop} on",
+    "rising_queues": "the store times of its queues rise, as samples of them did (an exhaustive "
+    "search reads whole queues)",
+    "rising_key": "the store times of the messages with this key rise, as those of the ones it "
+    "returned did (an exhaustive search reads whole queues)",
+    "whole_queues": "consume queues lack no message from physical offset {start} to {stop}{rising} "
+    "(an exhaustive search reads the log)",
+    "and_times_rise": ", and their store times rise",
+    "queues_before": "consume queues lack nothing before {start}",
+    "in_part_only": "something that was looked at in part only",
 }
 """Every sentence by its name, with its values in braces."""
 

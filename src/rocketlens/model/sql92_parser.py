@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
+from rocketlens.model.sentences import Sentence
 from rocketlens.model.sql92_values import Long, Value, compare, double
 
 Evaluator = Callable[[Any], Value]
@@ -90,7 +91,7 @@ class Parser:
     """One token is looked at ahead, and two behind NOT, as the real parser does."""
 
     pattern: ClassVar = re.compile(TOKENS, re.VERBOSE)
-    language: ClassVar = "SQL92 expression"
+    language: ClassVar = Sentence("language_sql92")
 
     def __init__(self, text: str) -> None:
         """Read nothing yet."""
@@ -134,7 +135,7 @@ class Parser:
             return self._condition(
                 lambda properties: None if read(properties) is None else False, operand
             )
-        raise self.invalid("a condition is expected")
+        raise self.invalid(Sentence("condition_expected"))
 
     def fitted(self, left: Operand, right: Operand) -> tuple[Operand, Operand]:
         """Return two operands that are compared, after what one means for the other."""
@@ -181,10 +182,10 @@ class Parser:
 
     def _check_equal(self, left: Operand, right: Operand) -> None:
         if any(each.kind == "constant" and each.value is None for each in (left, right)):
-            raise self.invalid("NULL is not compared: use IS NULL")
+            raise self.invalid(Sentence("null_not_compared"))
         are_constants = left.kind == right.kind == "constant"
         if are_constants and left.is_condition and not right.is_condition:
-            raise self.invalid("these cannot be compared")
+            raise self.invalid(Sentence("cannot_be_compared"))
 
     def _comparison(self) -> Operand:
         left = self._unary()
@@ -218,7 +219,7 @@ class Parser:
             return self.in_list(left, is_not=is_not)
         test = _TEXT_TESTS.get(token.kind)
         if test is None:
-            raise self.invalid("a comparison is expected", token)
+            raise self.invalid(Sentence("comparison_expected"), token)
         return self.text_test(left, test, self.string(), is_not=is_not)
 
     def in_list(self, left: Operand, *, is_not: bool) -> Operand:
@@ -230,7 +231,7 @@ class Parser:
             texts.add(self.string())
         self._expect(")")
         if left.kind != "property":
-            raise self.invalid("IN is for properties only")
+            raise self.invalid(Sentence("in_of_properties"))
         condition = self._condition(_in(left.evaluate, texts, is_not=is_not), left)
         return condition if is_not else condition._replace(implied=self.known_texts(left, texts))
 
@@ -245,7 +246,7 @@ class Parser:
         for each in (left, right):
             is_number = type(each.value) in (int, Long, float)
             if each.is_condition or (each.kind == "constant" and not is_number):
-                raise self.invalid(f"only numbers and properties are compared with {kind}")
+                raise self.invalid(Sentence("order_of_numbers", sign=kind))
         evaluate = self.joined(
             lambda read, read_other: _in_order(read, read_other, _ORDERS[kind]), left, right
         )
@@ -260,7 +261,7 @@ class Parser:
             return self._condition(_or([less.evaluate, more.evaluate]), less, more)
         from_low, to_high = self.ordered(">=", left, low), self.ordered("<=", left, high)
         if low.kind == high.kind == "constant" and compare(high.value, low.value) < 0:
-            raise self.invalid("the first value of BETWEEN is the larger one")
+            raise self.invalid(Sentence("between_reversed"))
         both = self._condition(_and([from_low.evaluate, to_high.evaluate]), from_low, to_high)
         return both._replace(implied=(*from_low.implied, *to_high.implied))
 
@@ -300,7 +301,7 @@ class Parser:
 
     def _check_depth(self, depth: int) -> None:
         if depth > limits.MAX_SQL92_DEPTH:
-            raise self.invalid(f"nested deeper than {limits.MAX_SQL92_DEPTH} levels")
+            raise self.invalid(Sentence("nested_too_deep", limit=limits.MAX_SQL92_DEPTH))
 
     def primary(self, token: Token) -> Operand:
         """Return the operand of one token."""
@@ -312,16 +313,16 @@ class Parser:
         if token.kind == "integer":
             number = int(token.text.rstrip("lL")[:30])
             if number > limits.MAX_LONG:
-                raise self.invalid("a number of more than 64 bits", token)
+                raise self.invalid(Sentence("number_too_large"), token)
             return constant(number if number <= limits.MAX_INT else Long(number))
         if token.kind == "real":
             real = float(token.text)
             if not 0 < real < float("inf"):
-                raise self.invalid("a real number must be above 0, and finite", token)
+                raise self.invalid(Sentence("real_out_of_range"), token)
             return constant(real)
         if token.kind in _NAMED_CONSTANTS:
             return constant(_NAMED_CONSTANTS[token.kind])
-        raise self.invalid("a value is expected", token)
+        raise self.invalid(Sentence("value_expected"), token)
 
     def string(self) -> str:
         """Read a string."""
@@ -330,7 +331,9 @@ class Parser:
     def _expect(self, kind: str) -> Token:
         token = self._next()
         if token.kind != kind:
-            raise self.invalid(f"{'a string' if kind == 'string' else kind} is expected", token)
+            if kind == "string":
+                raise self.invalid(Sentence("string_expected"), token)
+            raise self.invalid(Sentence("word_expected", word=kind), token)
         return token
 
     def _peek(self) -> Token:
@@ -351,7 +354,7 @@ class Parser:
             match = self.pattern.match(self._text, position)
             if match is None:
                 token = Token("", self._text[position], position)
-                raise self.invalid("a character that no expression has", token)
+                raise self.invalid(Sentence("unknown_character"), token)
             self._position = match.end()
             kind, text = match.lastgroup or "", match.group()
             if kind == "blank":
@@ -362,12 +365,17 @@ class Parser:
                 kind = text.upper()
             return Token(kind, text, position)
 
-    def invalid(self, reason: str, token: Token | None = None) -> InvalidSql92:
+    def invalid(self, reason: Sentence, token: Token | None = None) -> InvalidSql92:
         """Return the error to raise at a token, or where the parser is."""
+        return InvalidSql92(self._wrong(reason, token))
+
+    def _wrong(self, reason: Sentence, token: Token | None) -> Sentence:
+        """Return what is wrong, and where."""
         position = self._position if token is None else token.position
-        found = "" if token is None else f", not {token.text[:30]!r}" if token.text else ""
-        where = f"{self.language}, character {position + 1}"
-        return InvalidSql92(f"{where}: {reason}{found}")
+        values = {"language": self.language, "number": position + 1, "reason": reason}
+        if token is None or not token.text:
+            return Sentence("wrong_at", **values)
+        return Sentence("wrong_at_found", found=repr(token.text[:30]), **values)
 
 
 def unquoted(text: str) -> str:

@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 from rocketlens.errors import BadInput
+from rocketlens.model.sentences import Sentence
 
 _UNIT_MS: Final = {
     "ms": 1,
@@ -118,7 +119,4 @@ def _calendar_ms(word: str, option: str, *, is_end: bool) -> int:
 
 
 def _not_a_time(text: str, option: str) -> BadInput:
-    return BadInput(
-        f"{option} {text[:40]!r} is not a time: expected 2h, 30m, 1d12h, yesterday, 2026-11-20, "
-        "2026-11-20T10:31:02, 20261120103102, or epoch seconds or milliseconds"
-    )
+    return BadInput(Sentence("not_a_time", option=option, text=repr(text[:40])))

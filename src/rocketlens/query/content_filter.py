@@ -31,6 +31,7 @@ from rocketlens.formats.commitlog_record import Record, RecordView
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.java import decode_utf8
+from rocketlens.model.sentences import Sentence
 from rocketlens.model.sql92_values import EvaluationFailed
 from rocketlens.query.pattern import TextPattern, TextTooLong
 from rocketlens.query.where import BodyUnread, Where
@@ -67,16 +68,10 @@ class FilterTally:
         found: list[Coverage] = []
         kind = SourceKind.FILTER
         if self._unread.count:
-            told = (
-                f"{self._unread.described()}: the filter could not look at the body, so these "
-                "messages may match (a rule for the topic's bodies says what they are)"
-            )
+            told = self._unread.described("filter_unread")
             found.append(Coverage("filter", kind, SourceState.FAILED, None, told))
         if self._not_comparable.count:
-            told = (
-                f"{self._not_comparable.described()}: values cannot be compared, so these messages "
-                "do not match"
-            )
+            told = self._not_comparable.described("filter_not_comparable")
             found.append(Coverage("filter", kind, SourceState.SEARCHED, None, told))
         return tuple(found)
 
@@ -86,7 +81,7 @@ class _Counted:
 
     def __init__(self) -> None:
         self.count = 0
-        self._first = ""
+        self._first = self._why = ""
         self._seen: set[tuple[str, int, int, int]] = set()
 
     def add(self, record: Record | RecordView, reason: str) -> None:
@@ -97,14 +92,15 @@ class _Counted:
         if len(self._seen) < limits.MAX_FILTER_FAILURES:
             self._seen.add(identity)
         if not self.count:
-            position = f"{record.topic}/{queue_id}/{queue_offset}"
-            self._first = f"{position}: {reason}"
+            self._first = f"{record.topic}/{queue_id}/{queue_offset}"
+            self._why = reason
         self.count += 1
 
-    def described(self) -> str:
-        """Return how many there are, with the first of them."""
-        noun = "message" if self.count == 1 else "messages"
-        return f"{self.count} {noun}, the first {self._first}"
+    def described(self, name: str) -> Sentence:
+        """Return a sentence of how many there are, with the first of them."""
+        is_one = self.count == 1
+        messages = Sentence("one_message") if is_one else Sentence("messages", count=self.count)
+        return Sentence(name, messages=messages, position=self._first, why=self._why)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import Reason
+from rocketlens.model.sentences import Sentence
 from rocketlens.query.store_reader import StoreReader
 from rocketlens.query.verify import MessageFilter
 from rocketlens.store.read.commitlog import CommitLog
@@ -30,13 +31,13 @@ class LogPart(NamedTuple):
         """What an answer from this part relies on, as `Coverage.relies_on` has it."""
         if self == WHOLE_LOG:
             return None
-        before = None if self.start is None else f"before physical offset {self.start}"
-        behind = None if self.stop is None else f"from physical offset {self.stop} on"
-        left_out = " and ".join(filter(None, (before, behind)))
-        return (
-            "store times rise along the log, as those of its files' first messages do: what is "
-            f"{left_out} was not read (an exhaustive search reads it)"
-        )
+        if self.stop is None:
+            part = Sentence("before_offset", start=self.start)
+        elif self.start is None:
+            part = Sentence("from_offset", stop=self.stop)
+        else:
+            part = Sentence("before_and_from", start=self.start, stop=self.stop)
+        return Sentence("rising_log", part=part)
 
 
 WHOLE_LOG: Final = LogPart()

@@ -31,6 +31,7 @@ from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import Reason, Record
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.sentences import Sentence
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.by_time import Scan, find_in_time
 from rocketlens.query.log_part import LogPart, is_long, part_in_time
@@ -193,7 +194,7 @@ def _rely_on_queues(
     oldest = newest.records[-1].physical_offset if newest.is_enough else reader.log.min_offset
     topics = ", ".join(sorted(_topics(message_filter)))
     is_timed = message_filter.begin is not None or message_filter.end < limits.MAX_TIMESTAMP_MS
-    rising = ", and their store times rise" if is_timed else ""
+    rising = Sentence("and_times_rise") if is_timed else ""
     findings.cover(
         (
             Coverage(
@@ -202,8 +203,7 @@ def _rely_on_queues(
                 SourceState.SEARCHED,
                 begin_offset=oldest,
                 end_offset=end,
-                relies_on=f"consume queues lack no message from physical offset {oldest} to {end}"
-                f"{rising} (an exhaustive search reads the log)",
+                relies_on=Sentence("whole_queues", start=oldest, stop=end, rising=rising),
             ),
         )
     )

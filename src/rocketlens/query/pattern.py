@@ -13,6 +13,7 @@ from typing import Any, Final
 from rocketlens import limits
 from rocketlens.errors import BadInput
 from rocketlens.model.arguments import check_text
+from rocketlens.model.sentences import Sentence
 
 _SPECIAL: Final = re.compile(r"[\\.^$|?*+()\[\]{}]")
 
@@ -36,12 +37,10 @@ class TextPattern:
         """
         check_text(text, "pattern")
         if not text:
-            raise BadInput("the pattern is empty: every text has it")
+            raise BadInput(Sentence("pattern_empty"))
         if len(text) > limits.MAX_PATTERN_CHARACTERS:
-            raise BadInput(
-                f"the pattern has {len(text)} characters, {limits.MAX_PATTERN_CHARACTERS} are "
-                "allowed"
-            )
+            limit = limits.MAX_PATTERN_CHARACTERS
+            raise BadInput(Sentence("pattern_too_long", count=len(text), limit=limit))
         self.text: Final = text
         self._regexp: Final[Any] = _compiled(text) if _SPECIAL.search(text) else None
         instructions = 1 if self._regexp is None else self._regexp.programsize
@@ -87,10 +86,15 @@ def _compiled(text: str) -> Any:
     except re2.error as error:
         reason = error.args[0] if error.args else error
         said = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-        raise BadInput(f"pattern {text[:80]!r}: {said[:200]}") from error
+        wrong = Sentence("pattern_wrong", pattern=repr(text[:80]), why=said[:200])
+        raise BadInput(wrong) from error
     if compiled.programsize > limits.MAX_PATTERN_INSTRUCTIONS:
         raise BadInput(
-            f"pattern {text[:80]!r}: its repetitions make {compiled.programsize} instructions, "
-            f"{limits.MAX_PATTERN_INSTRUCTIONS} are allowed"
+            Sentence(
+                "pattern_too_large",
+                pattern=repr(text[:80]),
+                count=compiled.programsize,
+                limit=limits.MAX_PATTERN_INSTRUCTIONS,
+            )
         )
     return compiled

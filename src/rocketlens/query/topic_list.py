@@ -18,6 +18,7 @@ from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import Record, has_queue_entry
 from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT, FILLER_SIZE
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.sentences import Sentence
 from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer
 from rocketlens.query.store_reader import (
     CONSUME_QUEUE,
@@ -188,7 +189,7 @@ class _StoreTopics:
         self._coverage += torn_coverage(walk.torn_at)
         log = reader.log_coverage(walk.position, min(walk.stop, log_end), begin_offset=start)
         if start > reader.log.min_offset and StoreLayout(reader.path).abort.exists():
-            log = replace(log, relies_on=f"consume queues lack nothing before {start}")
+            log = replace(log, relies_on=Sentence("queues_before", start=start))
         self._coverage.append(log)
 
     def _add(self, record: Record) -> None:

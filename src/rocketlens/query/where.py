@@ -44,6 +44,7 @@ from rocketlens import limits
 from rocketlens.decode.tree import Tree, json_ready
 from rocketlens.model import properties as props
 from rocketlens.model.arguments import check_text
+from rocketlens.model.sentences import Sentence
 from rocketlens.model.sql92_parser import (
     TOKENS,
     Evaluator,
@@ -172,23 +173,21 @@ def parse_where(text: str, *, now_ms: int | None = None) -> Where:
     :raises PackageMissing: when a pattern needs google-re2, which is not installed.
     """
     if len(check_text(text, "where")) > limits.MAX_SUBSCRIPTION_CHARACTERS:
-        raise InvalidSql92(
-            f"the filter has {len(text)} characters, {limits.MAX_SUBSCRIPTION_CHARACTERS} are "
-            "allowed"
-        )
+        limit = limits.MAX_SUBSCRIPTION_CHARACTERS
+        raise InvalidSql92(Sentence("filter_too_long", count=len(text), limit=limit))
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     return Where(text, _WhereParser(text, now_ms).whole())
 
 
 _HINTS: Final = {
-    "=": "; equal is =",
-    "!": "; not equal is <>",
-    '"': "; texts stand in '...'",
-    "&": "; it is AND",
-    "|": "; it is OR",
-    ".": "; fields of a body are body.$.NAME, and properties prop.NAME",
-    "%": "; there is no arithmetic",
-    "LIKE": "; use CONTAINS, STARTSWITH, ENDSWITH or =~",
+    "=": Sentence("hint_equal"),
+    "!": Sentence("hint_not_equal"),
+    '"': Sentence("hint_quotes"),
+    "&": Sentence("hint_and"),
+    "|": Sentence("hint_or"),
+    ".": Sentence("hint_path"),
+    "%": Sentence("hint_arithmetic"),
+    "LIKE": Sentence("hint_like"),
 }
 
 
@@ -205,7 +204,7 @@ class _WhereParser(Parser):
         + TOKENS,
         re.VERBOSE,
     )
-    language: ClassVar = "filter"
+    language: ClassVar = Sentence("language_filter")
 
     def __init__(self, text: str, now_ms: int) -> None:
         super().__init__(text)
@@ -216,14 +215,16 @@ class _WhereParser(Parser):
         condition = self.as_condition(self.disjunction())
         token = self._next()
         if token.kind != "end":
-            raise self.invalid("nothing can follow here", token)
+            raise self.invalid(Sentence("nothing_can_follow"), token)
         return condition
 
-    def invalid(self, reason: str, token: Token | None = None) -> InvalidSql92:
+    def invalid(self, reason: Sentence, token: Token | None = None) -> InvalidSql92:
         """Return the error to raise, with a hint at what was probably meant."""
         word = token.text.upper() if token else ""
-        hint = _HINTS.get(word, _HINTS.get(word[:1], ""))
-        return InvalidSql92(f"{super().invalid(reason, token)}{hint}")
+        wrong, hint = self._wrong(reason, token), _HINTS.get(word, _HINTS.get(word[:1]))
+        if hint is not None:
+            wrong = Sentence("with_hint", error=wrong, hint=hint)
+        return InvalidSql92(wrong)
 
     def primary(self, token: Token) -> Operand:
         """Return the operand of one token."""
@@ -281,7 +282,7 @@ class _WhereParser(Parser):
         if not many:
             return super().joined(make, *operands)
         if len(many) > 1:
-            raise self.invalid("one side must have a single value: key, [*] and .* have many")
+            raise self.invalid(Sentence("many_on_both_sides"))
         reads = [each.evaluate for each in operands]
         test = make(*(lambda row, number=number: row[number] for number in range(len(operands))))
         return _any_of(reads, many[0], test)
@@ -296,7 +297,7 @@ class _WhereParser(Parser):
     def negated(self, operand: Operand) -> Operand:
         """Return the operand with a minus before it."""
         if operand.is_many:
-            raise self.invalid("a minus stands before a single value: key, [*] and .* have many")
+            raise self.invalid(Sentence("minus_before_many"))
         return super().negated(operand)._replace(reads_body=operand.reads_body)
 
     def ordered(self, kind: str, left: Operand, right: Operand) -> Operand:
@@ -312,7 +313,7 @@ class _WhereParser(Parser):
         if left.kind == "property":
             return super().in_list(left, is_not=is_not)
         if left.kind != "field":
-            raise self.invalid("IN is for properties and fields only")
+            raise self.invalid(Sentence("in_of_properties_and_fields"))
         self._expect("(")
         values = [self._listed(left)]
         while self._peek().kind == ",":
@@ -341,7 +342,7 @@ class _WhereParser(Parser):
         value = operand.value
         is_number = type(value) in (int, Long, float)
         if operand.kind != "constant" or not (is_number or (type(value) is str and sign > 0)):
-            raise self.invalid("a text or a number is expected", token)
+            raise self.invalid(Sentence("text_or_number_expected"), token)
         assert value is not None  # noqa: S101 - one of these types
         return value if sign > 0 else -float(value) if type(value) is float else Long(-int(value))
 
@@ -363,7 +364,7 @@ class _WhereParser(Parser):
             return None
         is_not = self._next().text == "!~"
         if left.is_condition and left.kind != "constant":
-            raise self.invalid("a pattern is for texts and numbers")
+            raise self.invalid(Sentence("pattern_of_condition"))
         pattern = TextPattern(self.string())
         evaluate = self.joined(lambda read: _has_pattern(read, pattern), left)
         condition = self._condition(evaluate, left)

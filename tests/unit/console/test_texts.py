@@ -9,6 +9,7 @@ from string import Formatter
 
 import pytest
 
+from rocketlens import limits
 from rocketlens.console import pages
 from rocketlens.console.texts import LANGUAGES, Texts, language_of, table_of
 from rocketlens.formats import trace_body
@@ -17,6 +18,7 @@ from rocketlens.model.sentences import SENTENCES, Sentence
 from rocketlens.query.group_state import GroupState
 from rocketlens.query.story_events import EventKind
 from tests.support.console_client import answers, store_at
+from tests.support.made_stores import NOW_MS, make_store, some_messages
 from tests.support.story_world import KEY, consumed, pub
 
 TEMPLATES = sorted((Path(pages.__file__).parent / "templates").glob("*.html"))
@@ -197,3 +199,74 @@ def test_the_api_has_stories_in_english_and_names_no_sentences(write_store):
     assert sent["text"] == (
         "sent from 10.0.0.9:5555 by producer group p; its unique key was made on 127.0.0.1"
     )
+
+
+@pytest.mark.parametrize(
+    ("asked", "english", "chinese"),
+    [
+        (
+            "where=n+%3E",
+            "filter, character 4: a value is expected",
+            "过滤条件第 4 个字符：此处应为值",
+        ),
+        (
+            "where=n+%3D%3D+1",
+            "filter, character 4: a value is expected, not '='; equal is =",
+            "过滤条件第 4 个字符：此处应为值，而不是 '='；等于写作 =",
+        ),
+        (
+            f"grep={'x' * (limits.MAX_PATTERN_CHARACTERS + 1)}",
+            f"the pattern has {limits.MAX_PATTERN_CHARACTERS + 1} characters",
+            f"正则表达式有 {limits.MAX_PATTERN_CHARACTERS + 1} 个字符",
+        ),
+        ("since=x", "since 'x' is not a time: expected 2h", "since 的值 'x' 不是时间：可以是 2h"),
+        (
+            "since=2026-13-01",
+            "since '2026-13-01' is not a time of the calendar",
+            "since 的值 '2026-13-01' 不是日历上的时间",
+        ),
+        (
+            "since=2026-11-21&until=2026-11-20",
+            "since is after until",
+            "开始时间晚于结束时间",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_question_is_shown_in_the_language(
+    write_store, asked, english, chinese
+):
+    store = store_at(write_store({"body": b"x"}), "s")
+    paths = [f"/search?topic=T&{asked}", f"/search/rows?topic=T&{asked}"]
+    for page in answers(paths, store):
+        assert english in ShownText(page.text).text
+    for page in answers(paths, store, cookies={"rl_language": "zh"}):
+        assert chinese in ShownText(page.text).text
+        assert english not in ShownText(page.text).text
+    for language in LANGUAGES:
+        (found,) = answers(
+            [f"/api/search?topic=T&{asked}"], store, cookies={"rl_language": language}
+        )
+        assert found.status_code == 400
+        assert found.json()["error"]["message"].startswith(english)
+
+
+def test_what_a_filter_could_not_look_at_is_shown_in_the_language(write_store):
+    store = store_at(write_store({"body": b"\x00\xff\x9f\x01"}), "s")
+    paths = ["/search?topic=T&grep=x", "/search/rows?topic=T&grep=x"]
+    for page in answers(paths, store, cookies={"rl_language": "zh"}):
+        text = ShownText(page.text).text
+        assert "1 条消息，第一条是 T/0/0：" in text
+        assert "过滤条件无法读取消息体" in text
+        assert "the filter could not look" not in text
+
+
+def test_what_an_answer_relies_on_is_shown_in_the_language(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_INTERPRETED_SCAN_BYTES", 0)
+    monkeypatch.setattr(limits, "MAX_NEWEST_SCAN_BYTES", -1)
+    made = make_store(tmp_path / "store", some_messages(300), segment_bytes=8192)
+    path = f"/search?topic=Topic0&since={NOW_MS + 137 * 290}"
+    (english,) = answers([path], store_at(made.path, "s"))
+    (chinese,) = answers([path], store_at(made.path, "s"), cookies={"rl_language": "zh"})
+    assert "store times rise along the log" in english.text
+    assert "日志中的存储时间递增" in chinese.text
+    assert "store times rise" not in chinese.text

@@ -16,8 +16,8 @@ from tests.support.story_world import copy as record
 
 SOURCE = Path(rocketlens.__file__).parent
 TABLE = SOURCE / "model" / "sentences.py"
-CALLED = re.compile(r'Sentence\(\s*"([a-z_]+)"')
-QUOTED = re.compile(r'"([a-z_]+)"')
+CALLED = re.compile(r'Sentence\(\s*"([a-z_0-9]+)"')
+QUOTED = re.compile(r'"([a-z_0-9]+)"')
 
 
 def test_a_sentence_is_its_english_text():

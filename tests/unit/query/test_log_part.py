@@ -7,6 +7,7 @@ import pytest
 import rocketlens
 from rocketlens import limits
 from rocketlens.query import by_time
+from rocketlens.query.log_part import LogPart
 from tests.support.made_stores import flip, make_store, some_messages
 
 SEGMENT_BYTES = 8192
@@ -180,3 +181,19 @@ def test_a_scan_of_a_time_range_reads_the_same_part_and_relies_on_the_same(made,
     assert scan.complete
     assert [each.relies_on for each in scan.coverage if each.relies_on]
     assert not [each.relies_on for each in whole.coverage if each.relies_on]
+
+
+@pytest.mark.parametrize(
+    ("part", "left_out"),
+    [
+        (LogPart(5), "before physical offset 5"),
+        (LogPart(stop=9), "from physical offset 9 on"),
+        (LogPart(5, 9), "before physical offset 5 and from physical offset 9 on"),
+    ],
+)
+def test_a_part_names_what_of_the_log_it_leaves_out(part, left_out):
+    assert part.relies_on == (
+        "store times rise along the log, as those of its files' first messages do: what is "
+        f"{left_out} was not read (an exhaustive search reads it)"
+    )
+    assert LogPart().relies_on is None

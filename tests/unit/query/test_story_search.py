@@ -137,7 +137,9 @@ def test_more_matches_than_a_story_is_told_from_are_named(store, monkeypatch):
     assert why in [each.why for each in story.unlearnt]
 
 
-@pytest.mark.parametrize(("trace_topic", "said"), [("U", "has none of it"), ("V", "does not exist")])
+@pytest.mark.parametrize(
+    ("trace_topic", "said"), [("U", "has none of it"), ("V", "does not exist")]
+)
 def test_a_message_without_a_trace_says_what_a_trace_needs(write_store, trace_topic, said):
     path = write_store({"properties": UNIQUE}, {"topic": "U"})
     with rocketlens.open_store(path) as opened:

@@ -178,7 +178,7 @@ def test_of_many_values_one_that_holds_is_enough_though_another_cannot_be_compar
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "character 1: a value is expected"),
+        ("", "filter, character 1: a value is expected"),
         ("tag == 'x'", "character 6: a value is expected, not '='; equal is ="),
         ("tag != 'x'", "character 5: a character that no expression has, not '!'; not equal is <>"),
         ('tag = "x"', "texts stand in '...'"),
