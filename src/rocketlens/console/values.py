@@ -135,7 +135,7 @@ class BodyValue(ConsoleValue):
     is_cut: bool = Field(description="whether only its beginning is here")
     is_json: bool = Field(description="whether the content is JSON")
     format: str = Field(description="what the body is: json, text, protobuf, ...")
-    why: str = Field(description="what the format rests on")
+    why: SentenceText = Field(description="what the format rests on")
     is_guess: bool
     layers: list[str] = Field(description="the compression that came off")
     charset: str | None

@@ -25,6 +25,7 @@ Formats below text have no mark, so a guess can be wrong, and says that it is on
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from rocketlens import limits
@@ -44,6 +45,7 @@ from rocketlens.decode.layers import unwrap
 from rocketlens.decode.plain_text import find_text
 from rocketlens.decode.tree import Tree, json_ready
 from rocketlens.errors import BodyError, BodyTooLarge
+from rocketlens.model.sentences import Sentence
 
 JSON: Final = "json"
 XML: Final = "xml"
@@ -102,7 +104,7 @@ class _Guess(NamedTuple):
     name: str
     may_be: Callable[[bytes], bool]
     read: Callable[[bytes], Tree]
-    why: str
+    why: Sentence
 
 
 def _begins(mark: bytes) -> Callable[[bytes], bool]:
@@ -110,26 +112,38 @@ def _begins(mark: bytes) -> Callable[[bytes], bool]:
 
 
 _MARKED: Final = (
-    _Guess("java", _begins(java_object.MAGIC), java_object.read_java_object, "ac ed 00 05"),
-    _Guess("avro", _begins(avro.CONTAINER), avro.read_container, "Obj 01"),
-    _Guess("cbor", _begins(cbor.MAGIC), cbor.read_cbor, "d9 d9 f7"),
+    _Guess(
+        "java",
+        _begins(java_object.MAGIC),
+        java_object.read_java_object,
+        Sentence("body_begins", mark="ac ed 00 05"),
+    ),
+    _Guess(
+        "avro",
+        _begins(avro.CONTAINER),
+        avro.read_container,
+        Sentence("body_begins", mark="Obj 01"),
+    ),
+    _Guess(
+        "cbor", _begins(cbor.MAGIC), cbor.read_cbor, Sentence("body_begins", mark="d9 d9 f7")
+    ),
 )
 _UNMARKED: Final = (
-    _Guess("canal", protobuf_wire.may_be_protobuf, canal.read_canal, "a packet of messages"),
-    _Guess("hessian", hessian.may_be_hessian, hessian.read_hessian, "a value of Hessian 2"),
-    _Guess("thrift", thrift.may_be_thrift, thrift.read_thrift, "a struct of Thrift"),
+    _Guess("canal", protobuf_wire.may_be_protobuf, canal.read_canal, Sentence("canal_packet")),
+    _Guess("hessian", hessian.may_be_hessian, hessian.read_hessian, Sentence("hessian_value")),
+    _Guess("thrift", thrift.may_be_thrift, thrift.read_thrift, Sentence("thrift_struct")),
     _Guess(
         "messagepack",
         messagepack.may_be_messagepack,
         messagepack.read_messagepack,
-        "a map or array of MessagePack",
+        Sentence("messagepack_values"),
     ),
-    _Guess("cbor", cbor.may_be_cbor, cbor.read_cbor, "a map or array of CBOR"),
+    _Guess("cbor", cbor.may_be_cbor, cbor.read_cbor, Sentence("cbor_values")),
     _Guess(
         "protobuf",
         protobuf_wire.may_be_protobuf,
         protobuf_wire.read_protobuf,
-        "fields of Protocol Buffers with likely numbers",
+        Sentence("protobuf_fields"),
     ),
 )
 
@@ -138,12 +152,12 @@ class _Markup(NamedTuple):
     name: str
     may_be: Callable[[str], bool]
     read: Callable[[str], Tree]
-    why: str
+    why: Sentence
 
 
 _MARKUP: Final = (
-    _Markup(JSON, json_text.may_be_json, json_text.read_json, "JSON"),
-    _Markup(XML, xml_text.may_be_xml, xml_text.read_xml, "well-formed XML"),
+    _Markup(JSON, json_text.may_be_json, json_text.read_json, Sentence("json_document")),
+    _Markup(XML, xml_text.may_be_xml, xml_text.read_xml, Sentence("xml_document")),
 )
 
 
@@ -152,7 +166,7 @@ def decode_body(body: bytes) -> DecodedBody:
     try:
         inner, layers = unwrap(body)
     except BodyTooLarge as error:
-        return DecodedBody(format=BINARY, why="it is compressed", error=str(error))
+        return DecodedBody(format=BINARY, why=Sentence("body_compressed"), error=str(error))
     if len(inner) > limits.MAX_SHOWN_JSON_BYTES:
         return _large(inner, layers)
     failed: str | None = None
@@ -163,8 +177,7 @@ def decode_body(body: bytes) -> DecodedBody:
             except BodyError as error:
                 failed = f"{each.name}: {error}"
             else:
-                why = f"it begins with {each.why}"
-                return DecodedBody(format=each.name, value=value, layers=layers, why=why)
+                return DecodedBody(format=each.name, value=value, layers=layers, why=each.why)
     found = find_text(inner)
     if found is not None:
         return read_text(*found, layers)
@@ -175,11 +188,11 @@ def decode_body(body: bytes) -> DecodedBody:
             except BodyError:
                 continue
             if value:
-                why = f"its {len(inner)} bytes are {each.why}"
+                why = Sentence("body_bytes", count=len(inner), what=each.why)
                 return DecodedBody(
                     format=each.name, value=value, layers=layers, why=why, is_guess=True
                 )
-    why = "no format that is known reads it to its last byte"
+    why = Sentence("no_known_format")
     return DecodedBody(format=BINARY, layers=layers, why=why, error=failed)
 
 
@@ -212,7 +225,7 @@ def read_text(text: str, charset: str, layers: tuple[str, ...] = ()) -> DecodedB
                 text=text,
                 charset=charset,
                 layers=layers,
-                why=f"it is {charset}, and {why}",
+                why=_of_charset(charset, why),
             )
     return DecodedBody(
         format=TEXT,
@@ -220,9 +233,17 @@ def read_text(text: str, charset: str, layers: tuple[str, ...] = ()) -> DecodedB
         text=text,
         charset=charset,
         layers=layers,
-        why=f"it is {charset}",
+        why=_of_charset(charset),
         error=too_large,
     )
+
+
+@lru_cache(maxsize=64)
+def _of_charset(charset: str, what: Sentence | None = None) -> Sentence:
+    """Return why a body is text; filters decode millions, of a few charsets."""
+    if what is None:
+        return Sentence("body_in_charset", charset=charset)
+    return Sentence("body_in_charset_and", charset=charset, what=what)
 
 
 def _large(inner: bytes, layers: tuple[str, ...]) -> DecodedBody:
@@ -230,9 +251,9 @@ def _large(inner: bytes, layers: tuple[str, ...]) -> DecodedBody:
     error = f"it has over {limits.MAX_SHOWN_JSON_BYTES >> 20} MiB, and is not taken apart"
     found = find_text(inner)
     if found is None:
-        return DecodedBody(format=BINARY, layers=layers, why="it is not text", error=error)
+        return DecodedBody(format=BINARY, layers=layers, why=Sentence("body_not_text"), error=error)
     text, charset = found
-    why = f"it is {charset}"
+    why = _of_charset(charset)
     return DecodedBody(
         format=TEXT, value=text, text=text, charset=charset, layers=layers, why=why, error=error
     )

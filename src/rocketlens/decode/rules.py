@@ -40,6 +40,7 @@ from rocketlens.decode.tree import Tree
 from rocketlens.errors import BadInput, BodyError, BodyTooLarge
 from rocketlens.model.message import MessageExt
 from rocketlens.model.properties import ORIGIN_TOPICS
+from rocketlens.model.sentences import Sentence
 
 if TYPE_CHECKING:
     from rocketlens.decode.registry import SchemaRegistry
@@ -75,7 +76,7 @@ class BodyRule:
             decoded = self._decoded(inner)
         except (BodyError, UnicodeDecodeError) as error:
             return replace(decode_body(body), error=f"rule for {self.topic}: {error}")
-        why = f"the rule for topics {self.topic} says so"
+        why = Sentence("body_by_rule", topic=self.topic)
         return replace(decoded, layers=layers, why=why, rule=self.topic)
 
     def _decoded(self, inner: bytes) -> DecodedBody:
@@ -125,7 +126,7 @@ class BodyRules:
         """Return the body of a message, by the first rule that fits one of its topics."""
         if message.body_error is not None:
             return DecodedBody(
-                format=bodies.BINARY, why="it is as it was stored", error=message.body_error
+                format=bodies.BINARY, why=Sentence("body_as_stored"), error=message.body_error
             )
         return self.decode_body(message.topic, message.properties, message.body)
 

@@ -1,7 +1,7 @@
 """What people read in other languages, too: each sentence has a name and values, and is its text.
 
-That is what stories say, what is wrong in a filter, a pattern or a time, and what an answer relies
-on. Texts that others wrote, brokers for example, are values.
+That is what stories say, what is wrong in a filter, a pattern or a time, what an answer relies on,
+and why a body is taken for what it is. Texts that others wrote, brokers for example, are values.
 
 A caller that only shows or compares text needs to know nothing of this: a `Sentence` is a `str`.
 One that has another language finds its own text for ``name`` and puts ``values`` in it; a value
@@ -195,6 +195,24 @@ SENTENCES: Final[Mapping[str, str]] = {
     "and_times_rise": ", and their store times rise",
     "queues_before": "consume queues lack nothing before {start}",
     "in_part_only": "something that was looked at in part only",
+    # Why a body is taken for what it is.
+    "body_compressed": "it is compressed",
+    "body_begins": "it begins with {mark}",
+    "body_bytes": "its {count} bytes are {what}",
+    "canal_packet": "a packet of messages",
+    "hessian_value": "a value of Hessian 2",
+    "thrift_struct": "a struct of Thrift",
+    "messagepack_values": "a map or array of MessagePack",
+    "cbor_values": "a map or array of CBOR",
+    "protobuf_fields": "fields of Protocol Buffers with likely numbers",
+    "no_known_format": "no format that is known reads it to its last byte",
+    "body_in_charset": "it is {charset}",
+    "body_in_charset_and": "it is {charset}, and {what}",
+    "json_document": "JSON",
+    "xml_document": "well-formed XML",
+    "body_not_text": "it is not text",
+    "body_by_rule": "the rule for topics {topic} says so",
+    "body_as_stored": "it is as it was stored",
 }
 """Every sentence by its name, with its values in braces."""
 

@@ -270,3 +270,19 @@ def test_what_an_answer_relies_on_is_shown_in_the_language(tmp_path, monkeypatch
     assert "store times rise along the log" in english.text
     assert "日志中的存储时间递增" in chinese.text
     assert "store times rise" not in chinese.text
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b'{"n":1}', "编码是 utf-8，内容是合法的 JSON"),
+        (b"plain", "编码是 utf-8"),
+        (b"\x00\xff\x9f\x01", "没有一种已知格式能读到最后一个字节"),
+    ],
+)
+def test_why_a_body_is_what_it_is_is_shown_in_the_language(write_store, body, why):
+    store = store_at(write_store({"body": body}), "s")
+    (page,) = answers(["/m/s/T/-/0/0"], store, cookies={"rl_language": "zh"})
+    reason = page.text.partition('<details class="why">')[2].partition("</details>")[0]
+    assert why in reason
+    assert ENGLISH.findall(ShownText(reason).text) == []

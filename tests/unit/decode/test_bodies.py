@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from rocketlens import limits
 from rocketlens.decode.bodies import decode_body, text_of_body
+from rocketlens.decode.layers import unwrap
 from tests.support.written_bodies import NAMES, body
 
 FORMATS = {
@@ -35,12 +36,27 @@ FORMATS = {
     "update.canal": "canal",
 }
 
+WHY = {
+    "json": "it is {charset}, and JSON",
+    "text": "it is {charset}",
+    "java": "it begins with ac ed 00 05",
+    "avro": "it begins with Obj 01",
+    "canal": "its {count} bytes are a packet of messages",
+    "hessian": "its {count} bytes are a value of Hessian 2",
+    "thrift": "its {count} bytes are a struct of Thrift",
+    "messagepack": "its {count} bytes are a map or array of MessagePack",
+    "cbor": "its {count} bytes are a map or array of CBOR",
+    "protobuf": "its {count} bytes are fields of Protocol Buffers with likely numbers",
+    "binary": "no format that is known reads it to its last byte",
+}
+
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_other_libraries_wrote_is_found(name):
     decoded = decode_body(body(name))
     assert decoded.format == FORMATS[name]
-    assert decoded.why
+    count = len(unwrap(body(name))[0])
+    assert decoded.why == WHY[decoded.format].format(charset=decoded.charset, count=count)
     assert decoded.error is None
     assert (decoded.as_json() is None) == (decoded.format in {"binary", "text"})
 
@@ -64,7 +80,9 @@ def test_json_keeps_its_own_digits_and_spaces():
 
 
 def test_xml_is_found_and_what_only_looks_like_it_is_text():
-    assert decode_body(b"<a><b>1</b></a>").value == {"a": {"b": "1"}}
+    decoded = decode_body(b"<a><b>1</b></a>")
+    assert decoded.value == {"a": {"b": "1"}}
+    assert decoded.why == "it is utf-8, and well-formed XML"
     assert decode_body(b"<a> and more").format == "text"
 
 
