@@ -15,7 +15,7 @@ from pydantic import Field
 from rocketlens import limits
 from rocketlens.console.look_up import coverage_values, failed_answer
 from rocketlens.console.sources import ConsoleSource, Sources
-from rocketlens.console.values import ConsoleValue, CoverageValue
+from rocketlens.console.values import ConsoleValue, CoverageValue, SentenceText
 from rocketlens.console.viewer import current_viewer
 from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model.status import BrokersAnswer, BrokerStatus, StoreStatus
@@ -30,7 +30,7 @@ class BrokerValue(ConsoleValue):
     broker_id: int
     role: Literal["master", "slave"]
     address: str
-    error: str | None = Field(description="why it could not be asked")
+    error: SentenceText | None = Field(description="why it could not be asked")
     is_hidden: bool = Field(description="whether its counts are hidden: they are of all topics")
     version: str | None
     started_ms: int | None

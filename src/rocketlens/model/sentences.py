@@ -1,4 +1,4 @@
-"""What people read in other languages, too: each sentence has a name and values, and is its text.
+"""Texts that people read in several languages: each has a name and values, and is English itself.
 
 That is what stories say, what is wrong in a filter, a pattern or a time, what an answer relies on,
 and why a body is taken for what it is. Texts that others wrote, brokers for example, are values.
@@ -222,7 +222,9 @@ class Sentence(str):
 
     __slots__ = ("name", "values")
     name: str
+    """Its name in the table."""
     values: dict[str, object]
+    """What stands for each word in braces, by that word."""
 
     def __new__(cls, name: str, /, **values: object) -> Self:
         """Make the sentence.
