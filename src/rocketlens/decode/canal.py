@@ -151,7 +151,9 @@ def _entry(stored: Tree) -> Tree:
     if not isinstance(stored, bytes):
         raise BodyError("an entry that is a number")
     entry = read_protobuf(stored, _ENTRY)
-    schema = _STORED.get(entry.get("entryType", _ROW_DATA))
+    entry_type = entry.get("entryType", _ROW_DATA)
+    # A damaged entry can have several types.
+    schema = _STORED.get(entry_type) if isinstance(entry_type, str) else None
     value = entry.get("storeValue")
     if schema is not None and isinstance(value, bytes):
         entry["storeValue"] = read_protobuf(value, schema)

@@ -38,3 +38,9 @@ def test_a_packet_is_read_down_to_its_columns():
 def test_what_is_no_packet_of_messages_is_refused(hexadecimal, says):
     with pytest.raises(BodyError, match=says):
         read_canal(bytes.fromhex(hexadecimal))
+
+
+def test_an_entry_of_several_types_keeps_what_is_stored_as_it_is():
+    packet = read_canal(bytes.fromhex("18 07 2a 09 12 07 12 02 01 02 1a 01 41"))
+    (entry,) = packet["body"]["messages"]
+    assert (len(entry["entryType"]), entry["storeValue"]) == (2, b"A")
