@@ -124,9 +124,7 @@ _MARKED: Final = (
         avro.read_container,
         Sentence("body_begins", mark="Obj 01"),
     ),
-    _Guess(
-        "cbor", _begins(cbor.MAGIC), cbor.read_cbor, Sentence("body_begins", mark="d9 d9 f7")
-    ),
+    _Guess("cbor", _begins(cbor.MAGIC), cbor.read_cbor, Sentence("body_begins", mark="d9 d9 f7")),
 )
 _UNMARKED: Final = (
     _Guess("canal", protobuf_wire.may_be_protobuf, canal.read_canal, Sentence("canal_packet")),

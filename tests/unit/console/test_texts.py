@@ -267,9 +267,10 @@ def test_what_an_answer_relies_on_is_shown_in_the_language(tmp_path, monkeypatch
     path = f"/search?topic=Topic0&since={NOW_MS + 137 * 290}"
     (english,) = answers([path], store_at(made.path, "s"))
     (chinese,) = answers([path], store_at(made.path, "s"), cookies={"rl_language": "zh"})
-    assert "store times rise along the log" in english.text
-    assert "日志中的存储时间递增" in chinese.text
-    assert "store times rise" not in chinese.text
+    assert "consume queues lack no message from physical offset 0 to" in english.text
+    assert "ConsumeQueue 没有缺少物理偏移量 0 到" in chinese.text
+    assert "，且其存储时间递增（" in chinese.text
+    assert "consume queues lack" not in chinese.text
 
 
 @pytest.mark.parametrize(

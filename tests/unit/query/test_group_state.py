@@ -38,14 +38,18 @@ def facts(**given):
         (
             {"is_online": False, "subscribes": None},
             "passed_offline",
-            "it goes on at offset 8; no client is online: it consumed it before, or a reset "
-            "skipped it",
+            (
+                "it goes on at offset 8; no client is online: it consumed it before, or a reset "
+                "skipped it"
+            ),
         ),
         (
             {"is_online": None, "subscribes": None},
             "passed",
-            "it goes on at offset 8; whether it consumed it, or filtered or skipped it, is not "
-            "recorded",
+            (
+                "it goes on at offset 8; whether it consumed it, or filtered or skipped it, is not "
+                "recorded"
+            ),
         ),
         (
             {"subscribes": False, "subscribed": None},

@@ -43,8 +43,10 @@ def state_of(*copies, traces=(), **facts):
             {},
             "passed_offline",
             0,
-            "it goes on at offset 8; no client is online: it consumed it before, or a reset "
-            "skipped it",
+            (
+                "it goes on at offset 8; no client is online: it consumed it before, or a reset "
+                "skipped it"
+            ),
         ),
         (
             (waiting(1, 10),),
@@ -157,10 +159,14 @@ def test_one_unique_key_at_two_offsets_is_a_retry_of_the_producer_or_a_resend():
     ours = copy(at_ms=99_000, queue_offset=11, properties={"RESENT_BY_ROCKETLENS": "j/1"})
     told = story([ORIGINAL, again, later, ours])
     assert list(told.repeats) == [
-        "T/0/9 has the same unique key as T/0/7: a producer's retry: sent 3.000 s after the first "
-        "from 10.0.0.9, the same host",
-        "T/0/10 has the same unique key as T/0/7: a resend: sent 90.000 s after the first from "
-        "10.0.0.9",
+        (
+            "T/0/9 has the same unique key as T/0/7: a producer's retry: sent 3.000 s after the "
+            "first from 10.0.0.9, the same host"
+        ),
+        (
+            "T/0/10 has the same unique key as T/0/7: a resend: sent 90.000 s after the first from "
+            "10.0.0.9"
+        ),
         "T/0/11 has the same unique key as T/0/7: a resend by RocketLens, job j/1",
     ]
     assert [each.kind for each in told.events] == ["sent", "stored", *["stored_again"] * 3]
@@ -171,13 +177,17 @@ def test_one_unique_key_at_two_offsets_is_a_retry_of_the_producer_or_a_resend():
     [
         (
             "10.0.0.7",
-            "10.0.0.8, 10.0.0.7: the queue went to another client before the first had committed "
-            "its offset (a rebalance, or a client that ended)",
+            (
+                "10.0.0.8, 10.0.0.7: the queue went to another client before the first had "
+                "committed its offset (a rebalance, or a client that ended)"
+            ),
         ),
         (
             "10.0.0.8",
-            "10.0.0.8: its acknowledgement failed, or the client began anew before it had "
-            "committed",
+            (
+                "10.0.0.8: its acknowledgement failed, or the client began anew before it had "
+                "committed"
+            ),
         ),
     ],
 )

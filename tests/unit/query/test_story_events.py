@@ -51,8 +51,10 @@ def event_of(record):
             waiting(2, 0),
             "given_back",
             "g",
-            "given back by group g: retry 2 waits at delay level 4, 30s by default, in "
-            "SCHEDULE_TOPIC_XXXX/0/2",
+            (
+                "given back by group g: retry 2 waits at delay level 4, 30s by default, in "
+                "SCHEDULE_TOPIC_XXXX/0/2"
+            ),
         ),
         (retried(2, 0), "retry", "g", "retry 2 of group g stored as %RETRY%g/0/2"),
         (dead(17, 0), "dead_letter", "g", "dead letter of group g: %DLQ%g/0/0"),
@@ -77,8 +79,10 @@ def event_of(record):
             copy("TRANS_CHECK_MAX_TIME_TOPIC"),
             "transaction_ended",
             None,
-            "the broker gave its transaction up after too many checks, and keeps it in "
-            "TRANS_CHECK_MAX_TIME_TOPIC/0/7",
+            (
+                "the broker gave its transaction up after too many checks, and keeps it in "
+                "TRANS_CHECK_MAX_TIME_TOPIC/0/7"
+            ),
         ),
     ],
 )
@@ -142,8 +146,10 @@ def test_what_producers_said_is_told():
     traces = [TraceEntry(each, "10.0.0.9", "t/0/1") for each in others]
     texts = [each.text for each in events_of(copy(), [], traces, [], {})]
     assert texts[1:] == [
-        "producer group p at 10.0.0.9 sent it to 10.0.0.5:10911 in 3 ms, and was told that it "
-        "failed",
+        (
+            "producer group p at 10.0.0.9 sent it to 10.0.0.5:10911 in 3 ms, and was told that it "
+            "failed"
+        ),
         "producer group p at 10.0.0.9 ended the transaction: COMMIT_MESSAGE",
         "producer group p at 10.0.0.9 recalled it",
     ]
