@@ -174,12 +174,17 @@ def story_in(page):
     return ShownText(html).text
 
 
-@pytest.mark.parametrize("position", ["T/-/0/0", "U/-/0/11"])
-def test_a_chinese_story_has_no_english_sentence(write_store, position):
-    store = write_store(*MESSAGES)
-    (store / "config").mkdir()
+@pytest.fixture
+def store(write_store):
+    path = write_store(*MESSAGES)
+    (path / "config").mkdir()
     tables = {"offsetTable": OFFSETS, "pullOffsetTable": {"T@reset": {"0": 0}}}
-    (store / "config" / "consumerOffset.json").write_text(json.dumps(tables))
+    (path / "config" / "consumerOffset.json").write_text(json.dumps(tables))
+    return path
+
+
+@pytest.mark.parametrize("position", ["T/-/0/0", "U/-/0/11"])
+def test_a_chinese_story_has_no_english_sentence(store, position):
     path = f"/m/s/{position}?tab=story"
     (english,) = answers([path], store_at(store, "s"))
     (chinese,) = answers([path], store_at(store, "s"), cookies={"rl_language": "zh"})
@@ -189,11 +194,32 @@ def test_a_chinese_story_has_no_english_sentence(write_store, position):
     assert "哪些客户端在线" in story_in(chinese)
 
 
-def test_the_api_has_stories_in_english_and_names_no_sentences(write_store):
-    store = store_at(write_store(*MESSAGES), "s")
+@pytest.mark.parametrize(
+    ("language", "why"),
+    [
+        (
+            "en",
+            (
+                "retry 2 was handed out 2 times, to 10.0.0.9: its acknowledgement failed, or the "
+                "client began anew before it had committed"
+            ),
+        ),
+        (
+            "zh",
+            "第 2 次重试投递了 2 次，客户端为 10.0.0.9：消费确认失败，或客户端在提交位点之前",
+        ),
+    ],
+)
+def test_why_a_group_had_one_offset_twice_is_on_the_page(store, language, why):
+    cookies = {"rl_language": language}
+    (page,) = answers(["/m/s/T/-/0/0?tab=story"], store_at(store, "s"), cookies=cookies)
+    assert why in story_in(page)
+
+
+def test_the_api_has_stories_in_english_and_names_no_sentences(store):
     path = "/api/story/s/T/-/0/0"
-    (english,) = answers([path], store)
-    (chinese,) = answers([path], store, cookies={"rl_language": "zh"})
+    (english,) = answers([path], store_at(store, "s"))
+    (chinese,) = answers([path], store_at(store, "s"), cookies={"rl_language": "zh"})
     assert english.json() == chinese.json()
     [sent, *_] = english.json()["events"]
     assert sent["text"] == (
