@@ -124,4 +124,5 @@ def test_whether_files_can_be_opened_is_found_out_and_none_stays_open():
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     fs.check_can_open(8)
-    assert not before or len(list(Path("/proc/self/fd").glob("*"))) == len(before)
+    # Others of this process may close theirs meanwhile.
+    assert len(list(Path("/proc/self/fd").glob("*"))) <= len(before)
