@@ -14,9 +14,9 @@ import socket
 import ssl
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from rocketlens import limits
 from rocketlens.errors import BadInput
@@ -70,8 +70,8 @@ class RemotingServer:
         """
         self._listeners: list[socket.socket] = []
         self._paused_listeners: list[socket.socket] = []
-        self._arriving: dict[asyncio.Task[None], tuple[float, socket.socket, str]] = {}
-        """When each one was accepted, its socket, and from which address it is."""
+        self._arriving: dict[asyncio.Task[None], tuple[float, str]] = {}
+        """When each one was accepted, and from which address."""
         self._reserve: int | None = None
 
     @property
@@ -111,7 +111,7 @@ class RemotingServer:
         """
         self._idle.clear()
         oldest_s = self.group.now_s - limits.FRAME_DEADLINE_S
-        for task, (since_s, *_) in self._arriving.items():
+        for task, (since_s, _) in self._arriving.items():
             if since_s <= oldest_s:
                 task.cancel()
         paused_listeners, self._paused_listeners = self._paused_listeners, []
@@ -167,14 +167,12 @@ class RemotingServer:
             accepted.settimeout(0)
             self._accepted[host] += 1
             task = asyncio.get_running_loop().create_task(self._begin(accepted, host))
-            self._arriving[task] = self.group.clock(), accepted, host
+            self._arriving[task] = self.group.clock(), host
             task.add_done_callback(self._arrived)
 
     def _arrived(self, task: asyncio.Task[None]) -> None:
-        _, accepted, host = self._arriving.pop(task)
+        _, host = self._arriving.pop(task)
         if task.cancelled():
-            # It may have been before its first step.
-            accepted.close()
             self._ended(host)
         elif task.exception() is not None:
             self._ended(host)
@@ -254,20 +252,19 @@ class RemotingServer:
         """Create the channel of a connection; an error here concerns only its peer."""
         try:
             context = await self._context_for(accepted)
-            connecting = asyncio.get_running_loop().connect_accepted_socket(
+            await asyncio.get_running_loop().connect_accepted_socket(
                 self._new_channel,
                 accepted,
                 ssl=context,
                 ssl_handshake_timeout=None if context is None else limits.FRAME_DEADLINE_S,
             )
-            if context is None:
-                await _to_its_end(connecting)
-            else:
-                await connecting
         except (OSError, ssl.SSLError, EOFError) as error:
             logger.debug("a connection did not come about: %s", error)
             accepted.close()
             self._ended(host)
+        except asyncio.CancelledError:
+            accepted.close()
+            raise
 
     async def _context_for(self, accepted: socket.socket) -> ssl.SSLContext | None:
         mode, context = self.tls
@@ -282,19 +279,6 @@ class RemotingServer:
             max_unanswered=self.group.bounds.unanswered_requests,
         )
         return Channel(self.group, self.handlers, connection)
-
-
-async def _to_its_end(connecting: Coroutine[Any, Any, object]) -> None:
-    """Wait for a channel that waits for no peer, also when this is cancelled meanwhile.
-
-    With uvloop a channel whose connecting is cancelled can be open and never gets
-    ``connection_lost``, for which a server that stops would wait. So it is closed with the others.
-    """
-    task = asyncio.get_running_loop().create_task(connecting)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await task
 
 
 def _spare_descriptor() -> int | None:

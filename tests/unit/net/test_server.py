@@ -171,22 +171,6 @@ def test_stopping_waits_for_answers_under_way_and_refuses_new_connections(loop, 
     run(main, loop)
 
 
-@on_both_loops
-@pytest.mark.parametrize("turns", range(5))
-def test_a_connection_that_arrives_while_it_stops_is_closed_and_not_waited_for(loop, turns):
-    async def main():
-        server = RemotingServer({})
-        host, port = server.listen(HOST, 0)
-        with socket.create_connection((host, port)):
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            await server.stop()
-            assert not server.group.channels
-            assert not server._accepted
-
-    run(main, loop)
-
-
 def test_stopping_gives_up_on_answers_that_do_not_come():
     async def main():
         async def never(command, channel):
