@@ -165,8 +165,9 @@ DIRECTORIES = {
 }
 TABLE = re.compile(
     r"config/([a-zA-Z]+\.json(\.bak|\.changes)?|\.[a-zA-Z]+\.json(\.bak)?\.\d+\.new)"
+    r"|(rocketlens/\.index\.json|\.checkpoint)\.\d+\.new"
 )
-"""A table, or one that is being written."""
+"""A table, or one that is being written, as the checkpoint and the index builder's state are."""
 
 
 def files_outside(broker):
