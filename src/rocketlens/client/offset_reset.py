@@ -6,8 +6,9 @@ Source: ``DefaultMQAdminExtImpl.resetOffsetByTimestamp`` and ``resetOffsetByTime
 from dataclasses import dataclass
 from typing import Final
 
-from rocketlens.client.cluster import ClusterCalls, fields_of
+from rocketlens.client.cluster import ClusterCalls
 from rocketlens.client.group_calls import as_it_is
+from rocketlens.client.queue_offsets import max_offset, offset_at_time
 from rocketlens.client.route import MessageQueue, set_order
 from rocketlens.wire.bodies.stats import (
     ConsumeStats,
@@ -18,13 +19,9 @@ from rocketlens.wire.bodies.stats import (
 )
 from rocketlens.wire.commands.admin import GET_CONSUME_STATS, GetConsumeStatsRequest
 from rocketlens.wire.commands.offset import (
-    GET_MAX_OFFSET,
     INVOKE_BROKER_TO_RESET_OFFSET,
-    SEARCH_OFFSET_BY_TIMESTAMP,
     UPDATE_CONSUMER_OFFSET,
-    GetMaxOffsetRequest,
     ResetOffsetRequest,
-    SearchOffsetRequest,
     UpdateConsumerOffsetRequest,
 )
 from rocketlens.wire.commands.topic import GET_TOPIC_STATS_INFO, GetTopicStatsRequest
@@ -168,11 +165,5 @@ class _QueueReset:
 
     async def _offset_of_time(self, queue: MessageQueueBody) -> int:
         if self.timestamp_ms == TO_THE_END:
-            end = GetMaxOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
-            answer = await self.cluster.ask(self.address, GET_MAX_OFFSET, end)
-            return fields_of(self.address, GET_MAX_OFFSET, answer).queue_offset
-        header = SearchOffsetRequest(
-            topic=queue.topic, queue_id=queue.queue_id, timestamp_ms=self.timestamp_ms
-        )
-        answer = await self.cluster.ask(self.address, SEARCH_OFFSET_BY_TIMESTAMP, header)
-        return fields_of(self.address, SEARCH_OFFSET_BY_TIMESTAMP, answer).queue_offset
+            return await max_offset(self.cluster, self.address, queue)
+        return await offset_at_time(self.cluster, self.address, queue, self.timestamp_ms)

@@ -38,22 +38,15 @@ from itertools import pairwise
 from typing import Final
 
 from rocketlens import limits
-from rocketlens.client.cluster import ClusterCalls, fields_of
+from rocketlens.client.cluster import ClusterCalls
 from rocketlens.client.pull import Pulled, pull
+from rocketlens.client.queue_offsets import max_offset, min_offset, offset_at_time
 from rocketlens.client.records import Page, add_damage, joined
 from rocketlens.client.route import MessageQueue
 from rocketlens.model.sentences import Sentence
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.verify import MessageFilter
 from rocketlens.wire.codes import ResponseCode
-from rocketlens.wire.commands.offset import (
-    GET_MAX_OFFSET,
-    GET_MIN_OFFSET,
-    SEARCH_OFFSET_BY_TIMESTAMP,
-    GetMaxOffsetRequest,
-    GetMinOffsetRequest,
-    SearchOffsetRequest,
-)
 
 RISING_TIMES: Final = Sentence("rising_queues")
 """What a search by time relies on where it did not read the whole queue."""
@@ -112,16 +105,22 @@ class _Reader:
 
     async def read(self, begin: int, end: int) -> None:
         """Read both ways from about where ``end`` is, and look at what is left on both sides."""
-        stop = await self._max_offset()
+        stop = await max_offset(self.cluster, self.address, self.queue)
         first = low = 0
         if begin > 0 and not self.exhaustive:
             # A broker may return any of several messages in one millisecond; none of the
             # millisecond before matches.
-            first = min(await self._min_offset(), stop)
-            low = min(max(first, await self._search(begin - 1)), stop)
+            first = min(await min_offset(self.cluster, self.address, self.queue), stop)
+            low = min(
+                max(first, await self._at_time(begin - 1)),
+                stop,
+            )
         top = stop
         if end < limits.MAX_TIMESTAMP_MS and not self.exhaustive:
-            top = min(max(low, await self._search(end + 1)), stop)
+            top = min(
+                max(low, await self._at_time(end + 1)),
+                stop,
+            )
         after = await self._read_up(top, stop, end)
         newer = (after + distance for distance in self._distances(stop - after))
         await self._sample(newer, lambda stored_ms: stored_ms <= end)
@@ -272,19 +271,5 @@ class _Reader:
             return
         add_damage(self.damage, f"{self.queue}: {self.address} gives {what}: it is not read on")
 
-    async def _search(self, timestamp_ms: int) -> int:
-        header = SearchOffsetRequest(
-            topic=self.queue.topic, queue_id=self.queue.queue_id, timestamp_ms=timestamp_ms
-        )
-        found = await self.cluster.ask(self.address, SEARCH_OFFSET_BY_TIMESTAMP, header)
-        return fields_of(self.address, SEARCH_OFFSET_BY_TIMESTAMP, found).queue_offset
-
-    async def _max_offset(self) -> int:
-        header = GetMaxOffsetRequest(topic=self.queue.topic, queue_id=self.queue.queue_id)
-        found = await self.cluster.ask(self.address, GET_MAX_OFFSET, header)
-        return fields_of(self.address, GET_MAX_OFFSET, found).queue_offset
-
-    async def _min_offset(self) -> int:
-        header = GetMinOffsetRequest(topic=self.queue.topic, queue_id=self.queue.queue_id)
-        found = await self.cluster.ask(self.address, GET_MIN_OFFSET, header)
-        return fields_of(self.address, GET_MIN_OFFSET, found).queue_offset
+    async def _at_time(self, timestamp_ms: int) -> int:
+        return await offset_at_time(self.cluster, self.address, self.queue, timestamp_ms)

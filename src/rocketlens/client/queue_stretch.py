@@ -18,22 +18,16 @@ meanwhile, at either end of the queue
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import pairwise
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from rocketlens import limits
 from rocketlens.client.cluster import ClusterCalls, fields_of, request_name
 from rocketlens.client.pull import NOTHING_HERE, pull_answer
+from rocketlens.client.queue_offsets import max_offset, min_offset, offset_at_time
 from rocketlens.client.route import Broker, MessageQueue
 from rocketlens.errors import BadAnswer, RemotingError
 from rocketlens.model.rocketmq import TOOLS_GROUP
-from rocketlens.wire.commands.offset import (
-    GET_MAX_OFFSET,
-    GET_MIN_OFFSET,
-    SEARCH_OFFSET_BY_TIMESTAMP,
-    GetMaxOffsetRequest,
-    GetMinOffsetRequest,
-    SearchOffsetRequest,
-)
+from rocketlens.wire.commands.offset import GET_MAX_OFFSET
 from rocketlens.wire.commands.pull import PULL_MESSAGE
 
 T = TypeVar("T")
@@ -89,20 +83,14 @@ class StretchReader:
     async def _stored(
         self, address: str, queue: MessageQueue, begin_ms: int, end_ms: int
     ) -> QueueStretch:
-        ask = self._cluster.ask
-        named: dict[str, Any] = {"topic": queue.topic, "queue_id": queue.queue_id}
-        answer = await ask(address, GET_MIN_OFFSET, GetMinOffsetRequest(**named))
-        start = max(fields_of(address, GET_MIN_OFFSET, answer).queue_offset, 0)
-        answer = await ask(address, GET_MAX_OFFSET, GetMaxOffsetRequest(**named))
-        stop = fields_of(address, GET_MAX_OFFSET, answer).queue_offset
+        start = max(await min_offset(self._cluster, address, queue), 0)
+        stop = await max_offset(self._cluster, address, queue)
         if stop > limits.MAX_QUEUE_OFFSET:
             said = f"{queue} ends at {stop}, {limits.MAX_QUEUE_OFFSET} believed"
             raise BadAnswer(address, request_name(GET_MAX_OFFSET), said)
 
         async def search(timestamp_ms: int) -> int:
-            header = SearchOffsetRequest(**named, timestamp_ms=timestamp_ms)
-            found = await ask(address, SEARCH_OFFSET_BY_TIMESTAMP, header)
-            return fields_of(address, SEARCH_OFFSET_BY_TIMESTAMP, found).queue_offset
+            return await offset_at_time(self._cluster, address, queue, timestamp_ms)
 
         # A broker may return any of several messages of one millisecond.
         first, last = start, stop

@@ -29,9 +29,10 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from rocketlens import limits
-from rocketlens.client.cluster import ClusterCalls, fields_of
+from rocketlens.client.cluster import ClusterCalls
 from rocketlens.client.consumer import timing
 from rocketlens.client.consumer.pulling import Backoff
+from rocketlens.client.queue_offsets import max_offset, min_offset, offset_at_time
 from rocketlens.client.route import Broker, MessageQueue, Route
 from rocketlens.client.survey import Survey
 from rocketlens.client.tail_pull import TailPage, TailPuller
@@ -41,14 +42,6 @@ from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.message import MessageExt
 from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.verify import MessageFilter
-from rocketlens.wire.commands.offset import (
-    GET_MAX_OFFSET,
-    GET_MIN_OFFSET,
-    SEARCH_OFFSET_BY_TIMESTAMP,
-    GetMaxOffsetRequest,
-    GetMinOffsetRequest,
-    SearchOffsetRequest,
-)
 
 logger: Final = logging.getLogger("rocketlens.client")
 
@@ -106,7 +99,6 @@ class TopicTail:
         self._queues: Final[dict[MessageQueue, _Queue]] = {}
         self._failing: Final[dict[str, set[int]]] = {}
         """The queues that could not be read when they were last tried, by broker."""
-        self._offsets: Final = _Offsets(cluster)
         self._findings: Final = Findings(AnswerMessages(request.newest))
         self._turns: Final = asyncio.Semaphore(limits.MAX_MESSAGE_ANSWERS)
         self._pages: Final[asyncio.Queue[list[MessageExt] | None]] = asyncio.Queue(
@@ -214,7 +206,7 @@ class TopicTail:
 
         async def read(address: str) -> None:
             async with self._turns:
-                stop = await self._offsets.maximum(address, reading.queue)
+                stop = await max_offset(self._cluster, address, reading.queue)
             if self._request.newest is not None:
                 if reading.next_offset is None:
                     reading.next_offset = stop
@@ -236,7 +228,7 @@ class TopicTail:
         if not newest:
             return
         async with self._turns:
-            first = await self._offsets.minimum(address, queue)
+            first = await min_offset(self._cluster, address, queue)
         top, step, count = stop, min(newest, limits.MAX_PULL_MESSAGES), 0
         while top > first and count < newest:
             if stop - top >= _MAX_LOOK_BACK:
@@ -277,7 +269,9 @@ class TopicTail:
             if self._request.newest is None:
                 begin = self._request.message_filter.begin
             async with self._turns:
-                reading.next_offset = await self._offsets.first_since(address, reading.queue, begin)
+                reading.next_offset = await _first_since(
+                    self._cluster, address, reading.queue, begin
+                )
         loop = asyncio.get_running_loop()
         before, began_s = reading.next_offset, loop.time()
         if reading.has_more:
@@ -360,34 +354,16 @@ class TopicTail:
                 self._on_event(f"{name} answers again: going on where it was left")
 
 
-class _Offsets:
-    """Asks brokers for offsets of queues; errors are those of `ClusterCalls.ask`."""
+async def _first_since(
+    cluster: ClusterCalls, address: str, queue: MessageQueue, begin: int | None
+) -> int:
+    """Return about the offset of the first message stored at ``begin`` or later.
 
-    def __init__(self, cluster: ClusterCalls) -> None:
-        self._cluster: Final = cluster
-
-    async def first_since(self, address: str, queue: MessageQueue, begin: int | None) -> int:
-        """Return about the offset of the first message stored at ``begin`` or later.
-
-        None is the oldest message. A broker may return any of several of one millisecond, so the
-        millisecond before is asked for, and one message too many may be read.
-        """
-        first = await self.minimum(address, queue)
-        if begin is None or begin <= 0:
-            return first
-        header = SearchOffsetRequest(
-            topic=queue.topic, queue_id=queue.queue_id, timestamp_ms=begin - 1
-        )
-        answer = await self._cluster.ask(address, SEARCH_OFFSET_BY_TIMESTAMP, header)
-        found = fields_of(address, SEARCH_OFFSET_BY_TIMESTAMP, answer).queue_offset
-        return max(first, min(found, await self.maximum(address, queue)))
-
-    async def minimum(self, address: str, queue: MessageQueue) -> int:
-        header = GetMinOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
-        answer = await self._cluster.ask(address, GET_MIN_OFFSET, header)
-        return fields_of(address, GET_MIN_OFFSET, answer).queue_offset
-
-    async def maximum(self, address: str, queue: MessageQueue) -> int:
-        header = GetMaxOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
-        answer = await self._cluster.ask(address, GET_MAX_OFFSET, header)
-        return fields_of(address, GET_MAX_OFFSET, answer).queue_offset
+    None is the oldest message. A broker may return any of several of one millisecond, so the
+    millisecond before is asked for, and one message too many may be read.
+    """
+    first = await min_offset(cluster, address, queue)
+    if begin is None or begin <= 0:
+        return first
+    found = await offset_at_time(cluster, address, queue, begin - 1)
+    return max(first, min(found, await max_offset(cluster, address, queue)))
