@@ -25,7 +25,7 @@ from rocketlens.errors import BadInput
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER, read_table
-from rocketlens.store.read.consumequeue import ConsumeQueue, ConsumeQueues
+from rocketlens.store.read.consumequeue import ConsumeQueues
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -232,7 +232,7 @@ class StoreQueues:
         if queue is None or not queue.files:
             return None
         end = queue.max_offset
-        return min(_first_kept(queue, end, self._log.min_offset), end), end
+        return min(queue.first_kept(self._log.min_offset), end), end
 
     def is_unknown(self, topic: str, queue_id: int) -> bool:
         """Return whether the topic is known, and not to have this queue."""
@@ -242,16 +242,3 @@ class StoreQueues:
             counts = (entry.get("readQueueNums"), entry.get("writeQueueNums"))
             known += [each - 1 for each in counts if type(each) is int]
         return bool(known) and queue_id > max(known)
-
-
-def _first_kept(queue: ConsumeQueue, end: int, min_physical_offset: int) -> int:
-    """Return the first queue offset whose record the log has: O(log entries)."""
-    low, high = queue.files[0].first_queue_offset, end
-    while low < high:
-        middle = (low + high) // 2
-        entry = queue.entry(middle)
-        if entry is None or entry.physical_offset < min_physical_offset:
-            low = middle + 1
-        else:
-            high = middle
-    return low

@@ -12,6 +12,7 @@ from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import Reason
 from rocketlens.model.sentences import Sentence
+from rocketlens.query.by_time import Scan
 from rocketlens.query.store_reader import StoreReader
 from rocketlens.query.verify import MessageFilter
 from rocketlens.store.read.commitlog import CommitLog
@@ -39,6 +40,11 @@ class LogPart(NamedTuple):
             part = Sentence("before_and_from", start=self.start, stop=self.stop)
         return Sentence("rising_log", part=part)
 
+    def scan(self, reader: StoreReader, message_filter: MessageFilter) -> Scan:
+        """Return a scan of this part."""
+        start, stop = self
+        return Scan(reader, message_filter, start=start, stop=stop, relies_on=self.relies_on)
+
 
 WHOLE_LOG: Final = LogPart()
 
@@ -52,7 +58,7 @@ def part_in_time(reader: StoreReader, message_filter: MessageFilter) -> LogPart 
     begin, end = message_filter.begin, message_filter.end
     if begin is None and end >= limits.MAX_TIMESTAMP_MS:
         return WHOLE_LOG
-    if not is_long(reader):
+    if not is_long(reader, reader.least_end()):
         return WHOLE_LOG
     times = _first_times(reader.log)
     if times is None:
@@ -67,9 +73,9 @@ def part_in_time(reader: StoreReader, message_filter: MessageFilter) -> LogPart 
     )
 
 
-def is_long(reader: StoreReader) -> bool:
-    """Return whether the log is too long to be read whole where a part may do."""
-    return reader.least_end() - reader.log.min_offset > limits.MAX_NEWEST_SCAN_BYTES
+def is_long(reader: StoreReader, log_end: int) -> bool:
+    """Return whether a log that ends there is too long to be read whole where a part may do."""
+    return log_end - reader.log.min_offset > limits.MAX_NEWEST_SCAN_BYTES
 
 
 def _first_times(log: CommitLog) -> list[int] | None:

@@ -30,6 +30,7 @@ from typing import Final, NamedTuple
 from rocketlens import limits
 from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import Reason, Record
+from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.sentences import Sentence
 from rocketlens.query.answer_builder import Findings
@@ -68,12 +69,13 @@ def find_newest(
         find_in_time(Scan(reader, message_filter), findings)
         return
     if count is None or findings.messages.oldest or not topics:
-        _read(reader, message_filter, part, findings)
+        find_in_time(part.scan(reader, message_filter), findings)
         return
     # One more than is returned: whether there is one is part of the answer.
     newest = _from_queues(reader, message_filter, topics, count + 1)
     # Of the last file only its beginning is known; the others are full.
-    end = reader.least_end() if part.stop is None else part.stop
+    log_end = reader.least_end()
+    end = log_end if part.stop is None else part.stop
     start = newest.records[-1].physical_offset if newest and newest.is_enough else None
     if start is not None and end - start <= limits.MAX_NEWEST_SCAN_BYTES:
         # What is before it is not needed.
@@ -81,18 +83,10 @@ def find_newest(
         scan = Scan(reader, message_filter, start=start, stop=part.stop, relies_on=relies_on)
         if find_in_time(scan, findings, at_least=count + 1):
             return
-    if newest is None or not is_long(reader):
-        _read(reader, message_filter, part, findings)
+    if newest is None or not is_long(reader, log_end):
+        find_in_time(part.scan(reader, message_filter), findings)
     else:
         _rely_on_queues(reader, message_filter, newest, findings)
-
-
-def _read(
-    reader: StoreReader, message_filter: MessageFilter, part: LogPart, findings: Findings
-) -> None:
-    start, stop = part
-    scan = Scan(reader, message_filter, start=start, stop=stop, relies_on=part.relies_on)
-    find_in_time(scan, findings)
 
 
 def _topics(message_filter: MessageFilter) -> frozenset[str]:
@@ -163,21 +157,17 @@ def _last_stored_by(log: CommitLog, queue: ConsumeQueue, end: int) -> int:
 
     -1, or that of an entry that leads to nothing any more, if there is none. O(log entries).
     """
-    after = queue.max_offset
     if end >= limits.MAX_TIMESTAMP_MS:
-        return after - 1
-    first = queue.files[0].first_queue_offset
-    while first < after:
-        middle = (first + after) // 2
-        entry = queue.entry(middle)
-        if entry is None or entry.physical_offset < log.min_offset:
-            # Its message was deleted: the oldest are.
-            first = middle + 1
-        elif log.record_at(entry.physical_offset, check_crc=False).store_timestamp_ms <= end:
-            first = middle + 1
-        else:
-            after = middle
-    return after - 1
+        return queue.max_offset - 1
+
+    def is_later(entry: QueueEntry) -> bool:
+        # The oldest messages may be deleted.
+        if entry.physical_offset < log.min_offset:
+            return False
+        record = log.record_at(entry.physical_offset, check_crc=False)
+        return record.store_timestamp_ms > end
+
+    return queue.first_where(is_later) - 1
 
 
 def _rely_on_queues(

@@ -247,9 +247,7 @@ class Store:
             raise error
         message_filter = request.for_one_source().filter_of(topics)
         part = None if request.exhaustive else part_in_time(reader, message_filter)
-        part = part or WHOLE_LOG
-        start, stop = part
-        return Scan(reader, message_filter, start=start, stop=stop, relies_on=part.relies_on)
+        return (part or WHOLE_LOG).scan(reader, message_filter)
 
     def tail(
         self,

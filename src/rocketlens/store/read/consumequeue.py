@@ -1,7 +1,7 @@
 """Consume queues: the physical offsets of messages, for each topic and queue."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -128,6 +128,33 @@ class ConsumeQueue:
             if low:
                 return file.first_queue_offset + low
         return 0
+
+    def first_where(self, is_so: Callable[[QueueEntry], bool]) -> int:
+        """Return the queue offset of the first entry of which something is so: `max_offset` if of
+        none.
+
+        It must be so of all later ones, too; what was never written, or is a filler, counts as
+        earlier. O(log entries).
+
+        :raises OSError: when a file that holds one cannot be opened now.
+        """
+        low = self.files[0].first_queue_offset if self.files else 0
+        high = self.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            entry = self.entry(middle)
+            if entry is not None and is_so(entry):
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def first_kept(self, min_physical_offset: int) -> int:
+        """Return the queue offset of the first entry whose record is not deleted: as `first_where`.
+
+        ``min_physical_offset`` is where the log begins.
+        """
+        return self.first_where(lambda entry: entry.physical_offset >= min_physical_offset)
 
     def last_entry(self) -> QueueEntry | None:
         """Return the newest entry; None if there is none."""

@@ -154,7 +154,7 @@ def read_evidence(store: Path, log: CommitLog) -> TopicEvidence:
         if queue is None or not queue.files:
             continue
         present.add(name.topic)
-        first = _first_live(queue, log.min_offset)
+        first = queue.first_kept(log.min_offset)
         if first > 0:
             older.add(name.topic)
         offset = _first_sound(queue, first, log, name.topic, name.queue_id)
@@ -190,19 +190,6 @@ def _add_named_by_state(
         if is_newer and any(end > first for first, end in queues.values()):
             present.add(topic)
     return state.queues_offset
-
-
-def _first_live(queue: ConsumeQueue, min_offset: int) -> int:
-    """Return the queue offset of the first entry whose record is not deleted."""
-    low, high = queue.files[0].first_queue_offset, queue.max_offset
-    while low < high:
-        middle = (low + high) // 2
-        entry = queue.entry(middle)
-        if entry is not None and entry.physical_offset >= min_offset:
-            high = middle
-        else:
-            low = middle + 1
-    return low
 
 
 def _first_sound(
