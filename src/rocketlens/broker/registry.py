@@ -38,9 +38,6 @@ from rocketlens.wire.codes import ResponseCode
 
 _log: Final = logging.getLogger("rocketlens.broker")
 
-WARNING_INTERVAL_MS: Final = 60_000
-"""Milliseconds between two warnings that the bound is reached."""
-
 
 def topic_text(topic: StoredTopic) -> str:
     """Return a topic as RocketMQ prints it in remarks."""
@@ -76,7 +73,8 @@ class Room:
             return True
         self.refused += 1
         now_ms = self._clock()
-        if self._warned_ms is None or now_ms - self._warned_ms >= WARNING_INTERVAL_MS:
+        interval_ms = limits.MIN_WARNING_INTERVAL_S * 1000
+        if self._warned_ms is None or now_ms - self._warned_ms >= interval_ms:
             self._warned_ms = now_ms
             _log.warning(
                 "there are %d %s and no room for another: %s is not created, nor were %d before it",
