@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 from rocketlens.namesrv.config import NameServerConfig
@@ -112,14 +111,6 @@ class BrokerProcess:
     def descriptor_count(self):
         """How many file descriptors it has."""
         return sum(1 for _ in Path(f"/proc/{self.process.pid}/fd").iterdir())
-
-    def socket_count(self):
-        """How many of them are sockets."""
-        count = 0
-        for each in Path(f"/proc/{self.process.pid}/fd").iterdir():
-            with suppress(FileNotFoundError):
-                count += str(each.readlink()).startswith("socket:")
-        return count
 
     def __enter__(self):
         return self
