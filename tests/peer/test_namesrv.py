@@ -98,7 +98,8 @@ def broker_on_both(peer, version, directory):
             wait_until(
                 lambda port=port: BROKER_NAME in registered_brokers(port), broker, START_SECONDS
             )
-        yield ours, str(ours.address), f"127.0.0.1:{their_port}", f"127.0.0.1:{broker_port}", broker
+        addresses = (str(ours.address), f"127.0.0.1:{their_port}", f"127.0.0.1:{broker_port}")
+        yield ours, *addresses, broker, theirs
 
 
 def mqadmin(peer, version, *commands):
@@ -119,7 +120,7 @@ def mqadmin(peer, version, *commands):
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_java_broker_producer_and_mqadmin_work_and_print_the_same(peer, version, tmp_path):
     with broker_on_both(peer, version, tmp_path / "broker") as running:
-        name_server, ours, theirs, broker_address, broker = running
+        name_server, ours, theirs, broker_address, broker, their_name_server = running
         tables = name_server.server.routes
 
         (created,) = mqadmin(
@@ -159,8 +160,9 @@ def test_a_java_broker_producer_and_mqadmin_work_and_print_the_same(peer, versio
         assert "Made" not in tables.all_topics().topic_list
         assert "Unmade" in tables.all_topics().topic_list
 
+        # It takes itself out, and where it gives up waiting for that, its connection's end does.
         broker.terminate()
-        wait_until(lambda: tables.all_topics().topic_list == (), broker, STOP_SECONDS)
+        wait_until(lambda: tables.all_topics().topic_list == (), their_name_server, STOP_SECONDS)
 
 
 def comparable(arguments, printed):
