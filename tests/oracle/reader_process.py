@@ -28,7 +28,7 @@ from tests.oracle.ledger import LedgerView
 from tests.oracle.questions import Question
 from tests.oracle.readers import CommandReader, FreshReader, HandleReader, OpenScan, WireReader
 
-IDLE_S = 0.01
+IDLE_S = 0.04
 HOT_COUNT = 300
 """So often it looks at once after the last message: a broker may be writing the next."""
 COMMAND_EVERY_S = 1.0
