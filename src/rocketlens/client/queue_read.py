@@ -105,28 +105,31 @@ class _Reader:
 
     async def read(self, begin: int, end: int) -> None:
         """Read both ways from about where ``end`` is, and look at what is left on both sides."""
-        stop = await max_offset(self.cluster, self.address, self.queue)
-        first = low = 0
-        if begin > 0 and not self.exhaustive:
-            # A broker may return any of several messages in one millisecond; none of the
-            # millisecond before matches.
-            first = min(await min_offset(self.cluster, self.address, self.queue), stop)
-            low = min(
-                max(first, await self._at_time(begin - 1)),
-                stop,
-            )
-        top = stop
-        if end < limits.MAX_TIMESTAMP_MS and not self.exhaustive:
-            top = min(
-                max(low, await self._at_time(end + 1)),
-                stop,
-            )
+        first, low, top, stop = await self._edges(begin, end)
         after = await self._read_up(top, stop, end)
         newer = (after + distance for distance in self._distances(stop - after))
         await self._sample(newer, lambda stored_ms: stored_ms <= end)
         before = await self._read_down(top, low, first, begin)
         older = (before - 1 - distance for distance in self._distances(before - first))
         await self._sample(older, lambda stored_ms: stored_ms >= begin)
+
+    async def _edges(self, begin: int, end: int) -> tuple[int, int, int, int]:
+        """Return where the queue and, within it, the times begin and end, asked for all at once."""
+        is_from = begin > 0 and not self.exhaustive
+        is_to = end < limits.MAX_TIMESTAMP_MS and not self.exhaustive
+        asked = [max_offset(self.cluster, self.address, self.queue)]
+        # A broker may return any of several messages in one millisecond; none of the
+        # millisecond before matches.
+        if is_from:
+            asked += [min_offset(self.cluster, self.address, self.queue), self._at_time(begin - 1)]
+        if is_to:
+            asked.append(self._at_time(end + 1))
+        stop, *found = await asyncio.gather(*asked)
+        top = min(found.pop(), stop) if is_to else stop
+        first, low = found if is_from else (0, 0)
+        first = min(first, stop)
+        low = min(max(first, low), stop)
+        return first, low, max(low, top), stop
 
     async def _read_up(self, offset: int, stop: int, end: int) -> int:
         """Read on until all of a pull is newer than ``end``; return the offset behind it.
