@@ -73,7 +73,8 @@ def console(chromium, golden, tmp_path_factory):
 def guarded(chromium, golden, tmp_path_factory):
     """Give the address of a console over a golden store, where users have to log in."""
     users = tmp_path_factory.mktemp("users") / "users.toml"
-    users.write_text(f'[users.li]\npassword = "{HASH}"\ngrants = [{{ role = "viewer" }}]\n')
+    user = f'password = "{HASH}"\ngrants = [{{ role = "viewer" }}]\n'
+    users.write_text(f"[users.li]\n{user}[users.wu]\n{user}")
     users.chmod(0o600)
     sources = ["--store", str(golden("5.5.0").store), "--users", str(users)]
     words = [sys.executable, "-m", "rocketlens", "console", *sources, "--bind", "127.0.0.1:0"]

@@ -448,6 +448,57 @@ def test_the_login_works_without_a_script_and_has_no_violation(open_page, guarde
     assert complaints_of(checked) == {}
 
 
+KEPT = {"en": "What you had typed is here again.", "zh": "已恢复之前输入的内容。"}
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_what_was_typed_is_there_again_after_a_form_that_was_too_old(open_page, language):
+    page = open_page("/send", language=language)
+    typed = {"topic": "drafts", "tags": "A", "body": '{"sum": 5}\n第二行', "reason": "a test"}
+    for name, text in typed.items():
+        page.locator(f"[name={name}]").fill(text)
+    page.locator("[name=encoding]").select_option("base64")
+    page.context.clear_cookies(name="rl_form")
+    page.locator("main form button.primary").click()
+    page.locator("main [role=alert] a[href='/send']").click()
+    page.wait_for_url("**/send")
+    page.locator("#status", has_text=KEPT[language]).wait_for(state="attached")
+    found = {name: page.locator(f"[name={name}]").input_value() for name in typed}
+    assert found == typed
+    assert page.locator("[name=encoding]").input_value() == "base64"
+    # Another page of the same form, and then none of it in between.
+    page.locator("select[name=zone]").select_option("Asia/Shanghai")
+    page.locator("#status", has_text=KEPT[language]).wait_for(state="attached")
+    assert page.locator("[name=body]").input_value() == typed["body"]
+    page.locator("nav a[href='/jobs']").click()
+    page.wait_for_url("**/jobs")
+    page.goto(page.url.replace("/jobs", "/send"))
+    assert page.locator("[name=body]").input_value() == ""
+
+
+def log_in(page, user):
+    """Log in where a page asks for it."""
+    page.fill("#name", user)
+    page.fill("#password", PASSWORD)
+    page.press("#password", "Enter")
+
+
+@pytest.mark.parametrize(("user", "title"), [("li", "my order"), ("wu", "order-42")])
+def test_what_was_typed_is_there_again_after_a_new_login_of_the_same_user(
+    open_page, guarded, user, title
+):
+    page = open_page("/saved?q=order-42", at=guarded)
+    log_in(page, "li")
+    page.wait_for_url("**/saved?q=order-42")
+    page.fill("[name=title]", "my order")
+    page.context.clear_cookies(name="rl_session")
+    page.locator("form[data-keeps] button").click()
+    page.locator("main [role=alert] a").click()
+    log_in(page, user)
+    page.wait_for_url("**/saved?q=order-42")
+    assert page.locator("[name=title]").input_value() == title
+
+
 ACTS = {
     "en": ("ORDER-78", "1 sent, 0 failed, 0 unknown, 0 left", "only group shipping"),
     "zh": ("ORDER-81", "已发送 1，失败 0，结果未知 0，剩余 0", "只有消费组 shipping"),

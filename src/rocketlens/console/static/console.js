@@ -1,5 +1,6 @@
 // What pages gain by a script: results as they come, more of them, keys, copies. Nothing needs it.
 import { startChoosing } from "./choosing.js";
+import { startKeeping } from "./keeping.js";
 import { startKeys } from "./keys.js";
 import { startRefresh } from "./refresh.js";
 import { startResults } from "./results.js";
@@ -46,3 +47,4 @@ startKeys(announce);
 startResults(announce);
 startRefresh(announce);
 startChoosing();
+startKeeping(announce);
