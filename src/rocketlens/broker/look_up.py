@@ -16,7 +16,7 @@ from rocketlens.broker.turns import Busy, Piece, Work
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.formats.index_keys import key_hash
 from rocketlens.query.candidates import check_entry, read_candidate
-from rocketlens.query.verify import FastPathMatcher, MessageFilter
+from rocketlens.query.verify import OTHER_TIME, FastPathMatcher, MessageFilter
 from rocketlens.store.read.commitlog import CommitLog, SegmentLost
 from rocketlens.store.read.index import TakesLong
 from rocketlens.store.read.index_files import CorruptIndexFile, Hit, newest_first
@@ -68,7 +68,10 @@ def by_key_once(index: LiveIndex, look_up: LookUp, *, at_once: bool = False) -> 
     tail, reader = index.catch_up(to_end=True), index.reader
     hits = reader.index.find(hashes, at_once=at_once, pauses=not at_once)
     candidates = newest_first(hits, tail.find(hashes))
-    found = yield from verified(index.store, reader.log, look_up, candidates, at_once=at_once)
+    first = index.first_offset(message_filter.begin, at_once=at_once)
+    found = yield from verified(
+        index.store, reader.log, look_up, candidates, first_offset=first, at_once=at_once
+    )
     if not found.count and at_once:
         reader.index.count_slots(at_once=True)
     elif not found.count and not found.failures:
@@ -109,15 +112,19 @@ def verified(
     look_up: LookUp,
     candidates: Iterable[tuple[int, Hit | None]],
     *,
+    first_offset: int = 0,
     at_once: bool = False,
 ) -> Work[FoundRecords]:
-    """Return the newest matching candidates; candidates must come newest first."""
+    """Return the newest matching candidates; candidates must come newest first.
+
+    None before ``first_offset`` matches.
+    """
     records: list[memoryview] = []
     failures: list[str] = []
     left = limits.MAX_ANSWER_FRAME_BYTES
     matcher = FastPathMatcher(look_up.message_filter)
     view, begin, end = memoryview(b""), 0, 0
-    min_offset = store.min_offset
+    min_offset = max(store.min_offset, first_offset)
     compared_from = -1
     piece = None if at_once else Piece()
     check = _check_later if at_once else check_entry
@@ -143,6 +150,8 @@ def verified(
             view, begin = _segment_at(log, offset)
             end = begin + len(view)
         size = matcher.record_size_if_match(view, offset - begin, offset)
+        if size == OTHER_TIME:
+            continue
         if not size:
             record = read_candidate(
                 log,

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _PROPERTIES_LENGTH_BYTES: Final = PROPERTIES_LENGTH.size
 _PROPERTY_END: Final = 2
 _KEYS_BEGIN: Final = f"{props.KEYS}\x01".encode()
+OTHER_TIME: Final = -1
+"""Instead of a record's size: its store time is out of the range."""
 _UNIQUE_KEY_BEGIN: Final = f"{props.UNIQUE_KEY}\x01".encode()
 
 
@@ -116,20 +118,22 @@ class FastPathMatcher:
                 self._keys.append((_UNIQUE_KEY_BEGIN, unique_key.encode(), False))
 
     def record_size_if_match(self, view: memoryview, position: int, physical_offset: int) -> int:
-        """Return the size of the record at ``position`` of ``view`` if it matches, otherwise 0."""
+        """Return the size of the record at ``position`` of ``view`` if it matches, otherwise 0.
+
+        Return `OTHER_TIME` if its store time is out of the range: then it does not match.
+        """
         if not self._keys:
             return 0
         try:
             record = RecordView(view, position, physical_offset)
             topic, topic_start = self._topic, record.topic_start
-            if (
-                record.topic_stop - topic_start != len(topic)
-                or not self._begin <= record.store_timestamp_ms <= self._end
-            ):
+            # The topic shows that the fields before it are where they should be.
+            if view[topic_start : record.topic_stop] != topic:
                 return 0
+            if not self._begin <= record.store_timestamp_ms <= self._end:
+                return OTHER_TIME
             tail = bytes(view[topic_start : record.stop])
-            properties_start = len(topic) + _PROPERTIES_LENGTH_BYTES
-            if not tail.startswith(topic) or not self._has_key(tail, properties_start):
+            if not self._has_key(tail, len(topic) + _PROPERTIES_LENGTH_BYTES):
                 return 0
             record.check_crc()
         except RecordError:

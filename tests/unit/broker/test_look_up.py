@@ -4,12 +4,14 @@ import asyncio
 import dataclasses
 import itertools
 
+import pytest
+
 from rocketlens import limits
 from rocketlens.broker import live_index, look_up
 from rocketlens.broker.look_up import LookUp
 from rocketlens.formats import commitlog_record
 from rocketlens.query.verify import MessageFilter
-from rocketlens.store.read import index, starts
+from rocketlens.store.read import index, starts, time_bounds
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from tests.support.broker_world import (
     NOW_MS,
@@ -236,3 +238,51 @@ def test_an_answer_without_a_damaged_message_says_what_could_not_be_searched(tmp
         assert "checksum" in answer.ext_fields["notSearched"]
 
     in_broker(tmp_path, test)
+
+
+@pytest.mark.parametrize("in_files", [False, True])
+def test_a_key_of_many_messages_costs_no_more_for_times_that_none_of_them_has(
+    tmp_path, monkeypatch, in_files
+):
+    compared = []
+    record_size_if_match = look_up.FastPathMatcher.record_size_if_match
+    monkeypatch.setattr(
+        look_up.FastPathMatcher,
+        "record_size_if_match",
+        lambda *arguments: compared.append(arguments[-1]) or record_size_if_match(*arguments),
+    )
+    monkeypatch.setattr(time_bounds, "_BLOCK_BYTES", 1000)
+    monkeypatch.setattr(index, "_ENTRIES_OF_TIME", 16)
+    monkeypatch.setattr(live_index, "REOPEN_ENTRIES", 100 if in_files else 1_000_000)
+    monkeypatch.setattr("rocketlens.store.read.scan.CHUNK_ROWS", 32)
+
+    async def test():
+        async with searching(tmp_path, config=LARGE) as (store, search):
+            sent = send_many(store, 1500)
+            set_back_ms = store._clock.now_ms + 60_000
+            store._clock.now_ms += 120_000
+            late = send_many(store, 1, first=1500)[0].physical_offset
+            store._clock.now_ms -= 60_000
+            last = send_many(store, 1, first=1501)[0].physical_offset
+            await read_all(search)
+            if in_files:
+                store.flush()
+                while not store.build_index():
+                    pass
+                await read_all(search)
+                assert search.index.tail.entry_count < 1000
+
+            async def found(begin, end=2**63 - 1):
+                query = LookUp(MessageFilter("Orders", key="all", begin=begin, end=end), 64)
+                answer = search.by_key(query, Peer())
+                answer = await answer if asyncio.isfuture(answer) else answer
+                assert not answer.failures
+                return [record.physical_offset for record in records_of(answer.body)]
+
+            assert await found(set_back_ms + 60_001) == []
+            assert await found(set_back_ms + 1) == [late]
+            assert await found(set_back_ms) == [late, last]
+            assert len(compared) < 100
+            assert await found(1, set_back_ms - 1) == [one.physical_offset for one in sent[-64:]]
+
+    asyncio.run(test())

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from rocketlens import limits
 from rocketlens.errors import IndexFileError, RecordError
 from rocketlens.formats.index_file import (
     HEADER_BYTES,
@@ -37,6 +38,7 @@ from rocketlens.formats.index_keys import index_hashes
 from rocketlens.store import fs
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.index_check import check_slots, entry_columns, log_explains
+from rocketlens.store.read.time_bounds import TimeBounds
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,6 +54,8 @@ _MAX_STEPS_AT_ONCE: Final = 256
 _STEPS_TO_PAUSE: Final = 256
 _ENTRIES_TO_PAUSE: Final = 1 << 18
 """Entries of a column that are compared: a millisecond or two."""
+_ENTRIES_OF_TIME: Final = 1024
+"""Entries whose maximum store time is remembered."""
 _LONG_CHAIN: Final = 20_000
 """Entries of a chain that are walked one by one; in RocketMQ 5.5 a topic's tags are on one chain
 each.
@@ -93,6 +97,7 @@ class IndexFile:
         self.last_entry = self.header.last_entry
         self.geometry = infer_geometry(self._mapped.content, likely) if self.last_entry else None
         self.are_slots_counted = False
+        self._time_bounds: TimeBounds | None = None
 
     def check_empty(self) -> None:
         """Check that a file with no entries in its header has none.
@@ -209,6 +214,34 @@ class IndexFile:
                 yield start + row, entry.physical_offset
             if pauses:
                 yield 0, self.entry(start).physical_offset
+
+    def time_bounds(self, *, at_once: bool = False) -> TimeBounds:
+        """Return the bounds of the store times of its entries, in whole seconds. O(entries), once.
+
+        :raises TakesLong: with ``at_once``, if they were not computed yet.
+        """
+        if self._time_bounds is None:
+            if at_once:
+                raise TakesLong
+            self._time_bounds = self._compute_time_bounds()
+        return self._time_bounds
+
+    def _compute_time_bounds(self) -> TimeBounds:
+        import numpy as np
+
+        entries = entry_columns(self)[1:]
+        bounds, begin_ms = TimeBounds(), self.header.begin_timestamp_ms
+        blocks = np.arange(0, len(entries), _ENTRIES_OF_TIME)
+        seconds = np.maximum.reduceat(entries["seconds"], blocks).tolist() if len(blocks) else []
+        offsets = entries["physical_offset"][blocks].tolist()
+        # Each block has the time of the one behind it as well: a single entry may be damaged.
+        for offset, *next_two in zip(offsets, seconds, [*seconds[1:], 0], strict=True):
+            most = max(*next_two, 0)
+            # Entries of a file that begins at 0 have no times, and the largest number means more.
+            has_time = begin_ms > 0 and most < limits.MAX_INT
+            most_ms = begin_ms + most * 1000 + 999 if has_time else limits.MAX_TIMESTAMP_MS
+            bounds.add(offset, most_ms)
+        return bounds
 
     def _check_order(self, number: int, entry: IndexEntry) -> None:
         """Check that an entry's offset is between those of its neighbours: they ascend."""

@@ -180,6 +180,19 @@ class IndexFiles:
             if pauses:
                 yield Hit(file.header.begin_offset, file, 0)
 
+    def first_offset(self, begin_ms: int, *, at_once: bool = False) -> int | None:
+        """Return an offset before which no entry is of a record of ``begin_ms`` or later.
+
+        Return None if no entry is of such a record. O(entries) at the first call, then O(files).
+
+        :raises TakesLong: with ``at_once``, at the first call.
+        """
+        for file in self._sound:
+            offset = file.time_bounds(at_once=at_once).first_offset(begin_ms)
+            if offset is not None:
+                return offset
+        return None
+
     def count_slots(self, *, at_once: bool = False) -> None:
         """Count the slots: only their number shows that one was lost.
 

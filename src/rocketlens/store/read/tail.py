@@ -22,6 +22,7 @@ from rocketlens.store.read.entry_runs import EntryRuns, merge_descending
 from rocketlens.store.read.kernel_loader import KERNELS
 from rocketlens.store.read.resync import Confirm, last_written
 from rocketlens.store.read.scan import Chunk, Damage, LogWalk, interpreted_bytes
+from rocketlens.store.read.time_bounds import TimeBounds
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,6 +64,7 @@ class Tail:
         self._last: tuple[int, bytes] | None = None
         self._few: defaultdict[int, list[int]] = defaultdict(list)
         self._runs = EntryRuns()
+        self._time_bounds = TimeBounds()
         self._interpreted_left = limits.MAX_INTERPRETED_SCAN_BYTES
         self._read_again: list[tuple[int, int]] = []
         self._topics: set[str] = set()
@@ -233,6 +235,7 @@ class Tail:
         """Drop records that begin before an offset. O(entries of 4 GiB of log)."""
         self.version += 1
         self._runs.drop_below(physical_offset)
+        self._time_bounds.drop_below(physical_offset)
         few = ((key, [o for o in kept if o >= physical_offset]) for key, kept in self._few.items())
         self._few = defaultdict(list, {key: kept for key, kept in few if kept})
         self._read_again = [one for one in self._read_again if one[1] > physical_offset]
@@ -259,6 +262,13 @@ class Tail:
         if self._read_again:
             parts.append(self._find_again(hashes))
         return merge_descending(parts)
+
+    def first_offset(self, begin_ms: int) -> int | None:
+        """Return an offset before which :meth:`find` finds no record of ``begin_ms`` or later.
+
+        Return None if it finds no such record at all.
+        """
+        return self._time_bounds.first_offset(begin_ms)
 
     def _find_again(self, hashes: Collection[int]) -> Iterator[int]:
         """Do :meth:`find` for log whose entries are not in memory, by reading it, newest part
@@ -346,11 +356,15 @@ class Tail:
             self._few[key_hash].append(record.physical_offset)
         self._topics.add(record.topic)
         self._last_read = record.physical_offset
-        self.last_timestamp_ms = max(self.last_timestamp_ms, record.store_timestamp_ms)
+        self._add_times(record.physical_offset, record.store_timestamp_ms)
+
+    def _add_times(self, physical_offset: int, most_ms: int) -> None:
+        self._time_bounds.add(physical_offset, most_ms)
+        self.last_timestamp_ms = max(self.last_timestamp_ms, most_ms)
 
     def _add_chunk(self, chunk: Chunk, walk: LogWalk) -> None:
         rows = chunk.rows
-        self.last_timestamp_ms = max(self.last_timestamp_ms, int(rows["store_timestamp_ms"].max()))
+        self._add_times(int(rows["physical_offset"][0]), int(rows["store_timestamp_ms"].max()))
         self._topics.update(chunk.topics().names)
         self._last_read = int(rows[-1]["physical_offset"])
         if self._runs.count > limits.MAX_TAIL_ENTRIES:

@@ -8,8 +8,9 @@ import pytest
 from rocketlens.errors import IndexFileError
 from rocketlens.formats.index_file import HEADER_BYTES
 from rocketlens.model.java import index_hash
+from rocketlens.store.read import index, time_bounds
 from rocketlens.store.read.commitlog import CommitLog
-from rocketlens.store.read.index import IndexFile, is_near
+from rocketlens.store.read.index import IndexFile, TakesLong, is_near
 from rocketlens.store.read.index_files import IndexFiles
 from tests.support import made_stores, written_stores
 from tests.support.made_stores import flip, make_store, overwrite, some_messages
@@ -93,3 +94,20 @@ def test_an_index_file_that_a_builder_is_writing_to_is_no_damage(tmp_path):
             assert found == [one.physical_offset]
         opened.close()
         log.close()
+
+
+def test_no_record_of_a_time_or_a_later_one_is_before_the_bound_of_a_file(made, log, monkeypatch):
+    monkeypatch.setattr(index, "_ENTRIES_OF_TIME", 4)
+    monkeypatch.setattr(time_bounds, "_BLOCK_BYTES", 100)
+    files = IndexFiles(made.path / "index", log)
+    (file,) = files.sound
+    with pytest.raises(TakesLong):
+        files.first_offset(0, at_once=True)
+    times = sorted({record.store_timestamp_ms for record in made.records})
+    for begin_ms in (times[0] - 1, *times, times[-1] + 1000):
+        late = [r.physical_offset for r in made.records if r.store_timestamp_ms >= begin_ms]
+        first = files.first_offset(begin_ms, at_once=begin_ms > times[0])
+        assert not late or first <= min(late)
+    assert files.first_offset(times[-1] + 1000, at_once=True) is None
+    assert files.first_offset(times[0]) == file.header.begin_offset
+    files.close()
