@@ -104,6 +104,8 @@ class ClientProcessor:
 
     def heartbeat(self, command: RemotingCommand, channel: Channel) -> Pending:
         """Register all groups of a client."""
+        if self.core.access is not None:
+            self.core.access.remember_producer(command, channel)
         if len(command.body) > LARGE_BODY_BYTES:
             return self._large_heartbeat(command, channel)
         heartbeat = read_body(HeartbeatData, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES)

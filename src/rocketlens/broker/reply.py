@@ -32,6 +32,7 @@ from rocketlens.broker.relay import Relays
 from rocketlens.broker.send import Pending, SendProcessor
 from rocketlens.errors import RocketLensError
 from rocketlens.model import properties as props
+from rocketlens.model.rocketmq import reply_topic
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
@@ -54,6 +55,7 @@ class ReplyProcessor:
         self.core: Final = core
         self._sender: Final = sender
         self._relays: Final = Relays(answer_timeout_s)
+        self._reply_topic: Final = reply_topic(core.config.brokerClusterName)
 
     def handlers(self) -> Mapping[int, Handler]:
         """Return the handler of each code."""
@@ -67,6 +69,11 @@ class ReplyProcessor:
         is_long = command.code == RequestCode.SEND_REPLY_MESSAGE
         codec = commands.SEND_REPLY_MESSAGE if is_long else commands.SEND_REPLY_MESSAGE_V2
         request = codec.request.decode(command.ext_fields)
+        if self.core.access is not None and request.topic != self._reply_topic:
+            # Every user may reply, as with RocketMQ, but not store messages in any topic that way.
+            forbidden = self.core.access.decide_writing(command, channel, request.topic)
+            if forbidden is not None:
+                return forbidden
         target = self._sender.target(command, channel, request.topic, request.queue_id)
         if isinstance(target, Response):
             return target

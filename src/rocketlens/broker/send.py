@@ -76,6 +76,10 @@ _pick_long: Final = commands.SEND_MESSAGE.request.picker(*_FIELDS)
 _pick_short: Final = commands.SEND_MESSAGE_V2.request.picker(*_FIELDS)
 
 Refusal = tuple[ResponseCode, str]
+_BROKERS_OWN: Final = NOT_ALLOWED_SEND_TOPICS | {TIMER_TOPIC}
+"""RocketMQ takes messages to its timers' topic from clients, too: they are delivered wherever a
+property says, past the permissions of that topic.
+"""
 Fields = tuple[str, int, int, int, int, str | None, int | None, bool | None]
 
 MEMBERS_PER_TURN: Final = 500
@@ -136,7 +140,7 @@ class SendProcessor:
     ) -> tuple[StoredTopic, int] | Response:
         """Return topic and queue of a message, or the response if it may not be stored there."""
         config = self._topics.get(topic)
-        if config is None or topic in NOT_ALLOWED_SEND_TOPICS:
+        if config is None or topic in _BROKERS_OWN:
             config, refusal = self._topic_for(topic, command)
             if config is None:
                 return self._refuse(refusal)
@@ -223,7 +227,7 @@ class SendProcessor:
         problem = topic_problem(topic)
         if problem is not None:
             return None, (ResponseCode.INVALID_PARAMETER, problem)
-        if topic in NOT_ALLOWED_SEND_TOPICS:
+        if topic in _BROKERS_OWN:
             words = f"Sending message to topic[{topic}] is forbidden."
             return None, (ResponseCode.NO_PERMISSION, words)
         is_long = command.code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)

@@ -49,7 +49,9 @@ class TransactionProcessor:
         """Return the handler of each code."""
         return {RequestCode.END_TRANSACTION: self.end}
 
-    def end(self, command: RemotingCommand, _: Channel) -> Response | Awaitable[Response | None]:
+    def end(
+        self, command: RemotingCommand, channel: Channel
+    ) -> Response | Awaitable[Response | None]:
         """Commit or roll back a transaction; it stays open if the request says neither."""
         request = commands.END_TRANSACTION.request.decode(command.ext_fields)
         if request.commit_or_rollback not in (COMMIT, ROLLBACK):
@@ -58,6 +60,12 @@ class TransactionProcessor:
         refusal = _refusal(half, request)
         if half is None or refusal is not None:
             return Response(ResponseCode.SYSTEM_ERROR, remark=refusal)
+        if self.core.access is not None:
+            # The request names a topic itself, or none: the half message has the one that counts.
+            topic = props.parse(decode_utf8(half.properties)).get(props.REAL_TOPIC, "")
+            forbidden = self.core.access.decide_writing(command, channel, topic)
+            if forbidden is not None:
+                return forbidden
         is_commit = request.commit_or_rollback == COMMIT
         if not self._ended.knows(half.physical_offset):
             return self._end_later(half, is_commit=is_commit)

@@ -239,11 +239,12 @@ class TransactionChecks:
         group = half.properties.get(props.PRODUCER_GROUP, "")
         if group in self._slow:
             return False
-        if not self._members(group):
+        topic = half.properties[props.REAL_TOPIC]
+        if not self._members(group, topic):
             return True
-        channel = self._producer(group)
+        channel = self._producer(group, topic)
         if channel is None:
-            channel = await self._slow_producer(group)
+            channel = await self._slow_producer(group, topic)
         if channel is None:
             self._slow.add(group)
             return False
@@ -262,13 +263,19 @@ class TransactionChecks:
             self.sent += 1
         return True
 
-    def _members(self, group: str) -> list[Channel]:
+    def _members(self, group: str, topic: str) -> list[Channel]:
+        """Return the producers of a group that may see the half messages of a topic."""
         members = self.core.clients.producers.get(group, {})
-        return [channel for channel in members if channel.is_open]
+        access = self.core.access
+        return [
+            channel
+            for channel in members
+            if channel.is_open and (access is None or access.may_check(channel, topic))
+        ]
 
-    def _producer(self, group: str) -> Channel | None:
+    def _producer(self, group: str, topic: str) -> Channel | None:
         """Return the next producer of a group that reads what it is sent."""
-        members = self._members(group)
+        members = self._members(group, topic)
         for _ in members:
             self._turns[group] += 1
             channel = members[self._turns[group] % len(members)]
@@ -276,9 +283,9 @@ class TransactionChecks:
                 return channel
         return None
 
-    async def _slow_producer(self, group: str) -> Channel | None:
+    async def _slow_producer(self, group: str, topic: str) -> Channel | None:
         """Wait a moment until the next producer of a group has read what it was sent."""
-        members = self._members(group)
+        members = self._members(group, topic)
         if members:
             channel = members[self._turns[group] % len(members)]
             try:
@@ -286,7 +293,7 @@ class TransactionChecks:
                     await channel.writable()
             except TimeoutError:
                 return None
-        return self._producer(group)
+        return self._producer(group, topic)
 
     def _discard(self, half: _Half, times: int) -> None:
         """Store a half message in the topic of those that are never ended.

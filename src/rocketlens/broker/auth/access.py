@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
 from rocketlens.broker.auth.guard import AccessRules, Audit, guarded
 from rocketlens.broker.auth.plain_files import PlainAcl, load_accounts
@@ -14,6 +15,7 @@ from rocketlens.model.java import decode_utf8
 from rocketlens.model.rocketmq import is_system_topic
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.crowd import host_of
+from rocketlens.wire.acl import ACCESS_KEY
 from rocketlens.wire.command import RemotingCommand
 
 if TYPE_CHECKING:
@@ -51,6 +53,8 @@ class AccessControl:
             self._rules = users
             processor = UserProcessor(users, core.large_answers)
         self._handlers: Final = processor.handlers()
+        self._producers: Final[WeakKeyDictionary[Channel, RemotingCommand]] = WeakKeyDictionary()
+        """By connection: its last heartbeat, without its body and its signature."""
 
     def guarded(self, handlers: Mapping[int, Handler]) -> dict[int, Handler]:
         """Return a broker's handlers, and those of access control, behind its checks."""
@@ -72,6 +76,35 @@ class AccessControl:
         if refusal is not None:
             self._audit.refuse(command, channel, refusal)
         return refusal
+
+    def decide_writing(
+        self, command: RemotingCommand, channel: Channel, topic: str
+    ) -> Response | None:
+        """Return the refusal of a request that decides on a message of a topic; None if it may.
+
+        The topic is the message's own, which the request need not name: it stores a reply there, or
+        ends a transaction.
+        """
+        refusal = self._rules.decide_writing(command, host_of(channel), topic)
+        if refusal is not None:
+            self._audit.refuse(command, channel, refusal)
+        return refusal
+
+    def remember_producer(self, command: RemotingCommand, channel: Channel) -> None:
+        """Remember whose heartbeat made a connection a member of producer groups."""
+        signer = command.ext_fields.get(ACCESS_KEY)
+        fields = {} if signer is None else {ACCESS_KEY: signer}
+        self._producers[channel] = RemotingCommand(command.code, ext_fields=fields)
+
+    def may_check(self, channel: Channel, topic: str) -> bool:
+        """Return whether a connection may be sent a half message of a topic, to check it.
+
+        Whoever may not send to a topic has no transactions there.
+        """
+        heartbeat = self._producers.get(channel)
+        if heartbeat is None:
+            return False
+        return self._rules.decide_writing(heartbeat, host_of(channel), topic) is None
 
     def watch(self) -> None:
         """Look whether files have changed."""

@@ -56,6 +56,11 @@ class AccessRules(Protocol):
     def decide_reading(self, command: RemotingCommand, host: str, topic: str) -> Response | None:
         """Return the refusal of a request that was let through, and reads a message of a topic."""
 
+    def decide_writing(self, command: RemotingCommand, host: str, topic: str) -> Response | None:
+        """Return the refusal of a request that was let through, and decides on a message of a
+        topic: it stores one there, or ends or checks its transaction.
+        """
+
 
 class Audit:
     """Writes to the log ``rocketlens.audit``: refused requests, and what administrators asked."""

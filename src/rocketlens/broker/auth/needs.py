@@ -162,6 +162,11 @@ def reading_need(topic: str) -> Need:
     return _of_topic(topic, _SUB_GET, _SUB_GET)
 
 
+def writing_need(topic: str) -> Need:
+    """Return what a request needs that stores a message in a topic, whatever its fields say."""
+    return _of_topic(topic, _PUB, _SUB)
+
+
 def _of_fields(
     fields: _Fields, actions: tuple[Action, ...], kinds: Mapping[str, Kind]
 ) -> Iterator[Need]:

@@ -115,6 +115,12 @@ class PlainAcl:
         """Return the refusal of a request that was let through, and reads a message of a topic."""
         return self.loaded.rules.decide_reading(command, host, topic)
 
+    def decide_writing(self, command: RemotingCommand, host: str, topic: str) -> Response | None:
+        """Return the refusal of a request that was let through, and writes to a topic: see
+        `rocketlens.broker.auth.guard.AccessRules`.
+        """
+        return self.loaded.rules.decide_writing(command, host, topic)
+
     def watch(self) -> None:
         """Read the files again if they changed, a moment later."""
         if self._reload is None or self._reload.done():

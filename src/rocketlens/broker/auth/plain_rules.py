@@ -143,10 +143,29 @@ class PlainRules:
 
     def decide_reading(self, command: RemotingCommand, host: str, topic: str) -> Response | None:
         """Return the refusal of a request that was let through, and reads a message of a topic."""
-        account = self.accounts.get(command.ext_fields.get(acl.ACCESS_KEY, ""))
-        if account is None or self._is_white(account, host):
+        return self._decide_topic(command, host, topic, Permission.SUB)
+
+    def decide_writing(self, command: RemotingCommand, host: str, topic: str) -> Response | None:
+        """Return the refusal of a request that was let through, and writes to a topic: see
+        `rocketlens.broker.auth.guard.AccessRules`.
+        """
+        is_retry = topic.startswith(RETRY_PREFIX)
+        return self._decide_topic(
+            command, host, topic, Permission.SUB if is_retry else Permission.PUB
+        )
+
+    def _decide_topic(
+        self, command: RemotingCommand, host: str, topic: str, needed: Permission
+    ) -> Response | None:
+        access_key = command.ext_fields.get(acl.ACCESS_KEY, "")
+        account = self.accounts.get(access_key)
+        if self._is_white(account, host):
             return None
-        problem = _lacking(account, [(topic, Permission.SUB)])
+        if account is None:
+            # Deleted since its request was let through.
+            problem: str | None = f"No acl config for {access_key[:_MAX_SHOWN]}"
+        else:
+            problem = _lacking(account, [(topic, needed)])
         if problem is None:
             return None
         return Response(ResponseCode.SYSTEM_ERROR, remark=_EXCEPTION + problem)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from rocketlens import limits
 from rocketlens.broker.auth.addresses import parse_address
 from rocketlens.broker.auth.config import AuthConfig, codes_in
-from rocketlens.broker.auth.needs import needs_of, reading_need
+from rocketlens.broker.auth.needs import needs_of, reading_need, writing_need
 from rocketlens.broker.auth.policy import (
     USER,
     Acl,
@@ -127,11 +127,20 @@ class Users:
 
     def decide_reading(self, command: RemotingCommand, host: str, topic: str) -> Response | None:
         """Return the refusal of a request that was let through, and reads a message of a topic."""
+        return self._decide_need(command, host, reading_need(topic))
+
+    def decide_writing(self, command: RemotingCommand, host: str, topic: str) -> Response | None:
+        """Return the refusal of a request that was let through, and writes to a topic: see
+        `rocketlens.broker.auth.guard.AccessRules`.
+        """
+        return self._decide_need(command, host, writing_need(topic))
+
+    def _decide_need(self, command: RemotingCommand, host: str, need: Need) -> Response | None:
         user = self.users.entries.get(command.ext_fields.get(acl.ACCESS_KEY, ""))
         is_super = user is not None and user.user_type is UserType.SUPER
         if is_super or not self._authorizes or command.code in self._needs_no_policy:
             return None
-        problem = self._unmet([reading_need(topic)], user, host)
+        problem = self._unmet([need], user, host)
         return None if problem is None else Response(ResponseCode.NO_PERMISSION, remark=problem)
 
     def _unmet(self, needs: Sequence[Need], user: User | None, host: str) -> str | None:

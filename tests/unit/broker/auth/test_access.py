@@ -1,6 +1,7 @@
 """A whole broker with access control: requests of strangers, accounts and users."""
 
 import asyncio
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -10,6 +11,7 @@ from rocketlens.wire.acl import signed_fields
 from rocketlens.wire.codes import RequestCode
 from tests.support.broker_world import NOW_MS, properties_of, running, send_fields
 from tests.unit.broker.auth.acl_world import SECRET, Signer, with_accounts, with_users
+from tests.unit.broker.transactions import COMMIT, MARKS, ROLLBACK
 
 
 def send(signer, topic="Orders", body=b"body", properties=""):
@@ -261,5 +263,101 @@ def test_files_are_watched_while_it_runs(tmp_path, monkeypatch):
             access.watch()
             await access._plain._reload
             assert "line 2 is no YAML" in access.runtime()["accessControlProblem"]
+
+    asyncio.run(main())
+
+
+POLICY = b"""{"policies":[{"entries":[
+    {"resource":"Topic:Orders","actions":["All"],"decision":"Allow"},
+    {"resource":"Group:readers","actions":["All"],"decision":"Allow"}]}]}"""
+
+
+@asynccontextmanager
+async def with_an_app(kind, directory):
+    """Run a broker with access control of a kind, whose app may use ``Orders`` and ``readers``."""
+    if kind == "accounts":
+        async with with_accounts(directory) as (world, admin, app):
+            yield world, admin, app
+        return
+    async with with_users(directory) as (world, admin):
+        body = f'{{"password":"{SECRET}"}}'.encode()
+        assert (await admin(RequestCode.AUTH_CREATE_USER, body, username="app")).code == 0
+        assert (await admin(RequestCode.AUTH_CREATE_ACL, POLICY, subject="User:app")).code == 0
+        yield world, admin, Signer(world, "app")
+
+
+BOTH_KINDS = pytest.mark.parametrize("kind", ["accounts", "users"])
+
+
+@BOTH_KINDS
+def test_a_reply_stores_nothing_in_a_topic_that_its_sender_may_not_write_to(tmp_path, kind):
+    async def main():
+        async with with_an_app(kind, tmp_path) as (world, admin, app):
+            assert (await send(admin, "Other")).code == 0
+
+            async def reply(topic, **changes):
+                fields = {k: v for k, v in send_fields(topic, "").items() if v is not None}
+                fields |= {"g": NOW_MS, "k": "false", "m": "false", **changes}
+                return await app(RequestCode.SEND_REPLY_MESSAGE_V2, b"forged", **fields)
+
+            end = world.core.store.end_offset
+            timer = properties_of(REAL_TOPIC="Other", REAL_QID="0")
+            for topic in (
+                "Other",
+                "%RETRY%others",
+                "%DLQ%others",
+                "NotThereYet",
+                "rmq_sys_wheel_timer",
+                "SCHEDULE_TOPIC_XXXX",
+            ):
+                assert (await reply(topic, i=timer)).code != 0
+                assert world.core.store.end_offset == end, topic
+            assert world.core.topics.get("NotThereYet") is None
+            # A reply that nobody waits for is stored all the same, where replies are.
+            await reply("DefaultCluster_REPLY_TOPIC")
+            await reply("Orders")
+            assert len(world.stored("Orders")) == 1
+
+    asyncio.run(main())
+
+
+@BOTH_KINDS
+def test_a_transaction_is_ended_by_those_who_may_send_to_its_topic(tmp_path, kind):
+    async def main():
+        async with with_an_app(kind, tmp_path) as (world, admin, app):
+            properties = properties_of(TRAN_MSG="true", PGROUP="producers")
+            fields = {k: v for k, v in send_fields("Other", properties).items() if v is not None}
+            fields |= {"g": NOW_MS, "k": "false", "m": "false", "f": 4}
+            sent = await admin(RequestCode.SEND_MESSAGE_V2, b"half", **fields)
+            assert sent.code == 0
+            end = {
+                "producerGroup": "producers",
+                "tranStateTableOffset": sent.ext_fields["queueOffset"],
+                "commitLogOffset": int(sent.ext_fields["msgId"][16:], 16),
+                "commitOrRollback": ROLLBACK,
+            }
+            for named in ({}, {"topic": "Orders"}, {"topic": "Other"}):
+                assert (await app(RequestCode.END_TRANSACTION, **end, **named)).code != 0
+            assert not world.stored(MARKS)
+            end["commitOrRollback"] = COMMIT
+            assert (await admin(RequestCode.END_TRANSACTION, **end, topic="Other")).code == 0
+            assert [record.body for record in world.stored("Other")] == [b"half"]
+
+    asyncio.run(main())
+
+
+@BOTH_KINDS
+def test_a_half_message_is_sent_to_producers_that_may_send_to_its_topic(tmp_path, kind):
+    async def main():
+        async with with_an_app(kind, tmp_path) as (world, admin, app):
+            heartbeat = b'{"clientID":"c","producerDataSet":[{"groupName":"producers"}]}'
+            assert (await app(RequestCode.HEART_BEAT, heartbeat)).code == 0
+            (channel,) = world.core.clients.producers["producers"]
+            access = world.core.access
+            assert access.may_check(channel, "Orders")
+            assert not access.may_check(channel, "Other")
+            assert (await admin(RequestCode.HEART_BEAT, heartbeat)).code == 0
+            (channel,) = world.core.clients.producers["producers"]
+            assert access.may_check(channel, "Other")
 
     asyncio.run(main())
