@@ -7,7 +7,7 @@ import shutil
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from rocketlens.errors import BadInput
 from rocketlens.model.escape import printable
@@ -174,28 +174,25 @@ class MessageOutput:
 
     def _print_csv(self, message: "MessageExt") -> None:
         self.print_header()
-        from rocketlens.terminal.message_values import csv_cell
+        from rocketlens.terminal.message_values import csv_cell, csv_row
 
         cells = [csv_cell(message, name, self._bodies) for name in self._csv_names()]
         if self._is_terminal:
             cells = [printable(cell, keep="\n\t") for cell in cells]
-        self._csv_writer().writerow(cells)
+        sys.stdout.write(csv_row(cells))
 
     def print_header(self) -> None:
         """Print the line that names the columns of CSV, once, if there is one."""
         if self._needs_header and self._output == "csv":
+            from rocketlens.terminal.message_values import csv_row
+
             self._needs_header = False
-            self._csv_writer().writerow(self._csv_names())
+            sys.stdout.write(csv_row(self._csv_names()))
 
     def _csv_names(self) -> Sequence[str]:
         from rocketlens.terminal.message_values import PIPED_COLUMNS
 
         return self._names or PIPED_COLUMNS
-
-    def _csv_writer(self) -> Any:
-        import csv
-
-        return csv.writer(sys.stdout, lineterminator="\n")
 
     def _print_tabbed(self, message: "MessageExt") -> None:
         from rocketlens.cli.table import piped_row

@@ -237,14 +237,11 @@ def _print(result: "pa.RecordBatchReader", arguments: Namespace) -> int:
             print_rows(names, found)
         return len(found)
     if arguments.output == "csv":
-        import csv
+        from rocketlens.terminal.message_values import csv_row, defused
 
-        from rocketlens.terminal.message_values import defused
-
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(names)
+        sys.stdout.write(csv_row(names))
         for row in rows:
-            writer.writerow([defused(_cell(value)) for value in row])
+            sys.stdout.write(csv_row([defused(_cell(value)) for value in row]))
             count += 1
         return count
     from rocketlens.terminal.as_json import json_line

@@ -6,8 +6,6 @@ in JSON lines an object with ``complete`` false and the ``coverage`` that failed
 """
 
 import asyncio
-import csv
-import io
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
@@ -27,7 +25,7 @@ from rocketlens.model.message import MessageExt
 from rocketlens.net.pace import in_thread
 from rocketlens.terminal.as_json import coverage_fields, message_fields
 from rocketlens.terminal.body_view import BodyView
-from rocketlens.terminal.message_values import PIPED_COLUMNS, csv_cell, defused
+from rocketlens.terminal.message_values import PIPED_COLUMNS, csv_cell, csv_row, defused
 
 ExportForm = Literal["csv", "jsonl"]
 MEDIA_TYPES: Final[dict[ExportForm, str]] = {
@@ -122,9 +120,7 @@ def _last_line(failures: Sequence[Coverage], form: ExportForm) -> bytes:
 
 
 def _row(cells: Sequence[str]) -> bytes:
-    line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow(cells)
-    return line.getvalue().encode("utf-8", "backslashreplace")
+    return csv_row(cells).encode("utf-8", "backslashreplace")
 
 
 def _json_line(fields: object) -> bytes:

@@ -1,5 +1,6 @@
 """What can be printed of a message, each value by its name: for ``--fields`` and ``--format``."""
 
+import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from string import Formatter
@@ -92,6 +93,19 @@ def defused(value: object) -> str:
     text = "" if value is None else str(value)
     is_formula = isinstance(value, str) and value.startswith(_FORMULA)
     return f"'{text}" if is_formula else text
+
+
+def csv_row(cells: "Iterable[str]") -> str:
+    """Return a row of CSV with its line feed.
+
+    A cell with a carriage return is quoted: a row would begin behind it in spreadsheet programs.
+    """
+    import csv
+
+    line = io.StringIO(newline="")
+    # The writer of Python 3.11 quotes what is in its line terminator only.
+    csv.writer(line, lineterminator="\r\n").writerow(cells)
+    return line.getvalue()[: -len("\r\n")] + "\n"
 
 
 class Template:

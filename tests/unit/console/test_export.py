@@ -80,6 +80,17 @@ def test_no_cell_is_a_formula(tmp_path):
     assert cells["body"] == "'+cmd|' /C calc'!A0"
 
 
+def test_a_carriage_return_begins_no_row(tmp_path):
+    sent = [Sent(keys="k\r=1+1", tags="\r=2", body=b"x\r@SUM(A1)")]
+    found = answer(
+        "/api/export?q=k%0D%3D1%2B1&as=csv", store_at(make_store(tmp_path / "s", sent).path)
+    )
+    # As spreadsheet programs read it: each kind of line end outside of quotes ends a row.
+    head, row = csv.reader(io.StringIO(found.text, newline=""))
+    assert dict(zip(head, row, strict=True))["body"] == "x\r@SUM(A1)"
+    assert not [line for line in csv.reader(found.text.split("\n")) if line and line[0][:1] in "=@"]
+
+
 def test_what_a_user_may_not_see_is_not_in_the_file(tmp_path):
     sent = [Sent(topic=each, keys="all", body=b"{}") for each in ("order-paid", "salary")]
     store = store_at(make_store(tmp_path / "s", sent).path, "s")

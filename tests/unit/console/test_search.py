@@ -26,7 +26,7 @@ class MadeSource:
     is_one_log = False
 
     def __init__(self, messages):
-        self.source = self
+        self.source = self.opened = self
         self.messages = messages
         self.go_on = asyncio.Event()
         self.is_asked = asyncio.Event()
