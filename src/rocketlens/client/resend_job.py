@@ -98,12 +98,16 @@ class Target:
         return "the topics that they were first consumed from" if self.original else "their topics"
 
     def topic_of(self, message: MessageExt, full_topic: Callable[[str], str]) -> str:
-        """Return the topic, with its namespace, for a message; empty if it does not name it."""
+        """Return the topic, with its namespace, for a message; empty if it does not name it.
+
+        A message of a store directory goes into the namespace, too.
+        """
         if self.topic is not None:
             return full_topic(self.topic)
         if self.group is not None:
             return full_topic(RETRY_PREFIX + self.group)
-        return message.properties.get(props.RETRY_TOPIC, "") if self.original else message.topic
+        own = message.properties.get(props.RETRY_TOPIC, "") if self.original else message.topic
+        return own and full_topic(own)
 
 
 class Progress(NamedTuple):

@@ -335,10 +335,10 @@ def test_the_copy_in_a_retry_topic_is_one_that_the_group_had():
 def test_targets(path, world):
     dead = stored(1, topic="%DLQ%g", properties={"RETRY_TOPIC": "Orders"})
     for target, topic, said in (
-        (Target(), "%DLQ%g", "their topics"),
+        (Target(), "ns%%DLQ%g", "their topics"),
         (Target(topic="X"), "ns%X", "topic X"),
         (Target(group="g"), "ns%%RETRY%g", "group g alone"),
-        (Target(original=True), "Orders", "first consumed from"),
+        (Target(original=True), "ns%Orders", "first consumed from"),
     ):
         assert planned(dead, target, lambda name: f"ns%{name}").target == topic
         assert said in str(target)
