@@ -20,6 +20,7 @@ from rocketlens.console.forms import checked_name, checked_reason, new_name
 from rocketlens.console.jobs import Jobs, JobState
 from rocketlens.console.look_up import LookUps, MessageAddress
 from rocketlens.console.permission import (
+    ActRefused,
     check_cluster,
     check_may_act,
     check_may_see_job,
@@ -40,6 +41,7 @@ from rocketlens.console.resend_plan import (
     properties_of_copy,
 )
 from rocketlens.console.search import Searches
+from rocketlens.console.sources import ConsoleSource
 from rocketlens.errors import BadInput, MessageNotFound, RocketLensError
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX
@@ -84,6 +86,7 @@ class Acting:
         origin = self.sources.named(address.source)
         goes_to = check_may_act(request, cluster_for(self.sources, origin, cluster), address.topic)
         message = await self.look_up.original(address)
+        await self._check_unmasked(origin, goes_to, [message])
         return plan_of_message(origin, goes_to, message, group), message
 
     async def search_plan(self, request: Request, question: Question, asked: Batch) -> ResendPlan:
@@ -95,7 +98,12 @@ class Acting:
         # Each topic is checked when they are known.
         cluster = check_cluster(cluster_for(self.sources, origin, asked.cluster))
         plan = await plan_of_search(
-            self.searches, question, cluster, group=asked.group, max_num=asked.most
+            self.searches,
+            question,
+            cluster,
+            group=asked.group,
+            max_num=asked.most,
+            check=lambda messages: self._check_unmasked(origin, cluster, messages),
         )
         for topic in plan.topics:
             check_may_act(request, cluster, topic)
@@ -132,10 +140,28 @@ class Acting:
         for start in range(0, len(several), _READ_AT_ONCE):
             part = several[start : start + _READ_AT_ONCE]
             messages += await asyncio.gather(*map(self.look_up.original, part))
+        await self._check_unmasked(origin, cluster, messages)
         plan = plan_of_chosen(origin, cluster, messages, asked.group)
         for topic in plan.topics:
             check_may_act(request, cluster, topic)
         return plan
+
+    async def _check_unmasked(
+        self, origin: ConsoleSource, goes_to: ConsoleSource, messages: Sequence[MessageExt]
+    ) -> None:
+        """Check that no message goes where its viewer could see what is masked for him here.
+
+        :raises ActRefused: if parts of one are masked, and it goes to another source: there its
+            viewer can have other rights.
+        """
+        if goes_to.name == origin.name:
+            return
+        for message in messages:
+            if await self.look_up.masked(origin, message) is not message:
+                raise ActRefused(
+                    f"parts of {message.msg_id} are masked for you, so it cannot be sent from "
+                    f"{origin.name} to {goes_to.name}"
+                )
 
     async def redrive_plan(
         self, request: Request, group: str, asked: Batch, *, original: bool, again: bool

@@ -26,6 +26,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from rocketlens import limits
+from rocketlens.client.namespace import without_namespace
 from rocketlens.console.viewer import Viewer
 from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput
@@ -106,9 +107,9 @@ class MaskRule:
     paths: tuple[FieldPath, ...] = ()
     pattern: TextPattern | None = None
 
-    def is_for(self, message: MessageExt) -> bool:
-        """Return whether it is for a message: for its topic, or one that it is a copy of."""
-        return any(fnmatchcase(name, each) for name in _topics_of(message) for each in self.topics)
+    def is_for(self, topics: Iterable[str]) -> bool:
+        """Return whether it is for a message of some topics: its own, or one it is a copy of."""
+        return any(fnmatchcase(name, each) for name in topics for each in self.topics)
 
     def hides(self, name: str) -> bool:
         """Return whether a property is masked by its name."""
@@ -143,14 +144,24 @@ class Masks:
         return bool(self._rules) and not viewer.may_unmask_all(source)
 
     def masked(
-        self, message: MessageExt, viewer: Viewer, source: str, decoded_by: BodyRules, max_body: int
+        self,
+        message: MessageExt,
+        viewer: Viewer,
+        source: str,
+        decoded_by: BodyRules,
+        max_body: int,
+        *,
+        namespace: str = "",
     ) -> MessageExt:
         """Return a message as a viewer may see it: the same one if nothing is masked.
 
-        A body over ``max_body`` bytes is not looked at, but masked as a whole. Call it in a thread.
+        Rules and grants name topics without ``namespace``, that of the source. A body over
+        ``max_body`` bytes is not looked at, but masked as a whole. Call it in a thread.
         """
-        rules = [each for each in self._rules if each.is_for(message)]
-        if not rules or all(viewer.may_unmask(source, each) for each in _topics_of(message)):
+        stored = _topics_of(message)
+        topics = [without_namespace(namespace, each) for each in stored]
+        rules = [each for each in self._rules if each.is_for((*topics, *stored))]
+        if not rules or all(viewer.may_unmask(source, each) for each in topics):
             return message
         properties = {
             name: MASK if any(each.hides(name) for each in rules) else _through(rules, name, value)

@@ -3,6 +3,7 @@
 from starlette.requests import Request
 
 from rocketlens.client.namespace import without_namespace
+from rocketlens.console.seen import namespace_of
 from rocketlens.console.sources import ClusterOfConsole, ConsoleSource, Sources
 from rocketlens.console.viewer import LOCAL, current_viewer
 from rocketlens.errors import MessageNotFound, RocketLensError
@@ -26,7 +27,7 @@ def may_act(request: Request, source: ConsoleSource, topic: str) -> bool:
     del request
     opened = source.opened
     is_open = isinstance(opened, ClusterOfConsole) and opened.access is not None
-    name = without_namespace(getattr(opened.source, "namespace", ""), topic)
+    name = without_namespace(namespace_of(source), topic)
     return is_open and current_viewer().may_act(source.name, name)
 
 

@@ -6,7 +6,7 @@ or other messages now, and the new plan is shown first.
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -178,8 +178,11 @@ async def plan_of_search(
     *,
     group: str,
     max_num: int,
+    check: Callable[[Sequence[MessageExt]], Awaitable[None]],
 ) -> ResendPlan:
     """Return the plan for what a search finds, the oldest first; of several with one id the first.
+
+    ``check`` raises an error if some of them may not be sent.
 
     :raises BadInput: if it searches nothing, or several sources.
     :raises AnswerIncomplete: if not everything could be searched.
@@ -194,6 +197,7 @@ async def plan_of_search(
                 failed = next(iter(page.answer.failures), None)
                 why = f"{failed.source}: {failed.error}" if failed else "not all was searched"
                 raise AnswerIncomplete(f"not all messages are known: {why}", Answer("", (), ()))
+            await check(page.messages)
             for message in page.messages:
                 # They come the newest first: the oldest of each id stays, and is the last.
                 found.pop(message.msg_id, None)

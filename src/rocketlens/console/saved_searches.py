@@ -29,6 +29,7 @@ from rocketlens.console.permission import ActRefused
 from rocketlens.console.question import NOTHING_ASKED, Question
 from rocketlens.console.resend_plan import FILE_THREADS
 from rocketlens.console.search import ConsoleBusy, Searches
+from rocketlens.console.seen import namespace_of
 from rocketlens.console.sources import ConsoleSource
 from rocketlens.console.viewer import LOCAL, current_viewer
 from rocketlens.errors import BadInput, MessageNotFound, RocketLensError, StoreLocked
@@ -291,8 +292,7 @@ def _topics_in(request: FindRequest) -> tuple[str, ...]:
 
 def _names_something(source: ConsoleSource, topic: str) -> bool:
     """Return whether a name or a pattern is of something that may be seen in a source."""
-    namespace: str = getattr(source.opened.source, "namespace", "")
-    name = without_namespace(namespace, topic)
+    name = without_namespace(namespace_of(source), topic)
     try:
         return bool(narrowed_topics([name], current_viewer().patterns(source.name))[name])
     except BadInput:

@@ -20,6 +20,7 @@ from rocketlens.console.facets import facets_of
 from rocketlens.console.masks import Masks
 from rocketlens.console.message_view import row_of
 from rocketlens.console.question import Cursor, Question
+from rocketlens.console.seen import namespace_of
 from rocketlens.console.sources import ConsoleSource, Sources
 from rocketlens.console.values import CoverageValue, MessageRow, SearchAnswer
 from rocketlens.console.viewer import Viewer, current_viewer
@@ -347,7 +348,9 @@ class Searches:
     def _masked(
         self, message: MessageExt, viewer: Viewer, source: ConsoleSource, max_body: int
     ) -> MessageExt:
-        return self._masks.masked(message, viewer, source.name, self.rules, max_body)
+        return self._masks.masked(
+            message, viewer, source.name, self.rules, max_body, namespace=namespace_of(source)
+        )
 
     def _check_filter(self, request: FindRequest, chosen: Sequence[ConsoleSource]) -> None:
         """Check that a filter on contents cannot find out what is masked."""

@@ -99,13 +99,19 @@ def no_topic(name: str) -> TopicNotFound:
     return TopicNotFound(what)
 
 
+def namespace_of(source: "ConsoleSource") -> str:
+    """Return the namespace of a source's topics; empty if it has none, as a store directory."""
+    namespace: str = getattr(source.opened.source, "namespace", "")
+    return namespace
+
+
 class _Sight:
     """What a viewer may see of one source. Grants name topics as users do: without namespace."""
 
     def __init__(self, source: "ConsoleSource", viewer: "Viewer") -> None:
         self._name: Final = source.name
         self._viewer: Final = viewer
-        self._namespace: Final[str] = getattr(source.source, "namespace", "")
+        self._namespace: Final[str] = namespace_of(source)
         self.patterns: Final = viewer.patterns(source.name)
 
     def may_see(self, topic: str) -> bool:

@@ -104,9 +104,14 @@ class Viewer:
         if not self.may_see(source, topic):
             return False
         # What a producer set on a message of an ordinary topic says nothing of it.
-        is_copy = TopicKind.of(topic) is not TopicKind.NORMAL
-        origins = (properties.get(each) for each in ORIGIN_TOPICS if is_copy)
-        return all(self.may_see(source, each) for each in filter(None, origins))
+        kind = TopicKind.of(topic)
+        if kind is TopicKind.NORMAL:
+            return True
+        origins = list(filter(None, map(properties.get, ORIGIN_TOPICS)))
+        if not origins and kind in {TopicKind.RETRY, TopicKind.DEAD_LETTER}:
+            # It can be of any topic.
+            return self.sees_all(source)
+        return all(self.may_see(source, each) for each in origins)
 
     def sees_all(self, source: str) -> bool:
         """Return whether every topic of a source may be seen."""

@@ -170,17 +170,23 @@ def test_a_store_is_read_once_for_a_plan_of_more_messages_than_a_page_has(tmp_pa
 
     monkeypatch.setattr(search, "_find", counted)
     cluster = SimpleNamespace(admin=SimpleNamespace(source=SimpleNamespace(full_topic=str)))
+    checked = []
+
+    async def allowed(messages):
+        checked.extend(messages)
 
     async def run():
         async with AsyncExitStack() as opened:
             sources = await open_sources([store_at(made.path)], opened)
             searches = Searches(sources, BodyRules(), audit=AuditLog(log))
             question = Question.read(topic="Orders")
-            return await plan_of_search(searches, question, cluster, group="", max_num=5000)
+            return await plan_of_search(
+                searches, question, cluster, group="", max_num=5000, check=allowed
+            )
 
     plan = asyncio.run(run())
     assert [each.queue_offset for each in plan.messages] == list(range(count))
-    assert (len(asked), plan.notes) == (1, ())
+    assert (len(asked), plan.notes, len(checked)) == (1, (), count + 1)
     assert log.getvalue().count('"search"') == 1
 
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from rocketlens.client.message import Message
 from rocketlens.console.masks import MASK, FieldPath, MaskRule, Masks
 from rocketlens.console.search import Searches
 from rocketlens.console.sources import Sources
@@ -16,7 +17,8 @@ from rocketlens.errors import BadInput
 from rocketlens.formats.commitlog_record import message_of
 from rocketlens.query.pattern import TextPattern
 from rocketlens.query.request import FindRequest
-from tests.support.console_client import console_client, log_in, store_at
+from rocketlens.testing import cluster
+from tests.support.console_client import cluster_at, console_client, log_in, store_at
 from tests.support.console_users import PASSWORD, user
 from tests.support.made_stores import Sent, make_store, record_of
 
@@ -253,3 +255,45 @@ def test_a_filter_answers_the_same_whether_a_masked_value_matches_or_not(store, 
         assert one.status_code == 400 or "event: failure" in one.text
         for each in (one, other):
             assert "ORDER-" not in each.text
+
+
+@pytest.mark.parametrize("name", ["RETRY_TOPIC", "REAL_TOPIC", "DLQ_ORIGIN_TOPIC"])
+def test_a_copy_is_masked_by_the_name_of_its_topic_in_the_namespace(name):
+    body = b'{"card":"4111"}'
+    rules = Masks([rule("$.card", topics=("order-*",))])
+    copy = message(body, topic="%RETRY%shop%readers", **{name: "shop%order-9"})
+    own = message(body, topic="shop%order-9")
+    admin = Viewer("root", (Grant(Role.ADMIN, topics=("order-*", "%RETRY%*")),))
+    for each in (copy, own):
+        shown = rules.masked(each, VIEWER, "s", BodyRules(), 1000, namespace="shop")
+        assert b"4111" not in shown.body
+        assert rules.masked(each, admin, "s", BodyRules(), 1000, namespace="shop") is each
+
+
+def test_what_is_masked_is_not_sent_to_a_source_where_its_sender_may_see_it(tmp_path):
+    card = b'{"card":"4111"}'
+    sent = [Sent(topic="order-1", keys="k", body=card), Sent(topic="other", keys="k")]
+    store = store_at(make_store(tmp_path / "s", sent).path, "origin")
+    grants = (Grant(Role.VIEWER, ("origin",)), Grant(Role.ADMIN, ("shop",)))
+    known = LocalUsers([user("mix", *grants)], Masks([rule("$.card", topics=("order-*",))]))
+
+    async def run(address):
+        async with console_client(store, cluster_at(address, "shop"), users=known) as client:
+            await log_in(client, "mix")
+            plans = []
+            for topic in ("order-1", "other"):
+                named = {"source": "origin", "topic": topic, "queue_id": 0, "queue_offset": 0}
+                asked = {"message": named, "group": "", "cluster": "shop"}
+                plans.append(await client.post("/api/resend/plan", json=asked))
+            page = await client.get("/resend?q=k&source=origin&cluster=shop")
+            return plans, page
+
+    with cluster() as running:
+        with running.producer() as producer:
+            producer.send(Message("order-1", "there"))
+            producer.send(Message("other", "there"))
+        (masked_one, other), page = asyncio.run(run(running.name_server))
+    assert masked_one.status_code == 403, masked_one.text
+    assert "masked for you" in masked_one.json()["error"]["message"]
+    assert other.status_code == 200, other.text
+    assert page.status_code == 403

@@ -294,7 +294,9 @@ def test_what_a_filter_cannot_decide_on_is_not_told_of_a_hidden_copy(tmp_path):
         replace(COPIES[0], body=b"\x00\xff\x9f\x01"),
         replace(COPIES[0], named=(*COPIES[0].named, ("n", SECRET))),
     ]
-    seen = [Sent(topic="%RETRY%pay", body=b"\x00\xff\x9f\x01", named=(("n", "text"),))]
+    of_paid = ("RETRY_TOPIC", "order-paid")
+    named = (("n", "text"), of_paid)
+    seen = [Sent(topic="%RETRY%pay", body=b"\x00\xff\x9f\x01", named=named)]
     paths_of_copies = [
         f"/api/search?topic=%25RETRY%25pay&{each}"
         for each in ("grep=x", "where=body.%24.n+%3E+1", "where=n+%3E+1")

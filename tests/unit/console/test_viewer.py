@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from rocketlens.console.viewer import (
     LOCAL,
     NOBODY,
@@ -81,3 +83,12 @@ def test_tasks_that_a_request_starts_have_its_viewer():
 
     assert asyncio.run(request()) == "pay"
     assert current_viewer() is LOCAL
+
+
+@pytest.mark.parametrize("topic", ["%RETRY%g", "%DLQ%g"])
+def test_a_copy_that_does_not_tell_its_topic_is_shown_to_those_who_may_see_all(topic):
+    pay = Viewer("pay", (Grant(Role.ADMIN, topics=("order-*", "%RETRY%*", "%DLQ%*")),))
+    assert pay.may_see_message("prod", topic, {"RETRY_TOPIC": "order-1"})
+    assert not pay.may_see_message("prod", topic, {"RETRY_TOPIC": "salary"})
+    assert not pay.may_see_message("prod", topic, {})
+    assert Viewer("all", (Grant(Role.VIEWER),)).may_see_message("prod", topic, {})

@@ -99,7 +99,7 @@ class AccessControl:
     def may_check(self, channel: Channel, topic: str) -> bool:
         """Return whether a connection may be sent a half message of a topic, to check it.
 
-        Whoever may not send to a topic has no transactions there.
+        A user who may not send to a topic has no transactions there.
         """
         heartbeat = self._producers.get(channel)
         if heartbeat is None:
