@@ -7,6 +7,7 @@ format                 taken when
 =====================  =======================================================================
 ``java``, ``avro``     it begins with their marks (``ac ed 00 05``, ``Obj`` 01), or with that
 and ``cbor``           of CBOR, ``d9 d9 f7``
+``trace``              it is records of what clients did, as they send them to the trace topic
 ``json``, ``xml``,     it is text (:mod:`rocketlens.decode.plain_text`): an object, array or
 ``text``               string of JSON, an XML document, or neither
 ``canal``              it is a packet of messages
@@ -24,7 +25,7 @@ Formats below text have no mark, so a guess can be wrong, and says that it is on
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -45,6 +46,8 @@ from rocketlens.decode.layers import unwrap
 from rocketlens.decode.plain_text import find_text
 from rocketlens.decode.tree import Tree, json_ready
 from rocketlens.errors import BodyError, BodyTooLarge
+from rocketlens.formats import trace_body
+from rocketlens.formats.trace_body import TraceType
 from rocketlens.model.sentences import Sentence
 
 JSON: Final = "json"
@@ -111,6 +114,31 @@ def _begins(mark: bytes) -> Callable[[bytes], bool]:
     return lambda body: body.startswith(mark)
 
 
+def _may_be_trace(body: bytes) -> bool:
+    return body.startswith(
+        tuple(f"{each.value}{trace_body.FIELD_END}".encode() for each in TraceType)
+    )
+
+
+def _read_trace(body: bytes) -> Tree:
+    """Return each record with the fields that it has.
+
+    :raises BodyError: if a record cannot be read.
+    """
+    damage: list[str] = []
+    records = trace_body.decode(body, damage)
+    if damage:
+        raise BodyError(damage[0])
+    return [
+        {
+            name: value.value if isinstance(value, TraceType) else value
+            for name, value in asdict(record).items()
+            if value not in {None, ""}
+        }
+        for record in records
+    ]
+
+
 _MARKED: Final = (
     _Guess(
         "java",
@@ -125,6 +153,7 @@ _MARKED: Final = (
         Sentence("body_begins", mark="Obj 01"),
     ),
     _Guess("cbor", _begins(cbor.MAGIC), cbor.read_cbor, Sentence("body_begins", mark="d9 d9 f7")),
+    _Guess("trace", _may_be_trace, _read_trace, Sentence("trace_records")),
 )
 _UNMARKED: Final = (
     _Guess("canal", protobuf_wire.may_be_protobuf, canal.read_canal, Sentence("canal_packet")),

@@ -202,6 +202,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     "canal_packet": "a packet of messages",
     "hessian_value": "a value of Hessian 2",
     "thrift_struct": "a struct of Thrift",
+    "trace_records": "it is records of what clients did, as the trace topic has them",
     "messagepack_values": "a map or array of MessagePack",
     "cbor_values": "a map or array of CBOR",
     "protobuf_fields": "fields of Protocol Buffers with likely numbers",

@@ -129,3 +129,14 @@ def test_damaged_bodies_are_decoded_to_something(name, data):
 def test_the_text_of_a_body_alone_is_that_of_the_decoded_one(some):
     for each in (some, gzip.compress(some)):
         assert text_of_body(each) == decode_body(each).text
+
+
+def test_what_clients_say_they_did_is_a_list_of_records():
+    words = "Pub 1700000000000 R g Orders U1 TagA order-42 10.0.0.1:10911 5 3 0 OFF true"
+    record = words.replace(" ", "\x01") + "\x02"
+    found = decode_body(record.encode() * 2)
+    assert (found.format, found.is_guess, found.error) == ("trace", False, None)
+    assert [each["keys"] for each in found.value] == ["order-42"] * 2
+    assert json.loads(found.as_json())[0]["trace_type"] == "Pub"
+    cut = decode_body(record.replace("TagA", "").encode()[:40] + b"\x02")
+    assert (cut.format, cut.error is not None) == ("binary", True)
