@@ -106,6 +106,8 @@ class FakeNameServer(Fake):
         """Name to {broker id: FakeBroker}."""
         self.topics = {}
         """Name to broker names."""
+        self.queue_data = {}
+        """Name to what its queues have other than ``QUEUES`` and all permissions."""
         self.acting = set()
         """Names of brokers with ``enableSlaveActingMaster``, none of which can be written to."""
 
@@ -126,10 +128,13 @@ class FakeNameServer(Fake):
             return Response(ResponseCode.TOPIC_NOT_EXIST, remark="No topic route info")
         queues = [
             QueueData(
-                broker_name=name,
-                read_queue_nums=QUEUES,
-                write_queue_nums=QUEUES,
-                perm=4 if name in self.acting else 6,
+                **{
+                    "broker_name": name,
+                    "read_queue_nums": QUEUES,
+                    "write_queue_nums": QUEUES,
+                    "perm": 4 if name in self.acting else 6,
+                    **self.queue_data.get(header.topic, {}),
+                }
             )
             for name in names
         ]

@@ -16,6 +16,7 @@ from rocketlens.client.dispatch import Dispatch
 from rocketlens.client.key_search import KeySearch, SearchedIndex
 from rocketlens.client.namespace import is_in_namespace, with_namespace, without_namespace
 from rocketlens.client.pull import pull_answer
+from rocketlens.client.queue_offsets import unreadable_messages
 from rocketlens.client.queue_read import RISING_TIMES, read_queue
 from rocketlens.client.records import records_in
 from rocketlens.client.route import Broker, MessageQueue
@@ -289,7 +290,10 @@ class ClusterSource:
             findings.cover(await self._no_topic(error))
             return
         findings.cover(surveyed)
-        queues = [q for q in route.read_queues if queue_ids is None or q.queue_id in queue_ids]
+        queues, unreadable = (
+            [each for each in some if queue_ids is None or each.queue_id in queue_ids]
+            for some in (route.read_queues, route.unreadable_queues)
+        )
         dispatch = Dispatch(self.cluster)
 
         async def ask_all(broker: Broker, address: str) -> _BrokerSearch:
@@ -300,6 +304,8 @@ class ClusterSource:
                 search.damage.append(behind)
             for queue in own:
                 await ask(queue, search)
+            refused = [queue for queue in unreadable if queue.broker_name == broker.name]
+            search.damage.extend(await unreadable_messages(self.cluster, address, refused))
             return search
 
         answers = await self.cluster.ask_brokers(route.brokers.values(), ask_all)

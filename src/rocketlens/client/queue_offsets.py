@@ -3,9 +3,11 @@
 Errors are those of `ClusterCalls.ask`, and `BadAnswer` for a response without the offset.
 """
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from rocketlens.client.cluster import ClusterCalls, fields_of
+from rocketlens.model.counted import counted
 from rocketlens.wire.commands.offset import (
     GET_MAX_OFFSET,
     GET_MIN_OFFSET,
@@ -42,6 +44,25 @@ async def max_offset(cluster: ClusterCalls, address: str, queue: QueueOfTopic) -
     header = GetMaxOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
     answer = await cluster.ask(address, GET_MAX_OFFSET, header)
     return fields_of(address, GET_MAX_OFFSET, answer).queue_offset
+
+
+async def unreadable_messages(
+    cluster: ClusterCalls, address: str, queues: Iterable[QueueOfTopic]
+) -> list[str]:
+    """Return for each queue that has messages that it cannot be read; for queues that brokers
+    refuse to have pulled.
+    """
+    problems = []
+    for queue in queues:
+        count = await max_offset(cluster, address, queue) - await min_offset(
+            cluster, address, queue
+        )
+        if count > 0:
+            problems.append(
+                f"{queue.topic}/{queue.queue_id}: {counted(count, 'message')} cannot be read: the "
+                "topic has no permission to be read, or fewer queues to read than to write"
+            )
+    return problems
 
 
 async def offset_at_time(

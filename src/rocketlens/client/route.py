@@ -122,6 +122,10 @@ class Route:
     brokers: Mapping[str, Broker]
     read_queues: tuple[MessageQueue, ...]
     write_queues: tuple[MessageQueue, ...]
+    unreadable_queues: tuple[MessageQueue, ...] = ()
+    """Queues that brokers refuse to have pulled: the topic has no permission to be read, or fewer
+    queues to read than to write. They can have messages.
+    """
 
     @classmethod
     def of(cls, topic: str, received: TopicRouteData) -> Self:
@@ -137,12 +141,21 @@ class Route:
             writable = _ordered_queues(topic, received.order_topic_conf)
         else:
             writable = _queues(topic, queue_datas, PERM_WRITE)
+        unreadable = [
+            queue
+            for each in queue_datas
+            for queue in _of_broker(
+                topic, each.broker_name, max(each.read_queue_nums, each.write_queue_nums)
+            )
+            if not each.perm & PERM_READ or queue.queue_id >= each.read_queue_nums
+        ]
         masters = {name for name, broker in brokers.items() if broker.master is not None}
         return cls(
             topic,
             brokers,
             tuple(queue for queue in readable if queue.broker_name in brokers),
             tuple(queue for queue in writable if queue.broker_name in masters),
+            tuple(queue for queue in unreadable if queue.broker_name in brokers),
         )
 
     def brokers_in(self, cluster_name: str | None) -> list[Broker]:

@@ -32,7 +32,12 @@ from rocketlens import limits
 from rocketlens.client.cluster import ClusterCalls
 from rocketlens.client.consumer import timing
 from rocketlens.client.consumer.pulling import Backoff
-from rocketlens.client.queue_offsets import max_offset, min_offset, offset_at_time
+from rocketlens.client.queue_offsets import (
+    max_offset,
+    min_offset,
+    offset_at_time,
+    unreadable_messages,
+)
 from rocketlens.client.route import Broker, MessageQueue, Route
 from rocketlens.client.survey import Survey
 from rocketlens.client.tail_pull import TailPage, TailPuller
@@ -187,6 +192,7 @@ class TopicTail:
                 self._on_event(f"{each.source}: {each.error}")
         self._add_queues(route.value)
         await asyncio.gather(*(self._read_stored(each) for each in self._queues.values()))
+        await self._cover_unreadable(route.value)
         newest = list(self._findings.messages.in_order())
         if newest:
             await self._pages.put(newest)
@@ -199,6 +205,24 @@ class TopicTail:
         self._brokers.update(route.brokers)
         for queue in route.read_queues:
             self._queues.setdefault(queue, _Queue(queue))
+
+    async def _cover_unreadable(self, route: Route) -> None:
+        """Add the queues with messages that cannot be read to the coverage."""
+        for broker in route.brokers.values():
+            queues = [each for each in route.unreadable_queues if each.broker_name == broker.name]
+            if not queues:
+                continue
+
+            async def problems(address: str, queues: list[MessageQueue] = queues) -> list[str]:
+                return await unreadable_messages(self._cluster, address, queues)
+
+            answer = await self._cluster.ask_broker(broker, problems)
+            for error in answer.value or ():
+                failed = SourceState.FAILED
+                self._findings.cover(
+                    (Coverage(broker.name, SourceKind.BROKER, failed, None, error),)
+                )
+                self._on_event(error)
 
     async def _read_stored(self, reading: _Queue) -> None:
         """Read what a queue has already, as much of it as was asked for."""

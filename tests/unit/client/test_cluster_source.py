@@ -44,3 +44,22 @@ def test_of_several_records_with_one_unique_key_the_oldest_is_shown():
             await admin.view_message("T", "V")
 
     ask(scenario, masters=2)
+
+
+@pytest.mark.parametrize("changes", [{"perm": 2}, {"read_queue_nums": 1}, {"perm": 0}])
+def test_messages_that_brokers_let_nobody_pull_make_an_answer_incomplete(changes):
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        broker.store("T", b"a", keys="k", queue_id=2)
+        cluster.name_servers[0].queue_data["T"] = changes
+        for question in ({}, {"exhaustive": True}, {"where": "TAGS IS NULL"}):
+            answer = await admin.find(None, "T", **question)
+            assert not answer.complete, question
+            assert bodies(answer) == []
+            assert "T/2: 1 message cannot be read" in answer.failures[0].error
+        assert not (await admin.find("T/2/0", kind="queue-offset")).complete
+        assert (await admin.find("T/3/0", kind="queue-offset")).complete
+        # The index of a broker answers all the same.
+        assert bodies(await admin.query_message("T", "k")) == [b"a"]
+
+    ask(scenario)
