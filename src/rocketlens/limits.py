@@ -846,3 +846,7 @@ MAX_CONSOLE_JOB_FILES: Final = 200
 """Newest jobs and acts that one page lists: each file is read once, and again when it changed."""
 MAX_RESEND_RATE: Final = 1_000
 """Messages a second of one job of the console."""
+MAX_LOOKED_AT_ENTRIES: Final = 1_000
+"""Entries of a directory that holds no store which are looked into for one: a few milliseconds."""
+MAX_NAMED_STORES: Final = 3
+"""Stores that are named where one was expected and is not: a line holds no more paths."""

@@ -14,11 +14,10 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Final
 
 from rocketlens import __version__
-from rocketlens.errors import AnswerIncomplete, MessageNotFound, NotAStore, RocketLensError
+from rocketlens.errors import AnswerIncomplete, MessageNotFound, RocketLensError
 from rocketlens.model import compiling
 from rocketlens.terminal.command_parser import CommandParser
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
@@ -142,7 +141,7 @@ def _run(argv: Sequence[str]) -> int:
         note(str(error))
         return ExitCode.NO
     except RocketLensError as error:
-        note(str(error) + _hint(error, arguments))
+        note(str(error))
         return ExitCode.FAILED
     except OSError:
         raise
@@ -232,17 +231,6 @@ def _is_named(name: str, words: Sequence[str] | None) -> bool:
         and bool(_COMMANDS[name][0])
         and words[: 1 + name.count(" ")] == name.split()
     )
-
-
-def _hint(error: RocketLensError, arguments: Namespace) -> str:
-    """Return where the store may be instead: a directory beside or inside that looks like one."""
-    given = getattr(arguments, "store", None)
-    if not isinstance(error, NotAStore) or not isinstance(given, str):
-        return ""
-    for other in (Path(given, "store"), Path(given).absolute().parent):
-        if (other / "commitlog").is_dir():
-            return f"; did you mean {other}?"
-    return ""
 
 
 def _describe(error: OSError) -> str:

@@ -21,10 +21,14 @@ not even for a moment.
 All of ours may be deleted while no broker runs: the next start then reads the whole log.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Final
+
+from rocketlens import limits
 
 INDEX_LOCK: Final = "index.lock"
 _NAME_FORMAT: Final = "%Y%m%d%H%M%S"
@@ -126,3 +130,46 @@ class StoreLayout:
     def scratch(self) -> Path:
         """Unfinished files."""
         return self.own / "scratch"
+
+
+def missing_log(commit_log: Path) -> str:
+    """Return what is where a commit log was looked for, and which stores are near it."""
+    root = commit_log.parent
+    dledger = [path for path in _directories(root, "dledger-*") if _is_directory(path / "data")]
+    if dledger:
+        return f"{min(dledger)} is a DLedger log, which is not read here"
+    message = f"{commit_log} holds no commit log segment (a file named by 20 digits)"
+    stores = _stores_near(root)
+    if not stores:
+        return message
+    named = " or ".join(map(str, stores[: limits.MAX_NAMED_STORES]))
+    more = len(stores) - limits.MAX_NAMED_STORES
+    return f"{message}; did you mean {named}?" + (f" ({more} more)" if more > 0 else "")
+
+
+def _stores_near(root: Path) -> list[Path]:
+    """Return `root/store` or the parent of `root` if that is a store, else the stores below."""
+    for near in (root / "store", root.absolute().parent):
+        if _is_directory(near / "commitlog"):
+            return [near]
+    below = sorted(_directories(root, "*"))
+    return [
+        store
+        for child in below
+        for store in (child, child / "store")
+        if _is_directory(store / "commitlog")
+    ]
+
+
+def _directories(root: Path, pattern: str) -> Iterator[Path]:
+    try:
+        yield from filter(_is_directory, islice(root.glob(pattern), limits.MAX_LOOKED_AT_ENTRIES))
+    except OSError:
+        return
+
+
+def _is_directory(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False

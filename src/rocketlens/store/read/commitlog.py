@@ -10,6 +10,7 @@ from rocketlens.errors import NotAStore, RecordError
 from rocketlens.formats import commitlog_record
 from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES, TOTAL_SIZE, Reason, Record
 from rocketlens.store import fs
+from rocketlens.store.layout import missing_log
 from rocketlens.store.read.mapped import MappedFiles
 
 if TYPE_CHECKING:
@@ -83,8 +84,7 @@ class CommitLog:
             message = f"{directory} cannot be read: {error.strerror}"
             raise NotAStore(message) from error
         if not self.segments:
-            message = f"{directory} holds no commit log segment (a file named by 20 digits)"
-            raise NotAStore(message)
+            raise NotAStore(missing_log(directory))
 
     def refresh(self) -> None:
         """List the segments again: a running broker adds and deletes some.
