@@ -300,6 +300,42 @@ def test_the_forms_are_forms_of_one_search(orders, form, names):
         assert f'name="{name}"' in found.text
 
 
+def fields_shown(page):
+    """Give the fields of the form of a search that a page shows, without hidden ones: names with
+    their value, or else with their hint.
+    """
+    area = page.text.partition('<section class="search card"')[2].partition("</section>")[0]
+    inputs = [
+        dict(re.findall(r'([a-z]+)="([^"]*)"', tag)) for tag in re.findall("<input[^>]*>", area)
+    ]
+    return {
+        each["name"]: each.get("value") or each.get("placeholder", "")
+        for each in inputs
+        if each.get("type") != "hidden"
+    }
+
+
+@pytest.mark.parametrize(("language", "said"), [("en", "all times"), ("zh", "全部时间")])
+def test_the_form_of_a_link_without_a_time_shows_all_times(orders, language, said):
+    blank, without, since = answers(
+        ["/search?form=time", "/search?form=time&topic=Orders", "/search?form=time&since=2h"],
+        store_at(orders.path),
+        cookies={"rl_language": language},
+    )
+    assert fields_shown(blank)["since"] == "1h"
+    assert fields_shown(without)["since"] == said
+    assert "ORDER-8" in without.text
+    assert fields_shown(since)["since"] == "2h"
+
+
+@pytest.mark.parametrize("form", ["any", "time", "key", "id"])
+def test_every_form_shows_all_that_was_searched(orders, form):
+    asked = {"q": "ORDER-8", "topic": "Orders", "tag": "PAY", "since": "20000h", "until": "1m"}
+    query = "&".join(f"{name}={value}" for name, value in asked.items())
+    shown = fields_shown(answer(f"/search?{query}&form={form}", store_at(orders.path)))
+    assert shown.items() >= asked.items()
+
+
 def test_times_are_shown_in_the_chosen_zone(orders):
     utc = answer("/m/s/Orders/-/0/1", store_at(orders.path, "s"))
     there = answer(
