@@ -829,7 +829,17 @@ MAX_PAGE_BODY_CHARACTERS: Final = 256 << 10
 MAX_PAGE_HEX_BYTES: Final = 16 << 10
 """Of a body that its page shows in hexadecimal, four characters for each."""
 MAX_CONSOLE_CONNECTIONS: Final = 256
-"""Open connections to the console; more get status 503."""
+"""Open connections to the console: one that waits is closed for another, or that gets status 503.
+"""
+MAX_ADDRESS_CONNECTIONS: Final = 128
+"""Of these from one address, or one IPv6 network of 64 bits: others are served beside it."""
+MAX_CONSOLE_HEAD_S: Final = 20.0
+"""Seconds for a request to the console without its body, from the first byte or the connection on.
+"""
+MAX_CONSOLE_BODY_S: Final = 60.0
+"""Seconds for the body of a request to the console: 16 MiB at 2.2 MBit/s."""
+MAX_CONSOLE_UNREAD_S: Final = 60.0
+"""Seconds in which the reader of an answer of the console takes nothing of what was sent."""
 MAX_CONSOLE_HEAD_BYTES: Final = 160 << 10
 """Of one request to the console without its body: a text in its address has up to three bytes for
 each of its own.

@@ -88,7 +88,6 @@ TESTED_ELSEWHERE = {
     "console/permission.py": "tests/unit/console/test_act_pages.py",
     "console/reasons.py": "tests/unit/console/test_pages.py",
     "console/resend_plan.py": "tests/unit/console/test_act_pages.py",
-    "console/server.py": "tests/unit/console/test_run.py",
     "console/values.py": "tests/unit/console/test_api.py",
     "pipeline/jobs.py": "tests/pipeline/test_dispatch.py",
     "pipeline/partition.py": "tests/pipeline/test_source.py",

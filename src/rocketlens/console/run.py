@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     # Late: `--help` must not pay for what a server needs.
     from rocketlens.console.oidc_settings import OidcSettings
+    from rocketlens.console.peers import ProxyNetwork
     from rocketlens.decode.rules import BodyRules
     from rocketlens.model.message import Host
     from rocketlens.net.event_loop import StopRequest
@@ -64,6 +65,15 @@ def add_arguments(parser: ArgumentParser) -> None:
         "several (default: localhost and addresses)",
     )
     parser.add_argument(
+        "--trusted-proxy",
+        metavar="IP[/BITS]",
+        type=_proxy,
+        action="append",
+        default=[],
+        help="a proxy, or a range of them, whose X-Forwarded-For and X-Forwarded-Proto are "
+        "believed; repeat it for several (default: none)",
+    )
+    parser.add_argument(
         "--body-rules",
         metavar="FILE",
         help="TOML file that says how the bodies of topics are decoded, as `show` has it",
@@ -101,6 +111,15 @@ def _bind_address(text: str) -> tuple[str, int]:
     if not is_ip_address(host) or not is_port or int(port) > limits.MAX_PORT:
         raise ArgumentTypeError(f"{printable(text)[:60]} is not IP:PORT, such as 127.0.0.1:8088")
     return host, int(port)
+
+
+def _proxy(text: str) -> "ProxyNetwork":
+    from rocketlens.console.peers import parse_proxy
+
+    try:
+        return parse_proxy(text)
+    except BadInput as error:
+        raise ArgumentTypeError(str(error)) from None
 
 
 def run(arguments: Namespace) -> ExitCode:
@@ -189,7 +208,7 @@ async def _serve(
             console = Console(sources, rules=rules, names=arguments.host, audit=audit, users=users)
             opened.push_async_callback(console.close)
             console.start()
-            await serve(console, listener, ending)
+            await serve(console, listener, ending, arguments.trusted_proxy)
 
 
 def _check_oidc(settings: "OidcSettings", bound: "Host") -> None:

@@ -3,12 +3,15 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
 
 import uvicorn
 
 from rocketlens import limits
+from rocketlens.console.connections import KEEP_ALIVE_S, ConnectionRules, ConsoleConnection
+from rocketlens.console.peers import ProxyNetwork
 from rocketlens.errors import BadInput
 from rocketlens.model.message import Host
 from rocketlens.net.event_loop import StopRequest
@@ -16,7 +19,8 @@ from rocketlens.net.event_loop import StopRequest
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-_KEEP_ALIVE_S: Final = 30
+_SWEEP_S: Final = 1.0
+"""Seconds between two looks for connections that take too long."""
 _STOP_S: Final = 3
 """Seconds for answers that are under way when the server stops."""
 
@@ -48,20 +52,30 @@ def listening(bound: Host) -> Iterator[socket.socket]:
         yield listener
 
 
-async def serve(app: "ASGIApp", listener: socket.socket, ending: StopRequest) -> None:
-    """Serve until a stop is requested; a second request does not wait for answers."""
+async def serve(
+    app: "ASGIApp",
+    listener: socket.socket,
+    ending: StopRequest,
+    proxies: Sequence[ProxyNetwork] = (),
+) -> None:
+    """Serve until a stop is requested; a second request does not wait for answers.
+
+    :param proxies: Whose X-Forwarded-For and X-Forwarded-Proto are believed.
+    """
+    rules = ConnectionRules(proxies)
     server = _Server(
         uvicorn.Config(
             app,
-            http="h11",
+            http=cast("type[asyncio.Protocol]", partial(ConsoleConnection, rules=rules)),
             ws="none",
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
-            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=_STOP_S,
-            limit_concurrency=limits.MAX_CONSOLE_CONNECTIONS,
+            proxy_headers=bool(proxies),
+            forwarded_allow_ips=list(map(str, proxies)),
             h11_max_incomplete_event_size=limits.MAX_CONSOLE_HEAD_BYTES,
         )
     )
@@ -72,8 +86,15 @@ async def serve(app: "ASGIApp", listener: socket.socket, ending: StopRequest) ->
         await ending.hurried.wait()
         server.force_exit = True
 
-    stopping = asyncio.create_task(stop())
+    async def sweep() -> None:
+        present = cast("set[ConsoleConnection]", server.server_state.connections)
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            rules.end_slow(present)
+
+    beside = [asyncio.create_task(stop()), asyncio.create_task(sweep())]
     try:
         await server.serve(sockets=[listener])
     finally:
-        stopping.cancel()
+        for each in beside:
+            each.cancel()

@@ -5,7 +5,8 @@ opens none. It ends by a logout, when it was not used for MAX_SESSION_IDLE_S, an
 after its login. A user has at most MAX_USER_SESSIONS, and a console MAX_SESSIONS.
 
 A pair of user and address waits after its third failure, twice as long after each: another address
-is never kept from logging in as the same user, nor another user from the same address.
+is never kept from logging in as the same user, nor another user from the same address. Addresses
+of one IPv6 network of 64 bits count as one.
 """
 
 import hashlib
@@ -17,6 +18,7 @@ from time import monotonic
 from typing import Final
 
 from rocketlens import limits
+from rocketlens.console.peers import client_of
 from rocketlens.console.viewer import Viewer
 
 _TOKEN_BYTES: Final = 32
@@ -134,4 +136,4 @@ class Attempts:
 
 def _pair(user: str, address: str) -> bytes:
     # Of a fixed size, whatever is tried as a name.
-    return _hash(f"{len(user)}:{user}{address}")
+    return _hash(f"{len(user)}:{user}{client_of(address)}")

@@ -58,6 +58,7 @@ def test_the_environment_names_the_source_where_no_option_does(monkeypatch):
         (("--bind", "localhost:1"), "IP:PORT"),
         (("--bind", "127.0.0.1:65536"), "IP:PORT"),
         (("--bind", "127.0.0.1:x"), "IP:PORT"),
+        (("--trusted-proxy", "proxy.example"), "not an address"),
         ((), "which store"),
         (("--store", "/nonexistent/store", "--bind", "0"), "not a directory"),
     ],

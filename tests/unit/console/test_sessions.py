@@ -145,3 +145,11 @@ def test_failures_are_remembered_within_a_bound(clock):
     for number in range(limits.MAX_LOGIN_FAILURES + 10):
         attempts.failed("x" * 40_000 if number == 0 else str(number), "a")
     assert len(attempts) == limits.MAX_LOGIN_FAILURES
+
+
+def test_another_address_of_an_ipv6_network_does_not_begin_anew(clock):
+    attempts = Attempts(clock)
+    for n in range(4):
+        attempts.failed("li", f"2001:db8::{n}")
+    assert attempts.wait_s("li", "2001:db8::ffff") > 0
+    assert attempts.wait_s("li", "2001:db8:0:1::1") == 0

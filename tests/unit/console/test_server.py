@@ -1,0 +1,81 @@
+"""Over real sockets: unfinished requests of one address, and which proxies are believed."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+
+from rocketlens.console.peers import parse_proxy
+from rocketlens.console.server import listening, serve
+from rocketlens.model.message import Host
+from rocketlens.net.event_loop import StopRequest
+
+
+async def application(scope, receive, send):
+    request = Request(scope, receive)
+    await request.body()
+    text = f"{request.url.scheme} {request.client.host}"
+    await PlainTextResponse(text)(scope, receive, send)
+
+
+@asynccontextmanager
+async def serving(*proxies):
+    ending = StopRequest()
+    with listening(Host("127.0.0.1", 0)) as listener:
+        trusted = [parse_proxy(each) for each in proxies]
+        server = asyncio.create_task(serve(application, listener, ending, trusted))
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            ending.ended.set()
+            ending.hurried.set()
+            await server
+
+
+async def send(port, data, address="127.0.0.1"):
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", port, local_addr=(address, 0), limit=1 << 20
+    )
+    writer.write(data)
+    return reader, writer
+
+
+async def get(port, *headers, address="127.0.0.1"):
+    lines = ["GET / HTTP/1.1", "host: localhost", "connection: close", *headers, "", ""]
+    reader, writer = await send(port, "\r\n".join(lines).encode(), address)
+    answer = await reader.read()
+    writer.close()
+    return answer.decode()
+
+
+def test_unfinished_requests_of_one_address_leave_others_served():
+    async def run():
+        async with serving() as port:
+            unfinished = b"POST /login HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\na"
+            slow = [await send(port, unfinished, "127.0.0.2") for _ in range(262)]
+            assert "200 OK" in await get(port)
+            for _, writer in slow:
+                writer.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("proxies", "address", "seen"),
+    [
+        ((), "127.0.0.1", "http 127.0.0.1"),
+        (("127.0.0.2",), "127.0.0.1", "http 127.0.0.1"),
+        (("127.0.0.2",), "127.0.0.2", "https 10.9.9.9"),
+        (("127.0.0.0/8", "10.0.0.0/8"), "127.0.0.2", "https 198.51.100.1"),
+    ],
+)
+def test_forwarded_addresses_are_believed_from_trusted_proxies_only(proxies, address, seen):
+    headers = ("x-forwarded-for: 198.51.100.1, 10.9.9.9", "x-forwarded-proto: https")
+
+    async def run():
+        async with serving(*proxies) as port:
+            assert (await get(port, *headers, address=address)).endswith(f"\r\n\r\n{seen}")
+
+    asyncio.run(run())
