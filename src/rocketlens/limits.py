@@ -730,16 +730,24 @@ MAX_CONSOLE_ROWS: Final = 500
 """
 DEFAULT_CONSOLE_ROWS: Final = 100
 """Messages on one page of the console, where the caller does not say how many."""
-MAX_CONSOLE_ANSWER_BYTES: Final = 32 << 20
+MAX_CONSOLE_ANSWER_BYTES: Final = 16 << 20
 """Memory that the messages of one page of the console take while it is made; a cursor continues."""
 MAX_EXPORT_ROWS: Final = 10_000
-"""Messages that the console reads at a time for a file, fewer if they take as much memory as those
-of a page may: a store is read once each time.
-"""
+"""Messages that the console reads at a time for a file: a store is read once each time."""
+MAX_EXPORT_PAGE_BYTES: Final = 8 << 20
+"""Memory that these take: as long as the reader of a file takes nothing, they are kept."""
+MAX_EXPORT_PIECE_BYTES: Final = 256 << 10
+"""Of a file that the console sends at once; the next piece is made when there is room for it."""
+MAX_EXPORTS: Final = 16
+"""Files that the console makes at once; more are refused, with a status that says so."""
+MAX_USER_EXPORTS: Final = 4
+"""Of these for one user."""
 MAX_FACET_VALUES: Final = 8
 """Topics, tags or hours that the console lists beside an answer; others are one number."""
 MAX_CONSOLE_SEARCHES: Final = 64
 """Searches of the console at once; more are refused, with a status that says so."""
+MAX_USER_SEARCHES: Final = 16
+"""Of these for one user: a browser has a few, in several tabs."""
 MAX_CONSOLE_TEXT: Final = 40_000
 """Characters of one value of a request to the console: a key can have 32,767 bytes."""
 MAX_CONSOLE_SKIPPED: Final = 100_000

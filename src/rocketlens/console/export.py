@@ -1,13 +1,14 @@
 """All that a search finds, as a file: CSV or JSON lines, as `rocketlens export` writes them.
 
-The file is sent while it is made, a page of the search at a time, the newest message first. One
+The file is sent while it is made, a page of the search at a time, the newest message first. Where
+its reader takes nothing, a page and one line of it are all that is kept. One
 that lacks messages ends with a line that says so: in CSV a row of one cell, ``# INCOMPLETE: ...``,
 in JSON lines an object with ``complete`` false and the ``coverage`` that failed.
 """
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Final, Literal
@@ -85,10 +86,11 @@ async def _file(
             for each in page.answer.failures:
                 # Of each part of a source the first: every page can have its own.
                 failures.setdefault((each.source, each.kind), each)
-            # Not all at once: a line can be much larger than its message.
-            for start in range(0, len(page.messages), limits.MAX_CONSOLE_ROWS):
-                some = page.messages[start : start + limits.MAX_CONSOLE_ROWS]
-                yield await in_thread(partial(_lines, some, form), ROW_THREADS)
+            for some in _parts(page.messages):
+                lines = await in_thread(partial(_lines, some, form), ROW_THREADS)
+                # A piece is kept as long as its reader takes none, and the next waits here.
+                for start in range(0, len(lines), limits.MAX_EXPORT_PIECE_BYTES):
+                    yield lines[start : start + limits.MAX_EXPORT_PIECE_BYTES]
             try:
                 page = await anext(pages, None)
             except Exception as error:
@@ -101,6 +103,18 @@ async def _file(
                 break
     if failures:
         yield _last_line(list(failures.values()), form)
+
+
+def _parts(messages: Sequence[MessageExt]) -> Iterator[Sequence[MessageExt]]:
+    """Yield some messages at a time, of few bytes: a line can be much larger than its message."""
+    start = size = 0
+    for number, message in enumerate(messages):
+        size += len(message.body) + limits.MESSAGE_OVERHEAD_BYTES
+        if size >= limits.MAX_EXPORT_PIECE_BYTES:
+            yield messages[start : number + 1]
+            start, size = number + 1, 0
+    if start < len(messages):
+        yield messages[start:]
 
 
 def _lines(messages: Sequence[MessageExt], form: ExportForm) -> bytes:

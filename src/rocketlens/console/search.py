@@ -6,7 +6,7 @@ for newer ones, and the answer in the end has them all.
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
@@ -28,6 +28,7 @@ from rocketlens.decode.rules import BodyRules
 from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.message import MessageExt
+from rocketlens.model.sentences import Sentence
 from rocketlens.net.pace import WorkThreads, in_thread
 from rocketlens.query.answer_builder import order_in_time
 from rocketlens.query.find import find_in_all
@@ -160,6 +161,10 @@ class Searches:
         self._clock: Final = clock
         self.running = 0
         """Searches that run now."""
+        self._running_of: Final[Counter[str]] = Counter()
+        """The same by user."""
+        self._exports_of: Final[Counter[str]] = Counter()
+        """Of these, those whose answer is a file."""
         self.counts: Final = {"complete": 0, "incomplete": 0, "failed": 0, "left": 0}
         """Searches that ended, by how."""
         self.seconds = 0.0
@@ -170,7 +175,7 @@ class Searches:
 
         :raises BadInput: if a source or a text cannot be used.
         :raises TopicNotFound: if nothing is found, and no source has the topic.
-        :raises ConsoleBusy: if too many searches run.
+        :raises ConsoleBusy: if too many searches run, of this user or of all.
         """
         with self._counted() as since:
             request, chosen = self.check(question)
@@ -207,23 +212,27 @@ class Searches:
                     if found.rows or found.coverage or (is_due and not searching.done()):
                         reported = self._clock()
                         yield found
-                yield await self._page(question, chosen, await searching, watch, since)
+                page = await self._page(question, chosen, await searching, watch, since)
             finally:
                 searching.cancel()
                 await asyncio.gather(searching, return_exceptions=True)
+            # Nothing else is kept while its reader takes none of it.
+            del searching, watch
+            yield page
 
     async def pages(self, question: Question, form: str) -> AsyncGenerator[FoundPage]:
         """Yield all that is found, the newest first, page by page; as one search, and errors as
         `search`. ``form`` is that of the file, for the audit log.
 
         :raises BadInput: if more messages are of one millisecond than a cursor can pass.
+        :raises ConsoleBusy: if too many files are made, too.
         """
-        with self._counted():
+        with self._counted_export(), self._counted():
             asked = replace(question, cursor=None, max_num=limits.MAX_EXPORT_ROWS)
             self.check(asked)
             parameters = question.parameters(cursor=None, max_num=limits.DEFAULT_CONSOLE_ROWS)
             self.audit.record("export", asked=dict(parameters), form=form)
-            async with aclosing(self._pages(asked)) as pages:
+            async with aclosing(self._pages(asked, limits.MAX_EXPORT_PAGE_BYTES)) as pages:
                 async for found, page in pages:
                     yield page._replace(messages=await self._all_masked(found))
 
@@ -233,19 +242,19 @@ class Searches:
             asked = replace(question, cursor=None, max_num=page_rows)
             self.check(asked)
             self._write_down(replace(question, cursor=None))
-            async with aclosing(self._pages(asked)) as pages:
+            async with aclosing(self._pages(asked, limits.MAX_CONSOLE_ANSWER_BYTES)) as pages:
                 async for _, page in pages:
                     yield page
 
     async def _pages(
-        self, asked: Question
+        self, asked: Question, max_bytes: int
     ) -> AsyncGenerator[tuple[list[tuple[ConsoleSource, MessageExt]], FoundPage]]:
-        """Yield each page, and where its messages are from."""
+        """Yield each page, and where its messages are from; a page takes so many bytes at most."""
         is_complete = True
         while True:
             request, chosen = self.check(asked)
             watch = _Watch(chosen, asked.max_kept, lambda: None)
-            answer = await _find(request, chosen, watch)
+            answer = await _find(request, chosen, watch, max_bytes)
             page, is_more, answer = await self._newest(asked, chosen, answer, watch)
             is_complete = is_complete and answer.complete
             is_more = is_more and bool(page)
@@ -280,9 +289,13 @@ class Searches:
 
     @contextmanager
     def _counted(self) -> "Iterator[float]":
+        user = current_viewer().name
+        if self._running_of[user] >= limits.MAX_USER_SEARCHES:
+            raise ConsoleBusy(Sentence("user_searches_busy", count=self._running_of[user]))
         if self.running >= limits.MAX_CONSOLE_SEARCHES:
-            raise ConsoleBusy(f"{self.running} searches run already: try again in a moment")
+            raise ConsoleBusy(Sentence("searches_busy", count=self.running))
         self.running += 1
+        self._running_of[user] += 1
         since = self._clock()
         try:
             yield since
@@ -294,7 +307,22 @@ class Searches:
             raise
         finally:
             self.running -= 1
+            _release(self._running_of, user)
             self.seconds += self._clock() - since
+
+    @contextmanager
+    def _counted_export(self) -> "Iterator[None]":
+        user = current_viewer().name
+        if self._exports_of[user] >= limits.MAX_USER_EXPORTS:
+            raise ConsoleBusy(Sentence("user_exports_busy", count=self._exports_of[user]))
+        running = self._exports_of.total()
+        if running >= limits.MAX_EXPORTS:
+            raise ConsoleBusy(Sentence("exports_busy", count=running))
+        self._exports_of[user] += 1
+        try:
+            yield
+        finally:
+            _release(self._exports_of, user)
 
     def _since(self, since: float) -> int:
         return round((self._clock() - since) * 1000)
@@ -394,7 +422,7 @@ class Searches:
         if not page and is_more:
             # One message takes more memory than a page may: it is a page of its own.
             single = replace(question, max_num=1)
-            answer = await _find(single.request(self.rules), chosen, watch, is_large=True)
+            answer = await _find(single.request(self.rules), chosen, watch, limits.MAX_ANSWER_BYTES)
             page, is_more = _newest_of(single, answer)
         return page, is_more, answer
 
@@ -407,13 +435,18 @@ def _newest_of(question: Question, answer: Answer) -> tuple[list[MessageExt], bo
     return page, answer.truncated or len(messages) > len(page)
 
 
+def _release(running: Counter[str], user: str) -> None:
+    running[user] -= 1
+    if not running[user]:
+        del running[user]
+
+
 async def _find(
     request: FindRequest,
     chosen: Sequence[ConsoleSource],
     watch: _Watch,
-    *,
-    is_large: bool = False,
+    max_bytes: int | None = None,
 ) -> Answer:
-    bound = limits.MAX_ANSWER_BYTES if is_large else limits.MAX_CONSOLE_ANSWER_BYTES
+    bound = limits.MAX_CONSOLE_ANSWER_BYTES if max_bytes is None else max_bytes
     asked = [each.source for each in chosen]
     return await find_in_all(request, asked, watch=watch, max_bytes=bound)

@@ -6,6 +6,7 @@ import asyncio
 import csv
 import io
 import json
+from contextlib import AsyncExitStack
 
 import pytest
 from fastapi import Request
@@ -15,7 +16,10 @@ from rocketlens import limits
 from rocketlens.console.audit import AuditLog
 from rocketlens.console.export import export
 from rocketlens.console.question import Question
-from rocketlens.console.viewer import Grant, Role
+from rocketlens.console.search import ConsoleBusy, Searches
+from rocketlens.console.sources import open_sources
+from rocketlens.console.viewer import LOCAL, Grant, Role, Viewer, seen_by
+from rocketlens.decode.rules import BodyRules
 from rocketlens.main import main
 from tests.support.console_client import (
     answer,
@@ -172,6 +176,75 @@ def test_an_error_of_the_first_page_is_no_file(orders, asked, status, code):
 def test_an_export_is_one_of_the_searches_that_run_at_once(orders, monkeypatch):
     monkeypatch.setattr(limits, "MAX_CONSOLE_SEARCHES", 0)
     assert answer("/api/export?q=all", orders).status_code == 429
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_a_file_is_sent_in_small_pieces_and_read_in_small_pages(tmp_path, monkeypatch, form):
+    monkeypatch.setattr(limits, "MAX_EXPORT_PAGE_BYTES", 500_000)
+    monkeypatch.setattr(limits, "MAX_EXPORT_PIECE_BYTES", 10_000)
+    sent = [Sent(keys="all", body=b"%06d" % n + b"x" * 99_994) for n in range(12)]
+    sent += [Sent(keys="all", body=b"small %d" % n) for n in range(50)]
+    store = store_at(make_store(tmp_path / "s", sent).path)
+
+    async def run():
+        async with AsyncExitStack() as opened:
+            asked = Question(text="all")
+            searches = Searches(await open_sources([store], opened), BodyRules())
+            pages = [len(page.messages) async for page in searches.pages(asked, form)]
+            assert sum(pages) == len(sent)
+            assert len(pages) > 2
+
+            async def receive():
+                await asyncio.Event().wait()
+
+            request = Request({"type": "http", "method": "GET", "headers": []}, receive)
+            found = await export(request, searches, asked, form)
+            pieces = [each async for each in found.body_iterator]
+            assert max(map(len, pieces)) <= limits.MAX_EXPORT_PIECE_BYTES
+            return b"".join(pieces)
+
+    whole = asyncio.run(run())
+    assert whole == answer(f"/api/export?q=all&as={form}", store).content
+    assert len(whole.splitlines()) == len(sent) + (form == "csv")
+
+
+def test_one_user_downloads_so_many_files_at_once_and_all_users_so_many(orders, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_EXPORT_ROWS", 7)
+    monkeypatch.setattr(limits, "MAX_USER_EXPORTS", 2)
+    monkeypatch.setattr(limits, "MAX_EXPORTS", 3)
+
+    async def run():
+        async with AsyncExitStack() as opened:
+            searches = Searches(await open_sources([orders], opened), BodyRules())
+            begun = []
+
+            async def begin(name):
+                with seen_by(Viewer(name, LOCAL.grants)):
+                    pages = searches.pages(Question(text="all"), "csv")
+                    await anext(pages)
+                    begun.append(pages)
+
+            await begin("li")
+            await begin("li")
+            with pytest.raises(ConsoleBusy, match="you download 2 files already"):
+                await begin("li")
+            await begin("wu")
+            with pytest.raises(ConsoleBusy, match="3 files are being downloaded already"):
+                await begin("mo")
+            await begun[0].aclose()
+            await begin("mo")
+            for pages in begun:
+                await pages.aclose()
+            assert searches.running == 0
+
+    asyncio.run(run())
+
+
+def test_a_file_too_many_is_refused_with_429(orders, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_USER_EXPORTS", 0)
+    found = answer("/api/export?q=all", orders)
+    assert (found.status_code, found.json()["error"]["code"]) == (429, "busy")
+    assert "try again when one is complete" in found.json()["error"]["message"]
 
 
 def test_a_search_ends_when_its_reader_leaves_before_the_first_page():

@@ -1,6 +1,7 @@
 """Searches: bounded, watched while they run, ended when their reader is gone."""
 
 import asyncio
+import gc
 from dataclasses import replace
 
 import pytest
@@ -11,8 +12,10 @@ from rocketlens.console.question import Question
 from rocketlens.console.search import ConsoleBusy, FoundSoFar, ReadSoFar, Searches, _Watch
 from rocketlens.console.sources import Sources
 from rocketlens.console.values import SearchAnswer
+from rocketlens.console.viewer import LOCAL, Viewer, seen_by
 from rocketlens.decode.rules import BodyRules
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.message import MessageExt
 from tests.support.made_stores import NOW_MS, Sent, make_store
 
 SEARCHED = Coverage("here", SourceKind.BROKER, SourceState.SEARCHED)
@@ -165,6 +168,52 @@ def test_no_more_searches_run_than_are_allowed(messages, monkeypatch):
         source.go_on.set()
         assert len((await first).messages) == 6
         assert len((await searches.search(Question(text="k"))).messages) == 6
+
+    asyncio.run(run())
+
+
+def test_no_more_searches_of_one_user_run_than_are_allowed(messages, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_USER_SEARCHES", 1)
+
+    async def run():
+        source = MadeSource(messages)
+        searches = searches_of(source)
+        first = asyncio.create_task(searches.search(Question(text="k")))
+        await source.is_asked.wait()
+        with pytest.raises(ConsoleBusy, match="1 of your searches run already"):
+            await searches.search(Question(text="k"))
+        source.go_on.set()
+        with seen_by(Viewer("other", LOCAL.grants)):
+            assert len((await searches.search(Question(text="k"))).messages) == 6
+        await first
+        assert len((await searches.search(Question(text="k"))).messages) == 6
+
+    asyncio.run(run())
+
+
+def test_the_bodies_of_an_answer_are_not_kept_until_its_reader_takes_it(tmp_path):
+    body = b"kept?" * 10_000
+    with rocketlens.open_store(make_store(tmp_path / "s", [Sent(keys="k", body=body)]).path) as s:
+        source = MadeSource(list(s.find("k")))
+    source.go_on.set()
+
+    async def run():
+        events = searches_of(source).stream(Question(text="k"))
+        last = [each async for each in _until_answer(events)][-1]
+        assert last.messages
+        source.messages.clear()
+        # What woke this task up is forgotten with the next turn of the loop.
+        await asyncio.sleep(0)
+        gc.collect()
+        kept = [each for each in gc.get_objects() if isinstance(each, MessageExt)]
+        assert body not in [each.body for each in kept]
+        await events.aclose()
+
+    async def _until_answer(events):
+        async for each in events:
+            yield each
+            if isinstance(each, SearchAnswer):
+                return
 
     asyncio.run(run())
 
