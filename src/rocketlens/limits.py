@@ -760,6 +760,10 @@ MAX_CONSOLE_SOURCES: Final = 32
 """Sources of one console."""
 MAX_CONSOLE_BROKERS: Final = 1_000
 """Brokers, masters and slaves, that one page of the console lists; more are counted."""
+MAX_RATED_QUEUES: Final = 256
+"""Queues of a topic whose newest messages are counted, with one request each."""
+TOPIC_PAGE_ROWS: Final = 10
+"""Newest messages on the page of a topic; a search has the others."""
 MAX_CONSOLE_CLIENTS: Final = 2_000
 """Clients that one page of the console lists; more are counted."""
 PIPELINE_SAMPLE_S: Final = 10.0

@@ -20,6 +20,8 @@ PAGES = (
     "/saved",
     "/saved?q=order-42&topic=order-paid",
     "/topics?all=true",
+    "/topics/order-paid",
+    "/topics/%25DLQ%25shipping",
     "/groups",
     "/clients",
     "/brokers",

@@ -40,6 +40,7 @@ from rocketlens.console.security import Guard
 from rocketlens.console.single_acts import SingleActs
 from rocketlens.console.sources import ClusterOfConsole, Sources
 from rocketlens.console.status_pages import status_api_routes, status_page_routes
+from rocketlens.console.topic_page import TopicLookUps, topic_api_routes, topic_page_routes
 from rocketlens.console.users import LocalUsers
 from rocketlens.console.values import error_answer
 from rocketlens.decode.rules import BodyRules
@@ -104,6 +105,9 @@ class Console:
         clients = ClientLookUps(sources)
         self.api.include_router(status_api_routes(brokers, clients, sources, self.samples))
         self.api.include_router(status_page_routes(pages, brokers, clients, self.samples))
+        topics = TopicLookUps(sources)
+        self.api.include_router(topic_api_routes(topics))
+        self.api.include_router(topic_page_routes(pages, topics))
         if logins is not None:
             self._add_login(pages, logins, None if users is None else users.oidc)
         self._jobs: Final = Jobs(look_up)

@@ -189,7 +189,9 @@ class LookUps:
         found = await self._of_all(names, lambda each: each.topics(asked), TopicsAnswer)
         return TopicsValue(
             complete=all(answer.complete for _, answer in found),
-            topics=[_topic(source, each) for source, answer in found for each in answer.topics],
+            topics=[
+                topic_value(source, each) for source, answer in found for each in answer.topics
+            ],
             coverage=coverage_values(found),
         )
 
@@ -245,7 +247,8 @@ def coverage_values(found: Sequence[tuple[ConsoleSource, Covered]]) -> list[Cove
     ]
 
 
-def _topic(source: ConsoleSource, topic: FoundTopic) -> TopicValue:
+def topic_value(source: ConsoleSource, topic: FoundTopic) -> TopicValue:
+    """Return a topic of a source."""
     queues = None
     if topic.queues is not None:
         queues = [

@@ -38,6 +38,7 @@ from rocketlens.decode.json_layout import laid_out
 from rocketlens.errors import RocketLensError
 from rocketlens.model.escape import printable
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from rocketlens.query.topic_choice import is_pattern
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 _FIRST_VIEW_S: Final = 0.25
@@ -449,11 +450,21 @@ def page_routes(pages: Pages) -> APIRouter:
         request: Request,
         preferences: Preferred,
         source: Sourced = [],  # noqa: B006 - FastAPI copies it
+        topic: Name = None,
         everything: Annotated[bool, Query(alias="all")] = False,
     ) -> Response:
-        found = await pages.look_up.topics(source)
+        if topic and not is_pattern(topic):
+            query = urlencode([("source", each) for each in source])
+            path = f"/topics/{quote(topic, safe='')}"
+            return RedirectResponse(f"{path}?{query}" if query else path, 303)
+        found = await pages.look_up.topics(source, [topic] if topic else None)
         return pages.page(
-            "topics.html", request, preferences, found=found, everything=everything, chosen=source
+            "topics.html",
+            request,
+            preferences,
+            found=found,
+            everything=everything or bool(topic),
+            chosen=source,
         )
 
     @routes.get("/groups")

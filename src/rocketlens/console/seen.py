@@ -33,7 +33,7 @@ from rocketlens.model.properties import ORIGIN_TOPICS
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rocketlens.model.sentences import Sentence
 from rocketlens.model.status import BrokersAnswer, BrokerStatus
-from rocketlens.model.topic import TopicKind, TopicsAnswer
+from rocketlens.model.topic import FoundTopic, TopicKind, TopicsAnswer, TopicSettings
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.content_filter import ContentFilter, RecordSubject
 from rocketlens.query.topic_choice import is_pattern
@@ -299,6 +299,20 @@ class SeenSource:
         if asked:
             seen = [each for each in seen if any(fnmatchcase(each.name, name) for name in asked)]
         return TopicsAnswer(tuple(seen), unsaid(found.coverage))
+
+    async def topic_settings(self, topic: str) -> Sequence[TopicSettings]:
+        """Return how a topic that may be seen is configured.
+
+        :raises TopicNotFound: if it may not be seen.
+        """
+        if not self._may_see(topic):
+            raise no_topic(topic)
+        found = await self.opened.topic_settings(topic)
+        return [replace(each, error=None if each.error is None else _UNSAID) for each in found]
+
+    async def stored_since(self, topic: FoundTopic, since_ms: int) -> int | None:
+        """Return about how many messages of a topic were stored since a time, if that is known."""
+        return await self.opened.stored_since(topic, since_ms)
 
     async def groups(self, asked: str | None = None) -> GroupsAnswer | None:
         """Return its groups of topics that may be seen, with these topics only."""

@@ -19,13 +19,14 @@ from rocketlens.client.admin import MQAdmin
 from rocketlens.client.cluster_story import ClusterStorySource
 from rocketlens.client.find import AnySource, StoreInThread
 from rocketlens.client.story import story_async
+from rocketlens.client.topic_settings import find_topic_settings, stored_since
 from rocketlens.console.seen import seen_source
 from rocketlens.console.viewer import LOCAL, Viewer, current_viewer
 from rocketlens.errors import BadInput, RocketLensError
 from rocketlens.model.group import GroupsAnswer, ProducersAnswer
 from rocketlens.model.message import MessageExt
 from rocketlens.model.status import BrokersAnswer, BrokerStatus, StoreStatus
-from rocketlens.model.topic import TopicsAnswer
+from rocketlens.model.topic import FoundTopic, TopicsAnswer, TopicSettings
 from rocketlens.net.pace import WorkThreads
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.find import run_without_waiting
@@ -33,6 +34,7 @@ from rocketlens.query.offline import Store
 from rocketlens.query.request import FindRequest
 from rocketlens.query.source import Source
 from rocketlens.query.story import Story
+from rocketlens.query.topic_settings import settings_in_store
 from rocketlens.terminal.cluster_access import ClusterAccess, cluster_access, seen_brokers_path
 from rocketlens.terminal.contexts import Context
 
@@ -89,6 +91,14 @@ class ConsoleSource(Protocol):
 
     async def topics(self, asked: Sequence[str] | None = None) -> TopicsAnswer | None:
         """Return its topics, or those that are asked for; None if it cannot know them."""
+        ...
+
+    async def topic_settings(self, topic: str) -> Sequence[TopicSettings]:
+        """Return how a topic is configured, broker by broker; what is not known is not in it."""
+        ...
+
+    async def stored_since(self, topic: FoundTopic, since_ms: int) -> int | None:
+        """Return about how many messages of a topic were stored since a time, if that is known."""
         ...
 
     async def groups(self, asked: str | None = None) -> GroupsAnswer | None:
@@ -165,6 +175,15 @@ class ClusterOfConsole:
     async def topics(self, asked: Sequence[str] | None = None) -> TopicsAnswer:
         """Return what brokers say of topics."""
         return await self.admin.topics(asked)
+
+    async def topic_settings(self, topic: str) -> Sequence[TopicSettings]:
+        """Return what each broker says of its configuration; errors as `find_topic_settings`."""
+        return await find_topic_settings(self.source.cluster, self.source.full_topic(topic))
+
+    async def stored_since(self, topic: FoundTopic, since_ms: int) -> int | None:
+        """Return what the brokers of a topic say; None if one does not."""
+        full_name = self.source.full_topic(topic.name)
+        return await stored_since(self.source.cluster, full_name, topic.queues or (), since_ms)
 
     async def groups(self, asked: str | None = None) -> GroupsAnswer:
         """Return what brokers say of groups."""
@@ -286,6 +305,15 @@ class StoreDirectory:
     async def topics(self, asked: Sequence[str] | None = None) -> TopicsAnswer:
         """Return what the files say of topics."""
         return await self.source.scans.run(lambda: self.source.scans.store.topics(asked))
+
+    async def topic_settings(self, topic: str) -> Sequence[TopicSettings]:
+        """Return what the file of topics says of one."""
+        path = self.source.scans.store.path
+        found = await self.source.scans.run(lambda: settings_in_store(path, topic))
+        return [] if found is None else [found]
+
+    async def stored_since(self, topic: FoundTopic, since_ms: int) -> None:
+        """Return nothing: a directory is what it was when its broker wrote it last."""
 
     async def groups(self, asked: str | None = None) -> GroupsAnswer:
         """Return what the files say of groups."""

@@ -1,6 +1,6 @@
 """Topics as they are found: in a cluster, or in the files of a store."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -113,6 +113,27 @@ class TopicsAnswer:
         failures = len(Answer("", (), self.coverage).failures)
         worth = "complete" if self.complete else f"INCOMPLETE: {failures} failed"
         return f"TopicsAnswer({counted(len(self.topics), 'topic')}, {worth})"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """The configuration of a topic on one broker, or in the files of a store; None is what could
+    not be learnt.
+    """
+
+    broker_name: str | None
+    """None in a store."""
+    perm: int | None
+    """What may be done with its queues, a sum: 4 read, 2 write, 1 inherit."""
+    read_queues: int | None
+    """The number of queues that consumers are given."""
+    write_queues: int | None
+    """The number of queues that producers are given."""
+    is_ordered: bool | None = None
+    attributes: Mapping[str, str] | None = None
+    """RocketMQ 5's, such as ``message.type``."""
+    error: str | None = None
+    """Why the broker did not say it; what is known is then from the name servers."""
 
 
 def _known(times_ms: Iterable[int | None]) -> Iterator[int]:
