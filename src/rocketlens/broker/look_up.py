@@ -5,7 +5,7 @@ the record, otherwise as for a store directory (`rocketlens.query.candidates`). 
 too long ends with what it has found, and reports what it did not compare.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -37,6 +37,8 @@ class LookUp(NamedTuple):
 
     message_filter: MessageFilter
     max_num: int
+    may_read: Callable[[memoryview], bool] | None = None
+    """Whether a record may be returned that passes the filter; None if each may."""
 
 
 def by_key(
@@ -128,6 +130,7 @@ def verified(
     compared_from = -1
     piece = None if at_once else Piece()
     check = _check_later if at_once else check_entry
+    may_read = look_up.may_read
     for number, (offset, hit) in enumerate(candidates):
         if offset >= 0 and (len(records) == look_up.max_num or left <= 0 or offset < min_offset):
             break
@@ -163,6 +166,9 @@ def verified(
                 check=check,
             )
             size = record.total_size if record else 0
+        if size and may_read is not None:
+            start = offset - begin
+            size = size if may_read(view[start : start + size]) else 0
         if size:
             left -= size
             if left >= 0 or not records:

@@ -93,6 +93,9 @@ class PullProcessor:
             pull_filter = self._filter(request)
         except PullRefused as refusal:
             return self._response(request, PullResult(refusal.remark, refusal.code, 0))
+        if self.core.access is not None:
+            reader = self.core.access.reader_of(command, channel, request.topic)
+            pull_filter = pull_filter if reader is None else pull_filter._replace(reader=reader)
         if self.core.offsets.resets:
             moved = self._reset(request)
             if moved is not None:
@@ -141,7 +144,7 @@ class PullProcessor:
         request = pull.request
         try:
             self._check_allowed(request, pull.channel)
-            pull_filter = self._filter(request)
+            pull_filter = self._filter(request)._replace(reader=pull.pull_filter.reader)
         except PullRefused as refusal:
             return self._response(request, PullResult(refusal.remark, refusal.code, 0))
         moved = self._reset(request)
@@ -186,7 +189,7 @@ class PullProcessor:
         for entry in entries:
             if pull_filter.passes_entry(entry):
                 content = None
-                if pull_filter.expression is not None:
+                if pull_filter.needs_records:
                     content = entry_record(self.core.store, queue, entry, offset)
                 # One that is damaged is for the pull to skip.
                 if content is None or pull_filter.passes_record(content):

@@ -6,7 +6,7 @@ expression is evaluated for each message, by its record. Brokers of RocketMQ tha
 """
 
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.formats.commitlog_record import RecordView
@@ -16,6 +16,9 @@ from rocketlens.model.java import decode_utf8, string_hash
 from rocketlens.model.rocketmq import ALL_TAGS, SQL92_TYPE, TAG_TYPE
 from rocketlens.model.sql92 import InvalidSql92, Sql92, parse_sql92
 from rocketlens.wire.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from rocketlens.broker.auth.access import MessageReader
 
 PARSE_FAILED: Final = "parse the consumer's subscription failed"
 
@@ -36,18 +39,26 @@ class PullFilter(NamedTuple):
     tag_codes: frozenset[int] | None = None
     """Hash codes of the tags that pass; None for all."""
     expression: Sql92 | None = None
+    reader: "MessageReader | None" = None
+    """Which messages access control lets it have; None for all."""
 
     @property
     def is_all(self) -> bool:
         """Return whether every message passes."""
-        return self.tag_codes is None and self.expression is None
+        return self.tag_codes is None and not self.needs_records
+
+    @property
+    def needs_records(self) -> bool:
+        """Return whether entries do not tell all that decides."""
+        return self.expression is not None or self.reader is not None
 
     @property
     def entries_at_once(self) -> int:
         """Return how many entries are looked at in one piece of work."""
-        if self.expression is None:
+        if not self.needs_records:
             return ENTRIES_PER_PULL
-        return max(ENTRIES_PER_PULL // (_RECORD_COST + self.expression.node_count), _MIN_RECORDS)
+        nodes = 0 if self.expression is None else self.expression.node_count
+        return max(ENTRIES_PER_PULL // (_RECORD_COST + nodes), _MIN_RECORDS)
 
     def passes_entry(self, entry: QueueEntry) -> bool:
         """Return whether a message may pass, by its entry."""
@@ -57,6 +68,8 @@ class PullFilter(NamedTuple):
 
     def passes_record(self, content: memoryview) -> bool:
         """Return whether a message passes whose entry does, by its record."""
+        if self.reader is not None and not self.reader.may_read(content):
+            return False
         if self.expression is None:
             return True
         properties = props.parse(decode_utf8(RecordView(content).properties))

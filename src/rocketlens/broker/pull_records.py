@@ -77,7 +77,7 @@ class PullRecords:
         self._budget: Final = budget
         self._is_compiled: Final = (
             self.is_compiled
-            and pull_filter.expression is None
+            and not pull_filter.needs_records
             # Light queues have records of other topics. A topic of other characters can have
             # been written in several ways.
             and not queue.topic.startswith(LMQ_PREFIX)

@@ -61,10 +61,11 @@ class QueryProcessor:
             end=request.end_timestamp_ms,
             tags=frozenset({request.key}) if is_tag else None,
         )
+        access = self.core.access
+        reader = None if access is None else access.reader_of(command, channel, request.topic)
+        look_up = LookUp(message_filter, max_num, None if reader is None else reader.may_read)
         search = self.core.search
-        found = (search.by_tag if is_tag else search.by_key)(
-            LookUp(message_filter, max_num), channel
-        )
+        found = (search.by_tag if is_tag else search.by_key)(look_up, channel)
         if isinstance(found, FoundRecords):
             return self._answer(found)
         return self._answer_later(found)

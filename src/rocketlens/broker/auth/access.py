@@ -1,18 +1,17 @@
 """The access control of one broker, of either kind: opened, put before its handlers, watched."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from rocketlens.broker.auth.guard import AccessRules, Audit, guarded
+from rocketlens.broker.auth.origins import has_copies, topics_of
 from rocketlens.broker.auth.plain_files import PlainAcl, load_accounts
 from rocketlens.broker.auth.plain_processor import PlainProcessor
 from rocketlens.broker.auth.user_processor import UserProcessor
 from rocketlens.broker.auth.users import Users
-from rocketlens.formats.commitlog_record import Record
-from rocketlens.model import properties as props
-from rocketlens.model.java import decode_utf8
-from rocketlens.model.rocketmq import is_system_topic
+from rocketlens.formats.commitlog_record import Record, RecordView
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.crowd import host_of
 from rocketlens.wire.acl import ACCESS_KEY
@@ -36,6 +35,7 @@ class AccessControl:
         """
         config = core.settings.auth
         self._audit: Final = Audit()
+        self._topics: Final = core.topics
         self._plain: PlainAcl | None = None
         processor: PlainProcessor | UserProcessor
         if config.aclEnable:
@@ -67,15 +67,34 @@ class AccessControl:
 
         RocketMQ compares such a request with the topic that it names, and not with the record's.
         """
-        topic = record.topic
-        if is_system_topic(topic):
-            # A message that waits, for its time or its transaction.
-            properties = props.parse(decode_utf8(record.properties))
-            topic = properties.get(props.REAL_TOPIC, topic)
-        refusal = self._rules.decide_reading(command, host_of(channel), topic)
+        refusal = self._decide_origins(command, host_of(channel), record.topic, record.properties)
         if refusal is not None:
             self._audit.refuse(command, channel, refusal)
         return refusal
+
+    def reader_of(
+        self, command: RemotingCommand, channel: Channel, topic: str
+    ) -> "MessageReader | None":
+        """Return which messages of a topic a request gets that was let through; None for all."""
+        if not has_copies(topic):
+            return None
+        user = command.ext_fields.get(ACCESS_KEY)
+        return MessageReader(self, command.code, user, host_of(channel))
+
+    def may_read(self, reader: "MessageReader", record: RecordView) -> bool:
+        """Return whether a message is for a reader. For any thread."""
+        command = _unsigned(reader.code, reader.user)
+        refusal = self._decide_origins(command, reader.host, record.topic, record.properties)
+        return refusal is None
+
+    def _decide_origins(
+        self, command: RemotingCommand, host: str, topic: str, properties: bytes
+    ) -> Response | None:
+        for each in topics_of(topic, properties, lambda name: self._topics.get(name) is not None):
+            refusal = self._rules.decide_reading(command, host, each)
+            if refusal is not None:
+                return refusal
+        return None
 
     def decide_writing(
         self, command: RemotingCommand, channel: Channel, topic: str
@@ -92,9 +111,7 @@ class AccessControl:
 
     def remember_producer(self, command: RemotingCommand, channel: Channel) -> None:
         """Remember whose heartbeat made a connection a member of producer groups."""
-        signer = command.ext_fields.get(ACCESS_KEY)
-        fields = {} if signer is None else {ACCESS_KEY: signer}
-        self._producers[channel] = RemotingCommand(command.code, ext_fields=fields)
+        self._producers[channel] = _unsigned(command.code, command.ext_fields.get(ACCESS_KEY))
 
     def may_check(self, channel: Channel, topic: str) -> bool:
         """Return whether a connection may be sent a half message of a topic, to check it.
@@ -128,3 +145,22 @@ class AccessControl:
             "accessControlProblem": "" if self._plain is None else self._plain.problem,
             "requestsRefused": str(self._audit.refused),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class MessageReader:
+    """Whose request reads messages, each of which it may read or not."""
+
+    access: AccessControl
+    code: int
+    user: str | None
+    host: str
+
+    def may_read(self, content: memoryview) -> bool:
+        """Return whether a record is for it. For any thread."""
+        return self.access.may_read(self, RecordView(content))
+
+
+def _unsigned(code: int, user: str | None) -> RemotingCommand:
+    """Return what is kept of a request that was let through."""
+    return RemotingCommand(code, ext_fields={} if user is None else {ACCESS_KEY: user})

@@ -137,6 +137,10 @@ class Users:
 
     def _decide_need(self, command: RemotingCommand, host: str, need: Need) -> Response | None:
         user = self.users.entries.get(command.ext_fields.get(acl.ACCESS_KEY, ""))
+        if user is not None and command.code in self._needs_no_user:
+            # It was let through without a look at whose it is.
+            is_signed = acl.verify(command.ext_fields, command.body, user.password)
+            user = user if is_signed and user.status is UserStatus.ENABLE else None
         is_super = user is not None and user.user_type is UserType.SUPER
         if is_super or not self._authorizes or command.code in self._needs_no_policy:
             return None
