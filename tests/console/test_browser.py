@@ -562,6 +562,25 @@ def test_messages_are_chosen_and_sent_again_by_keyboard_alone(open_page):
     page.locator("#job strong", has_text="2 sent, 0 failed, 0 unknown, 0 left").wait_for()
 
 
+def test_dead_letters_are_read_and_chosen_by_keyboard_alone(open_page, console):
+    sources = httpx.get(f"{console}/api/sources").json()["sources"]
+    (source,) = [each["name"] for each in sources if each["kind"] == "cluster"]
+    page = open_page(f"/redrive?group=shipping&source={source}")
+    assert "dead" in page.locator("table.plan td.body").first.inner_text()
+    assert not page.locator("#chosen").is_visible()
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    assert page.locator("#chosen output").inner_text() == "1 chosen:"
+    page.locator("#chosen").get_by_role("button", name="Send these again").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/redrive/chosen")
+    assert page.get_by_text("Messages: 1.").is_visible()
+    assert page.locator("form[action='/redrive/chosen/start'] input[name=chosen]").count() == 1
+    assert complaints_of(page) == {}
+    page.locator("tr[data-path] a").first.click()
+    page.wait_for_url("**/m/**")
+
+
 def test_chosen_rows_stay_in_the_page_however_far_it_is_scrolled_until_none_is_chosen(open_page):
     page = open_page("/search?topic=order-paid")
     first = message_path(page)

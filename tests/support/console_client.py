@@ -122,11 +122,11 @@ class FormReader(HTMLParser):
 
 def post_form(html):
     """Give the action and the fields of the only form of a page that posts, besides those that
-    every page has.
+    every page has, and those that choose some of a list.
     """
     ((_, action, fields),) = [
         each
         for each in FormReader(html).forms
-        if each[0] == "post" and each[1] not in {"/preferences", "/logout"}
+        if each[0] == "post" and each[1] not in {"/preferences", "/logout", "/redrive/chosen"}
     ]
     return action, fields

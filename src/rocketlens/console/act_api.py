@@ -158,7 +158,12 @@ def batch_api_routes(acting: Acting) -> APIRouter:
 
     async def _redrive(request: Request, asked: RedrivePlanRequest) -> ResendPlan:
         return await acting.redrive_plan(
-            request, asked.group, _batch(asked), original=asked.original, again=asked.again
+            request,
+            asked.group,
+            _batch(asked),
+            original=asked.original,
+            again=asked.again,
+            only=asked.only,
         )
 
     return routes

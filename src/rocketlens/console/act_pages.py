@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from rocketlens import limits
+from rocketlens.client.namespace import without_namespace
 from rocketlens.console.act_values import DEFAULT_RATE, JOB_ROWS
 from rocketlens.console.acting import Acting
 from rocketlens.console.api import MESSAGE
@@ -17,9 +18,11 @@ from rocketlens.console.look_up import MessageAddress
 from rocketlens.console.pages import Addressed, Pages, Preferred
 from rocketlens.console.permission import ActRefused, check_may_act, may_send
 from rocketlens.console.preferences import Preferences
+from rocketlens.console.seen import namespace_of
 from rocketlens.console.single_acts import NewMessage, SingleActs, form_fields
 from rocketlens.console.sources import ClusterOfConsole
 from rocketlens.errors import BadInput, RocketLensError
+from rocketlens.model.group import group_of_topic
 
 SEE_OTHER: Final = 303
 Name = Annotated[str, Path(max_length=limits.MAX_CONSOLE_REASON)]
@@ -57,7 +60,9 @@ class ActPages:
     ) -> HTMLResponse:
         """Return the page that sends one message again; with an error that is why it did not."""
         to = "group" if asked.get("to") == "group" else "topic"
-        group = asked.get("group", "").strip() if to == "group" else ""
+        group = ""
+        if to == "group":
+            group = asked.get("group", self._group_of(address)).strip()
         plan = None
         groups: list[str] = []
         try:
@@ -85,6 +90,11 @@ class ActPages:
             back=_message_path(request),
             origin=self.acting.sources.named(address.source),
         )
+
+    def _group_of(self, address: MessageAddress) -> str:
+        """Return the group whose retry or dead letter a message is; empty if it is none."""
+        namespace = namespace_of(self.acting.sources.named(address.source))
+        return group_of_topic(without_namespace(namespace, address.topic)) or ""
 
     async def _groups(self, address: MessageAddress, cluster: str) -> list[str]:
         origin = self.acting.sources.named(address.source)

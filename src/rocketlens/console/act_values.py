@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -127,6 +127,11 @@ class RedrivePlanRequest(BatchPlanRequest):
         default=False, description="to the topics that they came from, so all groups"
     )
     again: bool = Field(default=False, description="also those that earlier jobs have sent")
+    only: list[Annotated[str, Field(max_length=limits.MAX_TOPIC_CHARACTERS)]] = Field(
+        default=[],
+        max_length=limits.MAX_CHOSEN_MESSAGES,
+        description="only these, by offset message id; empty: all",
+    )
 
 
 class RedriveRequest(RedrivePlanRequest, BatchActed):
@@ -197,7 +202,7 @@ class PlanValue(ConsoleValue):
     cluster: str
     count: int
     digest: str = Field(description="send it back to do exactly this, and nothing if it changed")
-    messages: list[PlannedValue] = Field(description="the first of them")
+    messages: list[PlannedValue] = Field(description="a page of them: the first")
     properties: dict[str, str] | None = Field(None, description="of the copy of a single message")
     notes: dict[str, int] = Field(
         default={},

@@ -1,7 +1,8 @@
 """What pages and API do alike when something is sent again: check, show, do once, keep."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from fastapi import Request
@@ -42,9 +43,12 @@ from rocketlens.console.resend_plan import (
 )
 from rocketlens.console.search import Searches
 from rocketlens.console.sources import ConsoleSource
-from rocketlens.errors import BadInput, MessageNotFound, RocketLensError
+from rocketlens.console.values import MessageRow
+from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, RocketLensError
 from rocketlens.model.message import MessageExt
+from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX
+from rocketlens.model.sentences import Sentence
 
 _SHORT_JOB: Final = 20
 """Messages of a job whose end a request waits for."""
@@ -164,15 +168,26 @@ class Acting:
                 )
 
     async def redrive_plan(
-        self, request: Request, group: str, asked: Batch, *, original: bool, again: bool
+        self,
+        request: Request,
+        group: str,
+        asked: Batch,
+        *,
+        original: bool,
+        again: bool,
+        only: Collection[str] = (),
     ) -> ResendPlan:
         """Return the plan to send a group's dead letters; errors as `plan_of_dead_letters`.
 
+        ``only`` has offset message ids of those that were chosen; empty: all.
+
         :raises ActRefused: if the user may not.
+        :raises BadInput: if earlier jobs have sent all of them.
+        :raises PlanChanged: if one that was chosen is not there any more, or was sent.
         """
         source = self.sources.named(asked.cluster)
         cluster = check_may_act(request, source, DEAD_LETTER_PREFIX + group)
-        return await plan_of_dead_letters(
+        plan = await plan_of_dead_letters(
             cluster,
             group,
             self.jobs.directory,
@@ -180,9 +195,49 @@ class Acting:
             again=again,
             max_num=asked.most,
         )
+        if not only:
+            earlier = dict(plan.notes).get("earlier")
+            if earlier and not plan.messages:
+                raise BadInput(Sentence("dead_letters_sent", count=earlier))
+            return plan
+        chosen = [each for each in plan.messages if each.offset_msg_id in only]
+        if len(chosen) < len(set(only)):
+            raise PlanChanged(
+                "some of the chosen dead letters are not there any more, or were sent again: "
+                "choose them anew"
+            )
+        return replace(plan, messages=chosen, notes=())
 
-    async def shown(self, plan: ResendPlan, message: MessageExt | None = None) -> PlanValue:
-        """Return what a plan would do.
+    async def rows(self, plan: ResendPlan, page: int = 0) -> dict[int, MessageRow]:
+        """Return the messages of one page of a plan by number, as a list has them; without those
+        that could not be read.
+        """
+        origin = self.sources.named(plan.origin.name)
+        start = page * JOB_ROWS
+        numbers = range(start, min(start + JOB_ROWS, len(plan.messages)))
+        found: dict[int, MessageExt] = {}
+
+        async def read(number: int) -> None:
+            each = plan.messages[number]
+            host = str(OffsetMessageId.decode(each.offset_msg_id).store_host)
+            address = MessageAddress(
+                origin.name, each.topic, host, each.queue_id, each.queue_offset
+            )
+            try:
+                found[number] = await self.look_up.original(address)
+            except (MessageNotFound, AnswerIncomplete):
+                # It is shown by its id: the job looks for it again, and says what became of it.
+                return
+
+        for first in range(0, len(numbers), _READ_AT_ONCE):
+            await asyncio.gather(*map(read, numbers[first : first + _READ_AT_ONCE]))
+        rows = await self.searches.rows([(origin, each) for each in found.values()])
+        return {number + 1: row for number, row in zip(found, rows, strict=True)}
+
+    async def shown(
+        self, plan: ResendPlan, message: MessageExt | None = None, *, page: int = 0
+    ) -> PlanValue:
+        """Return what a plan would do, with one page of its messages.
 
         :raises BadInput: if it cannot be done.
         :raises TopicNotFound: if a topic is not there, or a message names none.
@@ -203,7 +258,9 @@ class Acting:
             digest=plan.digest,
             messages=[
                 PlannedValue.of(number, each, None)
-                for number, each in enumerate(plan.messages[:JOB_ROWS], 1)
+                for number, each in enumerate(
+                    plan.messages[page * JOB_ROWS : (page + 1) * JOB_ROWS], page * JOB_ROWS + 1
+                )
             ],
             properties=properties,
             notes=dict(plan.notes),

@@ -173,6 +173,9 @@ SENTENCES: Final[Mapping[str, str]] = {
     "2026-11-20T10:31:02, 20261120103102, or epoch seconds or milliseconds",
     "not_of_calendar": "{option} {text} is not a time of the calendar",
     "since_after_until": "since is after until",
+    # What cannot be done.
+    "dead_letters_sent": "earlier jobs have sent all {count} dead letters again, or may have: "
+    "choose to send these, too, if it was in vain",
     # What a filter could not decide on.
     "one_message": "1 message",
     "messages": "{count} messages",

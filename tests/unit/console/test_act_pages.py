@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+from urllib.parse import quote
 
 import pytest
 
@@ -339,3 +340,19 @@ def test_jobs_are_seen_by_who_made_them_and_by_who_sees_all_their_clusters_topic
 
     asked(steps, live(rocketmq), users=everyone)
     assert seen == {"li": (True, 200), "wang": (False, 404), "root": (True, 200)}
+
+
+@pytest.mark.parametrize("prefix", ["%DLQ%", "%RETRY%"])
+def test_a_dead_letter_goes_to_its_own_group_unless_another_is_chosen(rocketmq, topic, prefix):
+    group = f"own-{topic[0]}"[:90]
+    with rocketmq.admin() as admin:
+        for name in (f"%RETRY%{group}", f"%DLQ%{group}", "%RETRY%another"):
+            admin.create_topic(name, 1)
+    with rocketmq.producer() as producer:
+        sent = producer.send(Message(f"{prefix}{group}", b"dead"))
+    path = f"/m/live/{quote(prefix + group)}/-/0/{sent.queue_offset}"
+    own = answer(f"{path}/resend?to=group", live(rocketmq)).text
+    assert f"only group {group}" in own
+    assert 'name="digest"' in own
+    other = answer(f"{path}/resend?to=group&group=another", live(rocketmq)).text
+    assert "only group another" in other

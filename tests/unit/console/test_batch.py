@@ -18,12 +18,15 @@ from rocketlens.console import search
 from rocketlens.console.act_values import JOB_ROWS
 from rocketlens.console.audit import AuditLog
 from rocketlens.console.forms import new_name
+from rocketlens.console.masks import MaskRule, Masks
 from rocketlens.console.question import Question
 from rocketlens.console.resend_plan import plan_of_search
 from rocketlens.console.search import Searches
 from rocketlens.console.sources import open_sources
+from rocketlens.console.users import LocalUsers
 from rocketlens.console.viewer import Grant, Role
 from rocketlens.decode.rules import BodyRules
+from rocketlens.query.pattern import TextPattern
 from rocketlens.terminal.contexts import Context
 from rocketlens.testing import cluster
 from tests.support.console_client import (
@@ -520,3 +523,146 @@ def test_the_api_sends_chosen_messages_as_well(rocketmq, topic):
     assert right.json()["counts"]["sent"] == 2
     assert none.status_code == 400
     assert copies(rocketmq, topic) == [b"2", b"5"]
+
+
+@pytest.fixture
+def dead(rocketmq, topic):
+    """A group with five dead letters of the topic."""
+    group = f"g-{topic}"[:100]
+    with rocketmq.admin() as admin:
+        admin.create_topic(f"%RETRY%{group}", 1)
+        admin.create_topic(f"%DLQ%{group}", 1)
+    with rocketmq.producer() as producer:
+        for number in range(5):
+            letter = Message(f"%DLQ%{group}", f"dead-{number}", keys=f"K-{number}")
+            letter.put("RETRY_TOPIC", topic)
+            producer.send(letter)
+    return group
+
+
+LETTER = re.compile(r'<input type="checkbox" form="chosen" name="chosen" value="([0-9A-F]+)"')
+
+
+def forms_to(page, action):
+    return [fields for _, to, fields in FormReader(page.text).forms if to == action]
+
+
+def test_dead_letters_are_shown_with_time_key_body_and_link_before_they_are_sent(rocketmq, dead):
+    log = io.StringIO()
+
+    async def ask():
+        async with console_client(live(rocketmq), audit=AuditLog(log)) as client:
+            shown = await client.get(f"/redrive?source=live&group={dead}")
+            (link, *_) = re.findall(r'<td class="time"><a href="(/m/[^"]+)">2', shown.text)
+            return shown, await client.get(unescape(link))
+
+    shown, message = asyncio.run(ask())
+    for number in range(5):
+        assert f"K-{number}" in shown.text
+        assert f"dead-{number}" in shown.text
+    assert "dead-0" in message.text
+    # Each body that is shown is a view.
+    assert log.getvalue().count('"view"') == 6
+
+
+def sent_letters(rocketmq, group, numbers, between=None):
+    """Choose some dead letters, and send them."""
+
+    async def ask():
+        async with console_client(live(rocketmq)) as client:
+            listed = await client.get(f"/redrive?source=live&group={group}")
+            boxes = LETTER.findall(listed.text)
+            (fields,) = forms_to(listed, "/redrive/chosen")
+            data = {**fields, "chosen": [boxes[each] for each in numbers]}
+            shown = await client.post("/redrive/chosen", data=data)
+            if between is not None:
+                await asyncio.to_thread(between)
+            (fields,) = forms_to(shown, "/redrive/chosen/start")
+            chosen = [boxes[each] for each in numbers]
+            data = {**fields, "chosen": chosen, "reason": "some", "rate": "1000"}
+            posted = await client.post("/redrive/chosen/start", data=data)
+            target = posted.headers.get("location")
+            again = await client.get(f"/redrive?source=live&group={group}")
+            return shown, posted, target and (await client.get(target)).text, again
+
+    return asyncio.run(ask())
+
+
+def test_of_dead_letters_exactly_the_chosen_ones_are_sent_and_left_out_next_time(rocketmq, dead):
+    shown, posted, job, again = sent_letters(rocketmq, dead, [1, 3])
+    assert "Messages: 2." in shown.text
+    assert "dead-3" in shown.text
+    assert "dead-2" not in shown.text
+    assert posted.status_code == 303, posted.text
+    assert "2 sent, 0 failed" in job
+    assert copies(rocketmq, f"%RETRY%{dead}") == [b"dead-1", b"dead-3"]
+    assert "Left out, because earlier jobs have sent them or may have: 2." in again.text
+    assert "Messages: 3." in again.text
+
+
+def test_a_chosen_dead_letter_that_was_sent_since_is_not_sent_twice(rocketmq, dead):
+    _, posted, _, _ = sent_letters(
+        rocketmq, dead, [1, 3], between=lambda: sent_letters(rocketmq, dead, [3])
+    )
+    assert posted.status_code == 409
+    assert copies(rocketmq, f"%RETRY%{dead}") == [b"dead-3"]
+
+
+def test_no_dead_letter_that_was_chosen_is_an_error(rocketmq):
+    assert "no dead letter is chosen" in answer("/redrive/chosen", live(rocketmq)).text
+
+
+def test_when_all_dead_letters_were_sent_again_their_number_is_said(rocketmq, dead):
+    path = f"/redrive?source=live&group={dead}"
+    done(path, live(rocketmq))
+    nothing, chinese = (
+        answer(path, live(rocketmq), cookies={"rl_language": each}) for each in ("en", "zh")
+    )
+    assert nothing.status_code == 400
+    assert "earlier jobs have sent all 5 dead letters again, or may have" in nothing.text
+    assert "全部 5 条死信" in chinese.text
+
+
+def test_a_plan_of_many_messages_is_paged_and_every_page_is_of_the_same_plan(
+    rocketmq, dead, monkeypatch
+):
+    for module in ("acting", "act_batch"):
+        monkeypatch.setattr(f"rocketlens.console.{module}.JOB_ROWS", 2)
+    path = f"/redrive?source=live&group={dead}"
+    pages = [answer(f"{path}&page={number}", live(rocketmq)).text for number in range(3)]
+    shown = [sorted(set(re.findall(r"dead-\d", each))) for each in pages]
+    assert shown == [["dead-0", "dead-1"], ["dead-2", "dead-3"], ["dead-4"]]
+    assert "Messages 3 to 4 of 5" in pages[1]
+    assert len({re.search(r'name="digest" value="(\w+)"', each)[1] for each in pages}) == 1
+    assert 'name="page" value="2"' in pages[1]
+    assert 'name="page" value="3"' not in pages[2]
+
+
+def test_the_api_sends_some_dead_letters_only(rocketmq, dead):
+    async def ask():
+        async with console_client(live(rocketmq)) as client:
+            asked = {"group": dead, "cluster": "live"}
+            plan = (await client.post("/api/redrive/plan", json=asked)).json()
+            asked["only"] = [plan["messages"][2]["offset_msg_id"]]
+            plan = (await client.post("/api/redrive/plan", json=asked)).json()
+            act = {"name": plan["name"], "digest": plan["digest"], "reason": "one", "rate": 1000}
+            return plan, (await client.post("/api/redrive", json={**asked, **act})).json()
+
+    plan, job = asyncio.run(ask())
+    assert plan["count"] == 1
+    assert job["counts"]["sent"] == 1
+    assert copies(rocketmq, f"%RETRY%{dead}") == [b"dead-2"]
+
+
+def test_what_is_masked_is_masked_in_a_plan(rocketmq, dead):
+    rule = MaskRule(("*",), pattern=TextPattern("dead-[0-9]+"))
+    masked = LocalUsers([user("li", Grant(Role.OPERATOR))], Masks([rule]))
+
+    async def ask():
+        async with console_client(live(rocketmq), users=masked) as client:
+            await log_in(client, "li")
+            return (await client.get(f"/redrive?source=live&group={dead}")).text
+
+    text = asyncio.run(ask())
+    assert "dead-1" not in text
+    assert "***" in text

@@ -110,6 +110,7 @@ ASKED = {
     "/saved": ["", "?all=true", *(f"?{each}" for each in SEARCHES)],
     "/api/saved-searches": ["", "?all=true"],
     "/redrive": ["", "?group=pay", "?group=payroll", "?group=payroll&cluster=s"],
+    "/redrive/chosen": [""],
     "/send": [""],
     "/jobs": [""],
     "/api/jobs": [""],
@@ -160,6 +161,7 @@ ACTS = {
     "/api/send",
     "/jobs/{name}/{verb}",
     "/resend/chosen/start",
+    "/redrive/chosen/start",
     # And these by their user: test_saved_searches.
     "/saved/{name}/delete",
     "/api/saved-searches/{name}",
