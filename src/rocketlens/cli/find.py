@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketlens.cli.message_output import MessageOutput, add_output
 from rocketlens.cli.options import (
+    add_all_topics,
     add_content,
     add_source,
     content_of,
@@ -93,6 +94,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="read whole queues of a cluster, or all of a store's log, instead of relying on the "
         "order of store times, or on consume queues that lack nothing",
     )
+    add_all_topics(parser)
     parser.add_argument(
         "--forget-broker",
         metavar="NAME",
@@ -132,7 +134,7 @@ def run(arguments: Namespace) -> ExitCode:
     from rocketlens.query.request import FindRequest
 
     options = {"kind": arguments.kind, "begin": begin, "end": end, "max_num": arguments.max}
-    options |= {"exhaustive": arguments.exhaustive, **content}
+    options |= {"exhaustive": arguments.exhaustive, "all_topics": arguments.all, **content}
     # A filter can name a key, which is looked up.
     request = FindRequest.parse(text, topic or None, **options)
     output = MessageOutput(arguments, searched=request.text)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 class MessageSelection(NamedTuple):
     """Which messages: of some topics (patterns, too), between two store times, with a key, and with
-    some content.
+    some content. RocketMQ's own topics are among them.
     """
 
     topics: tuple[str, ...] = ()
@@ -52,6 +52,7 @@ class MessageSelection(NamedTuple):
             begin=self.begin,
             end=self.end,
             exhaustive=self.exhaustive,
+            all_topics=True,
             **self.content,
         )
 
@@ -141,6 +142,7 @@ def _found(
         kind="auto" if selection.key is None else "key",
         begin=selection.begin,
         end=selection.end,
+        all_topics=True,
         **selection.content,
     )
     for message in answer:

@@ -172,6 +172,16 @@ def add_source(parser: ArgumentParser, *, namesrv: Sequence[str] = NAMESRV_OPTIO
     add_cluster(parser, "$NAMESRV_ADDR, unless a store is given", namesrv=namesrv)
 
 
+def add_all_topics(parser: ArgumentParser) -> None:
+    """Add ``--all``, for searches that leave out RocketMQ's own topics."""
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="also search RocketMQ's own topics, such as that of traces, where no topic is named "
+        "(default: they are left out, and counted)",
+    )
+
+
 def add_cluster(
     parser: ArgumentParser, default: str, *, namesrv: Sequence[str] = NAMESRV_OPTIONS
 ) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketlens.cli.find import exit_code, print_answer
 from rocketlens.cli.message_output import MessageOutput, add_colour
-from rocketlens.cli.options import add_body_rules, add_message
+from rocketlens.cli.options import add_all_topics, add_body_rules, add_message
 from rocketlens.cli.table import cells, fit, highlighted
 from rocketlens.errors import BadInput
 from rocketlens.model.escape import printable
@@ -54,6 +54,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add what the command takes."""
     parser.epilog = SEARCH_EXIT_CODES
     add_message(parser)
+    add_all_topics(parser)
     parser.add_argument(
         "-o",
         "--output",
@@ -88,7 +89,7 @@ def run(arguments: Namespace) -> ExitCode:
             "-o json: bodies are text, json, base64 or decoded, and groups are in `story -o json`"
         )
     source = choose_source(arguments)
-    answer = find_in(source, arguments, arguments.text)
+    answer = find_in(source, arguments, arguments.text, all_topics=arguments.all)
     if is_object:
         arguments.fields = arguments.format = None
         arguments.no_header = False

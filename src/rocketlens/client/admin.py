@@ -159,6 +159,7 @@ class ClusterClient:
         end: "int | datetime | str | None" = None,
         max_num: int | None = None,
         exhaustive: bool = False,
+        all_topics: bool = False,
         where: str | None = None,
         grep: str | None = None,
         grep_in: Collection[str] = ("body",),
@@ -167,8 +168,8 @@ class ClusterClient:
         """Find messages by id, key, queue offset, time or content, as `Store.find` does.
 
         Without a topic every topic that the name servers know is searched, of the namespace if
-        there is one. Messages are in the order of their store times, with their topics' full
-        names.
+        there is one, but RocketMQ's own only with ``all_topics``. Messages are in the order of
+        their store times, with their topics' full names.
 
         A search by topic and time relies on the store times of a queue rising, which it checks by
         samples: ``relies_on`` of the coverage says so. With ``exhaustive`` it reads whole queues.
@@ -183,6 +184,7 @@ class ClusterClient:
             end=end,
             max_num=max_num,
             exhaustive=exhaustive,
+            all_topics=all_topics,
             where=where,
             grep=grep,
             grep_in=grep_in,
@@ -213,7 +215,7 @@ class ClusterClient:
         from rocketlens.client.cluster_story import ClusterStorySource
         from rocketlens.query.story_search import find_story
 
-        request = FindRequest.parse(check_text(text, "text"), topic, kind=kind)
+        request = FindRequest.parse(check_text(text, "text"), topic, kind=kind, all_topics=True)
         source = ClusterStorySource(self.source)
         traces = None if trace_topic is None else check_text(trace_topic, "trace_topic")
         only = None if group is None else check_text(group, "group")

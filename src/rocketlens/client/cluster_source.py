@@ -14,6 +14,7 @@ from typing import Final
 from rocketlens.client.cluster import BrokerAnswer, ClusterCalls, failures
 from rocketlens.client.dispatch import Dispatch
 from rocketlens.client.key_search import KeySearch, SearchedIndex
+from rocketlens.client.left_out import count_left_out
 from rocketlens.client.namespace import is_in_namespace, with_namespace, without_namespace
 from rocketlens.client.pull import pull_answer
 from rocketlens.client.queue_offsets import unreadable_messages
@@ -28,6 +29,7 @@ from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.counted import counted
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
+from rocketlens.model.rocketmq import is_internal_topic
 from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.request import FindRequest, QueuePosition
 from rocketlens.query.topic_choice import is_pattern, matching_topics, unknown_topic
@@ -87,8 +89,10 @@ class ClusterSource:
                 findings.cover(await self._no_topic(error))
             return
         if request.text is None:
-            for topic in topics or await self._topics(findings):
+            searched, left_out = await self._searched(request, topics, findings)
+            for topic in searched:
                 await self._find_in_time(request, topic, findings)
+            await count_left_out(self, request, left_out)
         else:
             await self._find_text(request, topics, findings)
 
@@ -192,12 +196,14 @@ class ClusterSource:
     async def _find_text(self, request: FindRequest, topics: list[str], findings: Findings) -> None:
         asked = request.offset_msg_id
         if asked is not None:
-            await self._find_by_offset_id(asked, request.filter_of(topics), findings)
+            message_filter = request.filter_of(topics, is_identified=True)
+            await self._find_by_offset_id(asked, message_filter, findings)
         position = None if findings.count else request.queue_position
         if position is not None:
             position = position._replace(topic=self.full_topic(position.topic))
             if request.kind == "queue-offset" or await self._has_topic(position.topic):
-                await self._find_by_queue_offset(position, request.filter_of(), findings)
+                message_filter = request.filter_of(is_identified=True)
+                await self._find_by_queue_offset(position, message_filter, findings)
         if request.is_key and not findings.count:
             await self._find_by_key(request, topics, findings)
 
@@ -333,7 +339,23 @@ class ClusterSource:
                     # Deleted since the name server listed it, or never there.
                     findings.cover(await self._no_topic(error) if topics else ())
 
-        await asyncio.gather(*map(ask, topics or await self._topics(findings)))
+        searched, left_out = await self._searched(request, topics, findings)
+        await asyncio.gather(*map(ask, searched), count_left_out(self, request, left_out))
+
+    async def _searched(
+        self, request: FindRequest, chosen: list[str], findings: Findings
+    ) -> tuple[list[str], list[str]]:
+        """Return the topics that are searched, all if none is chosen, and those left out."""
+        topics = chosen or await self._topics(findings)
+        if not request.leaves_out:
+            return topics, []
+        left_out = [each for each in topics if is_internal_topic(each)]
+        searched = [each for each in topics if not is_internal_topic(each)]
+        if left_out and not searched:
+            brokers, surveyed = await self.survey.brokers()
+            only = "they have RocketMQ's own topics only"
+            findings.cover((_brokers_coverage(brokers, only), *surveyed))
+        return searched, left_out
 
     async def _has_topic(self, topic: str) -> bool:
         try:

@@ -63,7 +63,7 @@ async def story_async(
     group: str | None = None,
 ) -> Story:
     """Return the story of one message, in an event loop; otherwise as `story`."""
-    request = FindRequest.parse(check_text(text, "text"), topic, kind=kind)
+    request = FindRequest.parse(check_text(text, "text"), topic, kind=kind, all_topics=True)
     given = check_sources(sources)
     async with AsyncExitStack() as opened:
         asked = [_story_source(await open_source(each, opened)) for each in given]

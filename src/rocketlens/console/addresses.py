@@ -7,6 +7,7 @@ from typing import Final
 from rocketlens.console.question import Question
 from rocketlens.console.sources import ConsoleSource
 from rocketlens.console.zones import is_local
+from rocketlens.model.rocketmq import TRACE_TOPIC
 from rocketlens.query.request import is_looked_up, parse_tags
 from rocketlens.query.topic_choice import is_pattern
 
@@ -34,6 +35,8 @@ def find_command(
     words += _narrowing_options(question)
     if question.exhaustive:
         words.append("--exhaustive")
+    if question.all_topics:
+        words.append("--all")
     words += ["--max", str(question.max_num)]
     if question.text and question.kind != "key":
         behind = ["--", question.text] if question.text.startswith("-") else [question.text]
@@ -71,6 +74,9 @@ def sql_command(
         conditions.append(_one_of("topic", topics))
     if is_key:
         conditions.append(f"{_literal(question.text)} = any(keys)")
+    if not (topics or question.all_topics):
+        # The one of RocketMQ's own topics whose messages have keys of others.
+        conditions.append(f"topic <> {_literal(TRACE_TOPIC)}")
     tags = parse_tags(question.tag or None)
     if tags is not None:
         conditions.append(_one_of("tags", sorted(tags)))

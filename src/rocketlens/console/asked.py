@@ -49,6 +49,9 @@ def question_of(
         Query(alias="max", ge=1, le=limits.MAX_CONSOLE_ROWS, description="messages of a page"),
     ] = limits.DEFAULT_CONSOLE_ROWS,
     exhaustive: Annotated[bool, Query(description="read whole queues or logs")] = False,
+    all_topics: Annotated[
+        bool, Query(alias="all", description="also search RocketMQ's own topics")
+    ] = False,
     cursor: Annotated[_Text, Query(description="next_cursor of the page before")] = "",
     zone: Annotated[
         str, Query(max_length=40, description="of times without one; default: the reader's")
@@ -72,6 +75,7 @@ def question_of(
         sources=source,
         max_num=max_num,
         exhaustive=exhaustive,
+        all_topics=all_topics,
         cursor=cursor,
         zone_name=zone or preferences.zone_name,
     )

@@ -131,6 +131,7 @@ class Question:
     sources: tuple[str, ...] = ()
     max_num: int = limits.DEFAULT_CONSOLE_ROWS
     exhaustive: bool = False
+    all_topics: bool = False
     cursor: Cursor | None = None
     zone_name: str = ""
     """The zone of its times; empty if they do not need one."""
@@ -152,6 +153,7 @@ class Question:
         sources: Sequence[str] = (),
         max_num: int = limits.DEFAULT_CONSOLE_ROWS,
         exhaustive: bool = False,
+        all_topics: bool = False,
         cursor: str = "",
         zone_name: str = "UTC",
     ) -> Self:
@@ -185,6 +187,7 @@ class Question:
             (words["source"],) if "source" in words else tuple(filter(None, sources)),
             max_num,
             exhaustive,
+            all_topics,
             Cursor.parse(cursor) if cursor else None,
         )
         return question._with_times(zone_name)
@@ -246,6 +249,7 @@ class Question:
             tag=self.tag or None,
             max_num=self.max_kept,
             exhaustive=self.exhaustive,
+            all_topics=self.all_topics,
             where=self.where or None,
             grep=self.grep or None,
             body_rules=rules,
@@ -267,6 +271,7 @@ class Question:
             *(("source", each) for each in asked.sources),
             ("max", "" if asked.max_num == limits.DEFAULT_CONSOLE_ROWS else str(asked.max_num)),
             ("exhaustive", "true" if asked.exhaustive else ""),
+            ("all", "true" if asked.all_topics else ""),
             ("cursor", "" if asked.cursor is None else str(asked.cursor)),
         ]
         return [(name, value) for name, value in values if value]

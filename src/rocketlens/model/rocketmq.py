@@ -34,6 +34,8 @@ SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
 OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
 CHECKPOINT_TOPIC: Final = "CHECKPOINT_TOPIC"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+_TIMER: Final = "timer"
+"""What the names of all topics for timers have, those of RocksDB's, too."""
 
 NOT_ALLOWED_SEND_TOPICS: Final = frozenset(
     {
@@ -55,6 +57,20 @@ SYSTEM_TOPICS: Final = NOT_ALLOWED_SEND_TOPICS | {
     CHECKPOINT_TOPIC,
 }
 """Topics that clients may not create, change or delete; see also `SYSTEM_TOPIC_PREFIX`."""
+
+INTERNAL_TOPICS: Final = frozenset(
+    {
+        DEFAULT_TOPIC,
+        BENCHMARK_TOPIC,
+        TRACE_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_TOPIC,
+        CHECKPOINT_TOPIC,
+        OP_HALF_TOPIC,
+        ROCKSDB_OP_HALF_TOPIC,
+    }
+)
+"""Topics of records that are RocketMQ's own, and no copies of users' messages."""
 
 TAG_TYPE: Final = "TAG"
 SQL92_TYPE: Final = "SQL92"
@@ -169,6 +185,17 @@ def is_group_topic(topic: str) -> bool:
 def is_system_topic(topic: str) -> bool:
     """Return whether a topic is RocketMQ's own: brokers refuse to create, change or delete it."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
+
+
+def is_internal_topic(topic: str) -> bool:
+    """Return whether the messages of a topic are RocketMQ's own: traces, events, checkpoints.
+
+    Unlike `is_system_topic` not where brokers keep copies of users' messages, for delays, timers
+    and transactions.
+    """
+    return topic in INTERNAL_TOPICS or (
+        topic.startswith(SYSTEM_TOPIC_PREFIX) and _TIMER not in topic
+    )
 
 
 def reply_topic(cluster_name: str) -> str:

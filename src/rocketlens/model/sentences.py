@@ -179,6 +179,9 @@ SENTENCES: Final[Mapping[str, str]] = {
     # What a filter could not decide on.
     "one_message": "1 message",
     "messages": "{count} messages",
+    "or_more": "{messages} or more",
+    "left_out": "{messages} of RocketMQ's own topics, in {topics}, left out: --all "
+    "(all_topics=True) searches these topics, too",
     "filter_unread": "{messages}, the first {position}: {why}: the filter could not look at the "
     "body, so these messages may match (a rule for the topic's bodies says what they are)",
     "filter_not_comparable": "{messages}, the first {position}: {why}: values cannot be compared, "

@@ -16,6 +16,7 @@ from rocketlens.formats.commitlog_record import Record, RecordView, has_queue_en
 from rocketlens.model.answer import Answer, Coverage
 from rocketlens.model.arrow import ArrowMessages, batches_of, package
 from rocketlens.model.message import MessageExt
+from rocketlens.model.rocketmq import is_internal_topic
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.request import QueuePosition
 from rocketlens.query.store_reader import StoreReader, torn_coverage, unfinished
@@ -89,13 +90,19 @@ class Scan(ArrowMessages):
 
     @property
     def coverage(self) -> tuple[Coverage, ...]:
-        """What was read so far, what of it could not be, and what a filter could not look at."""
-        content = self._message_filter.content
-        return (*self.log_coverage, *(content.tally.coverage() if content else ()))
+        """What was read so far, what of it could not be, and what a filter left out or could not
+        look at.
+        """
+        content, left_out = self._message_filter.content, self._message_filter.left_out
+        return (
+            *self.log_coverage,
+            *(content.tally.coverage() if content else ()),
+            *(left_out.coverage() if left_out else ()),
+        )
 
     @property
     def log_coverage(self) -> tuple[Coverage, ...]:
-        """The coverage without what a filter could not look at."""
+        """The coverage without what a filter left out or could not look at."""
         failures = tuple(self._reader.log_failures(self.failures))
         if self._log_end_offset is None:
             return failures
@@ -315,8 +322,20 @@ class Scan(ArrowMessages):
             mask &= rows["queue_offset"] == self._position.queue_offset
         chosen = rows if mask.all() else rows[mask]
         if self._message_filter.reads_records:
-            chosen = chosen[np.fromiter(self._matches(chunk, chosen), np.bool_, len(chosen))]
+            return chosen[np.fromiter(self._matches(chunk, chosen), np.bool_, len(chosen))]
+        if self._message_filter.left_out is not None and len(chosen):
+            return self._without_internal(Chunk(chunk.content, chunk.base_offset, chosen))
         return chosen
+
+    def _without_internal(self, chunk: Chunk) -> "npt.NDArray[np.void]":
+        """Return the rows of a chunk without those of RocketMQ's own topics, which are counted."""
+        topics, left_out = chunk.topics(), self._message_filter.left_out
+        if left_out is None or not any(map(is_internal_topic, topics.names)):
+            return chunk.rows
+        for number, name in enumerate(topics.names):
+            if is_internal_topic(name):
+                left_out.add(name, int((topics.number_of_row == number).sum()))
+        return chunk.rows[~topics.are(is_internal_topic)]
 
     def _matches(self, chunk: Chunk, rows: "npt.NDArray[np.void]") -> Iterator[bool]:
         """Return for rows of a chunk whether their messages match.

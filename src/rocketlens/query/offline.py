@@ -212,13 +212,15 @@ class Store:
         grep_in: Collection[str] = ("body",),
         body_rules: "BodyRules | PathLike[str] | str | None" = None,
         exhaustive: bool = False,
+        all_topics: bool = False,
     ) -> Scan:
         """Read the log for messages of a topic or several, a time range, a tag, with some content.
 
         ``topic``, ``where``, ``grep``, ``grep_in`` and ``body_rules`` are as `find` has them.
         ``tag`` is a tag expression: ``TagA``, ``TagA || TagB``, or ``*`` for all. Of a long log
         only the files that can have messages of the time range are read, which relies on rising
-        store times, unless the scan is ``exhaustive``.
+        store times, unless the scan is ``exhaustive``. Without a topic RocketMQ's own topics are
+        left out, unless ``all_topics`` is true.
 
         Iterate over the result; after that its ``failures`` tell what could not be read.
 
@@ -232,6 +234,7 @@ class Store:
             tag=tag,
             # A key that the filter names is not looked up.
             exhaustive=True,
+            all_topics=all_topics,
             where=where,
             grep=grep,
             grep_in=grep_in,
@@ -339,6 +342,7 @@ class Store:
         end: "int | datetime | str | None" = None,
         max_num: int | None = None,
         exhaustive: bool = False,
+        all_topics: bool = False,
         where: str | None = None,
         grep: str | None = None,
         grep_in: Collection[str] = ("body",),
@@ -354,7 +358,9 @@ class Store:
         queues and says so (``relies_on``), unless it is ``exhaustive``.
 
         ``topic`` is one topic, or several as an iterable or with commas between them; ``*``,
-        ``?`` and ``[ab]`` in a name make it a pattern. ``begin`` and ``end`` are epoch
+        ``?`` and ``[ab]`` in a name make it a pattern. Without one, messages of RocketMQ's own
+        topics, traces above all, are left out and counted in the coverage, unless ``all_topics`` is
+        true; ids and positions find them in any case. ``begin`` and ``end`` are epoch
         milliseconds, datetimes (local time without a zone), or words of the commands: ``2h``,
         ``yesterday``, ``2026-11-20``.
 
@@ -380,6 +386,7 @@ class Store:
             end=end,
             max_num=max_num,
             exhaustive=exhaustive,
+            all_topics=all_topics,
             where=where,
             grep=grep,
             grep_in=grep_in,
@@ -403,7 +410,7 @@ class Store:
         """
         from rocketlens.query.story_search import find_story
 
-        request = FindRequest.parse(check_text(text, "text"), topic, kind=kind)
+        request = FindRequest.parse(check_text(text, "text"), topic, kind=kind, all_topics=True)
         source = self.story_source
         traces = None if trace_topic is None else check_text(trace_topic, "trace_topic")
         only = None if group is None else check_text(group, "group")

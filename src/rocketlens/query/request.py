@@ -17,7 +17,7 @@ kind                what the text is
 import re
 import time
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, get_args
 
 from rocketlens import limits
@@ -26,6 +26,7 @@ from rocketlens.model.arguments import check_int, check_text, epoch_ms
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.model.rocketmq import is_topic_name
 from rocketlens.model.time_words import parse_time
+from rocketlens.query.left_out import LeftOutMessages, names_topics
 from rocketlens.query.topic_choice import asked_topics
 from rocketlens.query.verify import MessageFilter
 
@@ -69,7 +70,8 @@ class FindRequest:
     ``topics`` are names and patterns, none for every topic. Times are store times in epoch
     milliseconds, both ends included. The newest ``max_num`` messages are returned, or with
     ``oldest`` the oldest; None for all. ``exhaustive`` asks sources that would rely on the order of
-    store times to read whole queues instead.
+    store times to read whole queues instead. Without ``all_topics`` messages of RocketMQ's own
+    topics are left out, and counted in ``left_out``: see `rocketlens.query.left_out`.
     """
 
     text: str | None = None
@@ -82,6 +84,8 @@ class FindRequest:
     oldest: bool = False
     exhaustive: bool = False
     content: "ContentFilter | None" = None
+    all_topics: bool = False
+    left_out: LeftOutMessages = field(default_factory=LeftOutMessages, compare=False)
 
     @classmethod
     def parse(
@@ -96,6 +100,7 @@ class FindRequest:
         max_num: int | None = None,
         oldest: bool = False,
         exhaustive: bool = False,
+        all_topics: bool = False,
         where: str | None = None,
         grep: str | None = None,
         grep_in: Collection[str] = ("body",),
@@ -126,6 +131,7 @@ class FindRequest:
             oldest,
             exhaustive,
             content_filter(where, grep, grep_in, body_rules),
+            all_topics,
         )
         request._check_text()
         return request._narrowed()
@@ -147,8 +153,8 @@ class FindRequest:
             end=max(end, 0),
             tags=tags if self.tags is None else self.tags & (tags or self.tags),
         )
-        for field, kind in _LOOKED_UP:
-            texts = where.texts_of(field)
+        for name, kind in _LOOKED_UP:
+            texts = where.texts_of(name)
             if self.text is None and not self.exhaustive and texts and len(texts) == 1:
                 (text,) = texts
                 if is_looked_up(text):
@@ -157,14 +163,19 @@ class FindRequest:
 
     def for_one_source(self) -> Self:
         """Return the request with a filter that counts for one source alone."""
-        if self.content is None:
-            return self
-        return replace(self, content=self.content.with_new_tally())
+        content = None if self.content is None else self.content.with_new_tally()
+        return replace(self, content=content, left_out=LeftOutMessages())
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether messages of RocketMQ's own topics are left out."""
+        return not (self.all_topics or names_topics(self.topics))
 
     @property
     def filter_coverage(self) -> "tuple[Coverage, ...]":
-        """What the filter could not decide on, in all searches for this request."""
-        return () if self.content is None else self.content.tally.coverage()
+        """What the filter could not decide on or left out, in all searches for this request."""
+        undecided = () if self.content is None else self.content.tally.coverage()
+        return (*undecided, *self.left_out.coverage())
 
     def _check_text(self) -> None:
         if self.text is None:
@@ -213,8 +224,17 @@ class FindRequest:
         """Whether the text can be a key or a unique key."""
         return self.text is not None and self.kind in {"auto", "key", "unique-key"}
 
-    def filter_of(self, topics: Collection[str] = (), *, with_key: bool = False) -> MessageFilter:
-        """Return the filter for messages of some topics; no topics are every topic."""
+    def filter_of(
+        self,
+        topics: Collection[str] = (),
+        *,
+        with_key: bool = False,
+        is_identified: bool = False,
+    ) -> MessageFilter:
+        """Return the filter for messages of some topics; no topics are every topic.
+
+        ``is_identified``: it is for one message, found by its id or position, of whatever topic.
+        """
         key = self.text if with_key and self.kind != "unique-key" else None
         unique_key = self.text if with_key and self.kind != "key" else None
         single = next(iter(topics)) if len(topics) == 1 else None
@@ -228,6 +248,7 @@ class FindRequest:
             self.tags,
             several,
             content=self.content,
+            left_out=self.left_out if self.leaves_out and not is_identified else None,
         )
 
 

@@ -58,13 +58,15 @@ class StoreSource:
         reader = self._reader
         asked = request.offset_msg_id
         if asked is not None:
-            find_by_offset_id(reader, asked, request.filter_of(topics), findings)
+            message_filter = request.filter_of(topics, is_identified=True)
+            find_by_offset_id(reader, asked, message_filter, findings)
         position = None if findings.count else request.queue_position
         is_there = position is not None and (
             request.kind == "queue-offset" or position.topic in reader.topics.known()
         )
         if position is not None and is_there:
-            find_by_queue_offset(reader, position, request.filter_of(), findings)
+            message_filter = request.filter_of(is_identified=True)
+            find_by_queue_offset(reader, position, message_filter, findings)
         if request.is_key and not findings.count:
             key_filter = request.filter_of(topics, with_key=True)
             find_by_key(reader, key_filter, findings)

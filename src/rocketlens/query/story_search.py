@@ -177,9 +177,13 @@ async def _find_copies(
         gathered.unlearnt.append(_left_out(where, chosen))
     requests = []
     if chosen.unique_key is not None:
-        requests.append(FindRequest(chosen.unique_key, where.topics, kind="unique-key"))
+        requests.append(
+            FindRequest(chosen.unique_key, where.topics, kind="unique-key", all_topics=True)
+        )
     else:
-        requests += [FindRequest(key, where.topics, kind="key") for key in chosen.keys[:1]]
+        requests += [
+            FindRequest(key, where.topics, kind="key", all_topics=True) for key in chosen.keys[:1]
+        ]
     origin = chosen.properties.get(props.ORIGIN_MESSAGE_ID)
     if origin is not None and chosen.unique_key is None:
         requests.append(FindRequest(origin, kind="offset-id"))

@@ -1,6 +1,6 @@
 """Decides whether a candidate of a look-up matches."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
@@ -12,6 +12,7 @@ from rocketlens.model.java import decode_utf8
 if TYPE_CHECKING:
     from rocketlens.model.sql92 import Sql92
     from rocketlens.query.content_filter import ContentFilter
+    from rocketlens.query.left_out import LeftOutMessages
 
 _PROPERTIES_LENGTH_BYTES: Final = PROPERTIES_LENGTH.size
 _PROPERTY_END: Final = 2
@@ -26,7 +27,8 @@ class MessageFilter:
     """Conditions for messages. None is no condition.
 
     ``topic`` is the one it must have, ``topics`` are those of which it must have one.
-    ``expression`` must be true of its properties, and ``content`` let it pass.
+    ``expression`` must be true of its properties, and ``content`` let it pass. What ``left_out``
+    counts matches not, whatever its content is.
     ``key`` must be one of its keys, or (``unique_key`` likewise) its unique key; with both given
     one of the two is enough. Times are store times in epoch milliseconds, both ends included.
     Without a ``begin`` there is no lower bound: a damaged clock can make a negative store time.
@@ -41,6 +43,7 @@ class MessageFilter:
     topics: frozenset[str] | None = None
     expression: "Sql92 | None" = None
     content: "ContentFilter | None" = None
+    left_out: "LeftOutMessages | None" = field(default=None, compare=False)
 
     @property
     def reads_records(self) -> bool:
@@ -80,6 +83,12 @@ class MessageFilter:
             return False
         if not self.is_in_time(record.store_timestamp_ms):
             return False
+        if not self._is_as_asked(record):
+            return False
+        return self.left_out is None or not self.left_out.leaves_out(record)
+
+    def _is_as_asked(self, record: Record | RecordView) -> bool:
+        """Return whether the properties of a record match."""
         conditions = (self.key, self.unique_key, self.tags, self.expression)
         if all(each is None for each in conditions):
             return True
@@ -109,7 +118,12 @@ class FastPathMatcher:
         self._end = message_filter.end
         self._topic = (message_filter.topic or "").encode("utf-8", "replace")
         self._keys: list[tuple[bytes, bytes, bool]] = []
-        others = (message_filter.tags, message_filter.expression, message_filter.content)
+        others = (
+            message_filter.tags,
+            message_filter.expression,
+            message_filter.content,
+            message_filter.left_out,
+        )
         if self._topic and all(each is None for each in others):
             key, unique_key = message_filter.key, message_filter.unique_key
             if key and key.isascii():

@@ -29,7 +29,7 @@ def rows(run, store, query, *options, code=0):
 def test_a_store_is_a_table(run, store, monkeypatch, read_at_once):
     monkeypatch.setattr(by_time, "interpreted_bytes", lambda: read_at_once)
     with open_store(store) as opened:
-        messages = list(opened.scan())
+        messages = list(opened.scan(all_topics=True))
     counted = rows(run, store, "SELECT topic, count(*) n FROM messages GROUP BY 1 ORDER BY 1")
     topics = [each.topic for each in messages]
     assert counted == [{"topic": one, "n": topics.count(one)} for one in sorted({*topics})]
@@ -51,7 +51,7 @@ def test_what_is_left_out_of_reading_changes_no_answer(run, store, query):
 
     with open_store(store) as opened, duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'").fetchall()
-        connection.register("messages", opened.scan().to_arrow())
+        connection.register("messages", opened.scan(all_topics=True).to_arrow())
         expected = sorted(connection.execute(query).fetchall())
     assert expected
     found = [(each["physical_offset"],) for each in rows(run, store, query)]

@@ -32,6 +32,7 @@ CLUSTER = SimpleNamespace(command_options=("--namesrv", "10.0.0.1:9876;10.0.0.2:
         {"q": "-77"},
         {"topic": "order-*", "since": "2h", "until": "1h"},
         {"q": "t/1/2", "kind": "queue-offset", "exhaustive": True},
+        {"q": "ORDER-1", "all_topics": True},
         {"topic": "t", "where": "-1 < body.$.n AND tag = 'a b'", "grep": "--x|'y'"},
     ],
 )
@@ -45,6 +46,7 @@ def test_the_command_line_is_understood_and_asks_the_same(values, source):
     assert (arguments.since or "", arguments.until or "") == (question.since, question.until)
     assert (arguments.where or "", arguments.grep or "") == (question.where, question.grep)
     assert arguments.exhaustive == question.exhaustive
+    assert arguments.all == question.all_topics
     assert (arguments.store or arguments.namesrv) == source.command_options[1]
 
 

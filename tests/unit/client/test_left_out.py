@@ -1,0 +1,91 @@
+"""A search of a cluster leaves out RocketMQ's own topics, and counts what is in them."""
+
+import pytest
+
+from tests.support.fake_cluster import T0, ask, bodies, fail
+
+TRACE = "RMQ_SYS_TRACE_TOPIC"
+
+
+def left_out_of(answer):
+    return [each.error for each in answer.coverage if "left out" in (each.error or "")]
+
+
+def fill(cluster):
+    """Store a message, its traces and an event, a second apart; the traces on the last broker."""
+    first, last = cluster.masters[0], cluster.masters[-1]
+    topics = {"Orders": [first.name], TRACE: [last.name], "OFFSET_MOVED_EVENT": [first.name]}
+    cluster.name_servers[0].topics = topics
+    first.now_ms = last.now_ms = T0
+    first.store("Orders", b"Paris", keys="k", unique_key="U")
+    for number in range(3):
+        last.now_ms = T0 + 1000 * (number + 1)
+        last.store(TRACE, b"\xff Paris", keys="k U", unique_key=f"T{number}")
+    first.now_ms = T0 + 4000
+    first.store("OFFSET_MOVED_EVENT", b"moved")
+    return last
+
+
+@pytest.mark.parametrize(
+    ("question", "count"),
+    [
+        ({"text": "k"}, 3),
+        ({"text": "U"}, 3),
+        ({"text": "U", "kind": "unique-key"}, 0),
+        ({"where": "key = 'k'"}, 3),
+        ({"grep": "Paris"}, 4),
+        ({"where": "body CONTAINS 'Paris'"}, 4),
+        ({"topic": "*"}, 4),
+        ({"begin": T0}, 4),
+        ({"begin": T0, "end": T0 + 2500}, 2),
+        ({"begin": T0, "max_num": 5}, 4),
+    ],
+    ids=str,
+)
+def test_system_topics_are_left_out_and_counted_whatever_is_asked(question, count):
+    async def scenario(cluster, admin):
+        fill(cluster)
+        answer = await admin.find(**question)
+        assert bodies(answer) == [b"Paris"]
+        assert answer.complete
+        told = left_out_of(answer)
+        assert len(told) == (count > 0)
+        assert not told or told[0].startswith(f"{count} messages of RocketMQ's own topics, in ")
+        if "text" in question:
+            assert len(await admin.find(**question, all_topics=True)) == 1 + count
+
+    ask(scenario)
+
+
+def test_a_named_topic_an_id_and_a_position_are_searched():
+    async def scenario(cluster, admin):
+        broker = fill(cluster)
+        trace = next(each for each in broker.records if each.topic == TRACE)
+        for question in (("k", TRACE), ("T0", "RMQ_SYS_T*"), (f"{TRACE}/0/0",)):
+            assert len(await admin.find(*question)) >= 1, question
+        assert len(await admin.find(broker.id_at(trace.physical_offset))) == 1
+        assert bodies(await admin.find(None, TRACE)) == [b"\xff Paris"] * 3
+
+    ask(scenario)
+
+
+def test_traces_that_cannot_be_counted_leave_an_answer_complete():
+    async def scenario(cluster, admin):
+        await fail(fill(cluster), "erring")
+        for question in ({"text": "k"}, {"begin": T0}):
+            answer = await admin.find(**question)
+            assert (bodies(answer), answer.complete) == ([b"Paris"], True)
+        assert left_out_of(answer)[0].startswith("1 message or more")
+
+    ask(scenario, masters=2)
+
+
+def test_a_cluster_with_system_topics_only_has_nothing_and_says_so():
+    async def scenario(cluster, admin):
+        fill(cluster)
+        del cluster.name_servers[0].topics["Orders"]
+        answer = await admin.find("k")
+        assert (bodies(answer), answer.complete) == ([], True)
+        assert left_out_of(answer)
+
+    ask(scenario)

@@ -1,0 +1,188 @@
+"""RocketMQ's own topics are left out of answers and counted, unless they are asked for."""
+
+import json
+
+import pytest
+
+import rocketlens
+from rocketlens.model.rocketmq import is_internal_topic
+from rocketlens.query import by_time
+from rocketlens.query.left_out import LeftOutMessages, names_topics
+from tests.support.made_stores import NOW_MS, Sent, make_store
+
+TRACE = "RMQ_SYS_TRACE_TOPIC"
+ORDER = Sent("Orders", "ORDER-1", "U-1", body=b'{"city": "Paris"}')
+MESSAGES = [
+    ORDER,
+    Sent("SCHEDULE_TOPIC_XXXX", "ORDER-1", "U-1", body=b"Paris later"),
+    Sent("RMQ_SYS_TRANS_HALF_TOPIC", "ORDER-1", "U-2", body=b"Paris half"),
+    Sent("rmq_sys_wheel_timer", "ORDER-1", "U-3", body=b"Paris timed"),
+    Sent("DefaultCluster_REPLY_TOPIC", "ORDER-1", body=b"Paris reply"),
+    Sent(TRACE, "ORDER-1 U-1", "T-1", body=b"\xff\x00 Paris"),
+    Sent(TRACE, "ORDER-1", "T-2", body=b"\xff\x00 Paris"),
+    Sent("OFFSET_MOVED_EVENT", body=b"Paris moved"),
+]
+USERS = [each.topic for each in MESSAGES[:5]]
+
+
+@pytest.fixture(params=["record by record", "by chunks"])
+def path(request, tmp_path, monkeypatch):
+    if request.param == "by chunks":
+        monkeypatch.setattr(by_time, "interpreted_bytes", lambda: 0)
+    return make_store(tmp_path / "store", MESSAGES).path
+
+
+def topics_of(answer):
+    return [each.topic for each in answer]
+
+
+def left_out_of(answer):
+    return [each.error for each in answer.coverage if "left out" in (each.error or "")]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        {"text": "ORDER-1"},
+        {"text": "ORDER-1", "kind": "key"},
+        {"where": "key = 'ORDER-1'"},
+        {"where": "key = 'ORDER-1'", "exhaustive": True, "topic": "*"},
+        {"grep": "Paris"},
+        {"where": "body CONTAINS 'Paris'"},
+        {"begin": NOW_MS, "end": NOW_MS},
+        {"max_num": 100},
+        {"topic": "*"},
+    ],
+    ids=str,
+)
+def test_system_topics_are_left_out_and_counted_whatever_is_asked(path, question):
+    question.pop("max_num", None)
+    with rocketlens.open_store(path) as store:
+        answer = store.find(**question)
+        everything = store.find(**question, all_topics=True)
+    assert topics_of(answer) == USERS
+    (told,) = left_out_of(answer)
+    # What a condition on the content would say is not asked.
+    count = 2 if "ORDER-1" in str(question) and "exhaustive" not in question else 3
+    assert told.startswith(f"{count} messages of RocketMQ's own topics, in {TRACE}")
+    assert answer.complete
+    assert left_out_of(everything) == []
+    if not {"grep", "where"} & set(question):
+        assert topics_of(everything) == USERS + topics_of(everything)[5:]
+        assert len(everything) == 5 + count
+
+
+def test_traces_are_left_out_of_a_search_by_unique_key(path):
+    with rocketlens.open_store(path) as store:
+        assert topics_of(store.find("U-1")) == USERS[:2]
+        (told,) = left_out_of(store.find("U-1"))
+        assert told.startswith("1 message of")
+        assert topics_of(store.find("U-1", all_topics=True)) == [*USERS[:2], TRACE]
+
+
+def test_a_named_topic_is_searched_whatever_it_is(path):
+    with rocketlens.open_store(path) as store:
+        for topic in (TRACE, "RMQ_SYS_TR*E_TOPIC", [TRACE, "Orders"]):
+            answer = store.find("ORDER-1", topic)
+            assert topics_of(answer).count(TRACE) == 2
+            assert left_out_of(answer) == []
+        assert len(store.find(where=f"topic = '{TRACE}' AND queue_id = 0")) == 2
+
+
+def test_an_id_and_a_position_find_messages_of_system_topics(path):
+    with rocketlens.open_store(path) as store:
+        trace = store.find("T-1", TRACE)[0]
+        for text in (trace.offset_msg_id, f"{TRACE}/0/0"):
+            answer = store.find(text)
+            assert topics_of(answer) == [TRACE]
+            assert left_out_of(answer) == []
+        assert store.view_message("T-1").topic == TRACE
+
+
+def test_a_scan_leaves_out_system_topics_and_says_so(path):
+    with rocketlens.open_store(path) as store:
+        scan = store.scan()
+        assert topics_of(scan) == USERS
+        assert left_out_of(scan)[0].startswith("3 messages of")
+        assert scan.complete
+        assert len(list(store.scan(all_topics=True))) == len(MESSAGES)
+
+
+def test_a_search_that_found_only_system_topics_says_so(path):
+    with rocketlens.open_store(path) as store:
+        answer = store.find("T-2")
+        assert (topics_of(answer), answer.complete) == ([], True)
+        assert left_out_of(answer)[0].startswith("1 message of")
+
+
+def test_each_source_of_several_says_what_it_left_out(path):
+    answer = rocketlens.find("ORDER-1", sources=[path])
+    assert topics_of(answer).count(TRACE) == 0
+    assert left_out_of(answer)[0].startswith("2 messages of")
+    assert len(rocketlens.find("ORDER-1", sources=[path], all_topics=True)) == 7
+
+
+def test_a_story_reads_traces_all_the_same(path):
+    with rocketlens.open_store(path) as store:
+        story = store.story("U-1")
+    assert story.message.topic == "Orders"
+    assert not any("left out" in (each.error or "") for each in story.coverage)
+
+
+def test_find_and_show_say_how_many_are_left_out_and_all_includes_them(run, path):
+    for words in (("find", "ORDER-1"), ("find", "--since", str(NOW_MS))):
+        done = run(*words, "--store", path)
+        assert TRACE not in done.out
+        assert f"of RocketMQ's own topics, in {TRACE}" in done.err
+        assert "--all" in done.err
+        done = run(*words, "--store", path, "--all")
+        assert TRACE in done.out
+        assert "left out" not in done.err
+    answer = json.loads(run("find", "ORDER-1", "--store", path, "-o", "json").out)
+    assert any("left out" in (each["error"] or "") for each in answer["coverage"])
+    done = run("show", "T-1", "--store", path)
+    assert done.code == 1
+    assert "1 message of RocketMQ's own topics" in done.err
+    assert TRACE in run("show", "T-1", "--store", path, "--all").out
+
+
+def test_export_and_sql_have_every_topic(run, path, tmp_path):
+    out = tmp_path / "out.jsonl"
+    assert run("export", out, "--store", path).code == 0
+    assert len(out.read_text().splitlines()) == len(MESSAGES)
+    done = run("sql", "select count(*) as n from messages", "--store", path, "-o", "json")
+    assert json.loads(done.out) == [{"n": len(MESSAGES)}]
+
+
+@pytest.mark.parametrize(
+    ("topic", "is_internal"),
+    [
+        *((name, True) for name in (TRACE, "OFFSET_MOVED_EVENT", "CHECKPOINT_TOPIC", "TBW102")),
+        *((name, True) for name in ("SELF_TEST_TOPIC", "BenchmarkTest")),
+        *((name, True) for name in ("rmq_sys_REVIVE_LOG_c", "RMQ_SYS_TRANS_OP_HALF_TOPIC")),
+        *((name, False) for name in ("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC")),
+        *((name, False) for name in ("rmq_sys_wheel_timer", "rmq_sys_rocksdb_timer", "Orders")),
+        *((name, False) for name in ("DefaultCluster_REPLY_TOPIC", "%RETRY%g", "%DLQ%g")),
+        *((name, False) for name in ("TRANS_CHECK_MAX_TIME_TOPIC", "RMQ_SYS_MINE")),
+    ],
+)
+def test_copies_of_users_messages_are_not_rocketmqs_own(topic, is_internal):
+    assert is_internal_topic(topic) is is_internal
+
+
+def test_a_star_names_no_topic():
+    assert not names_topics([])
+    assert not names_topics(["*", "?*"])
+    assert names_topics(["*", "Orders"])
+    assert names_topics(["RMQ*"])
+
+
+def test_what_cannot_be_counted_is_a_least_number():
+    left_out = LeftOutMessages()
+    assert left_out.coverage() == ()
+    left_out.put(TRACE, 3)
+    left_out.put("TBW102", None)
+    (told,) = left_out.coverage()
+    assert told.error.startswith(
+        f"3 messages or more of RocketMQ's own topics, in {TRACE}, TBW102, left out"
+    )
