@@ -123,7 +123,7 @@ def test_every_message_is_found_by_its_time(golden, version, which):
         for message in everything[::25]:
             time_ms = message.store_timestamp_ms
             same_time = [m for m in everything if m.store_timestamp_ms == time_ms]
-            assert list(store.find(topic=None, begin=time_ms, end=time_ms)) == same_time
+            assert list(store.find(begin=time_ms, end=time_ms, all_topics=True)) == same_time
             same_topic = [m for m in same_time if m.topic == message.topic]
             assert list(store.scan(message.topic, time_ms, time_ms)) == same_topic
 
