@@ -703,6 +703,8 @@ longer text is not searched, and the answer says so.
 """
 MAX_FILTER_VALUES: Final = 10_000
 """Values of one body that one path of a filter selects."""
+MAX_HINTED_BODIES: Final = 200
+"""Messages without a property of a filter whose bodies are looked at for a field of that name."""
 MAX_FILTER_FAILURES: Final = 100_000
 """Messages that a filter could not look at and that are told apart: 20 MiB. More are counted again
 where they are read again.

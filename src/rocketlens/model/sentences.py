@@ -179,6 +179,7 @@ SENTENCES: Final[Mapping[str, str]] = {
     # What a filter could not decide on.
     "one_message": "1 message",
     "messages": "{count} messages",
+    "no_such_property": "no message had a property {name}; bodies do: {path}",
     "or_more": "{messages} or more",
     "left_out": "{messages} of RocketMQ's own topics, in {topics}, left out: --all "
     "(all_topics=True) searches these topics, too",

@@ -10,11 +10,13 @@ a body that cannot be decompressed,    the message is no match, and is counted: 
 or decoded, or has no known format     complete, and its coverage says how many there are, and why
 a body that a rule calls binary        it has no text and no values: NULL
 values that cannot be compared         no match, as for a broker; counted, and told
+a property that no message has,        NULL; told, because a field of the body was probably meant
+and bodies have a field of that name
 =====================================  =========================================================
 """
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -34,7 +36,7 @@ from rocketlens.model.java import decode_utf8
 from rocketlens.model.sentences import Sentence
 from rocketlens.model.sql92_values import EvaluationFailed
 from rocketlens.query.pattern import TextPattern, TextTooLong
-from rocketlens.query.where import BodyUnread, Where
+from rocketlens.query.where import BodyUnread, Where, body_path
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -51,6 +53,11 @@ class FilterTally:
         """Count nothing yet."""
         self._unread: Final = _Counted()
         self._not_comparable: Final = _Counted()
+        self.properties: Final[set[str]] = set()
+        """Names of properties that a filter asked for, and some message has."""
+        self.body_fields: Final[set[str]] = set()
+        """Names of properties that some message lacks, and its body has as a field."""
+        self._bodies_left: int = limits.MAX_HINTED_BODIES
         self._lock: Final = Lock()
 
     def add_unread(self, record: Record | RecordView, reason: str) -> None:
@@ -63,8 +70,17 @@ class FilterTally:
         with self._lock:
             self._not_comparable.add(record, reason)
 
+    def takes_body(self, name: str) -> bool:
+        """Return whether the body of a message that lacks a property is to be looked at for it."""
+        if self._bodies_left <= 0 or name in self.properties or name in self.body_fields:
+            return False
+        self._bodies_left -= 1
+        return True
+
     def coverage(self) -> tuple[Coverage, ...]:
-        """Return what the filter could not decide on; nothing if it decided on all."""
+        """Return what the filter could not decide on, and properties that were probably meant to
+        be fields of bodies; nothing if it decided on all.
+        """
         found: list[Coverage] = []
         kind = SourceKind.FILTER
         if self._unread.count:
@@ -72,6 +88,9 @@ class FilterTally:
             found.append(Coverage("filter", kind, SourceState.FAILED, None, told))
         if self._not_comparable.count:
             told = self._not_comparable.described("filter_not_comparable")
+            found.append(Coverage("filter", kind, SourceState.SEARCHED, None, told))
+        for name in sorted(self.body_fields - self.properties):
+            told = Sentence("no_such_property", name=name, path=body_path(name))
             found.append(Coverage("filter", kind, SourceState.SEARCHED, None, told))
         return tuple(found)
 
@@ -132,7 +151,7 @@ class ContentFilter:
 
     def passes(self, record: Record | RecordView) -> bool:
         """Return whether a record passes; count it if that cannot be known."""
-        subject = RecordSubject(record, self.rules)
+        subject = RecordSubject(record, self.rules, self.tally)
         try:
             return (self.where is None or self.where.passes(subject)) and (
                 self.grep is None or self._has_pattern(subject, self.grep)
@@ -180,9 +199,16 @@ def check_grep_in(names: Collection[str]) -> frozenset[str]:
 class RecordSubject:
     """A record as filters look at it; each part is decoded when it is asked for, and once."""
 
-    def __init__(self, record: Record | RecordView, rules: BodyRules = _NO_RULES) -> None:
+    def __init__(
+        self,
+        record: Record | RecordView,
+        rules: BodyRules = _NO_RULES,
+        tally: FilterTally | None = None,
+    ) -> None:
+        """Decode nothing yet; `tally` is told which properties there are."""
         self._record: Final = record
         self._rules: Final = rules
+        self._tally: Final = tally
 
     @cached_property
     def properties(self) -> dict[str, str]:
@@ -201,7 +227,20 @@ class RecordSubject:
 
     def get(self, name: str, /) -> str | None:
         """Return a property."""
-        return self.properties.get(name)
+        value, tally = self.properties.get(name), self._tally
+        if tally is not None:
+            if value is not None:
+                tally.properties.add(name)
+            elif tally.takes_body(name) and self._has_body_field(name):
+                tally.body_fields.add(name)
+        return value
+
+    def _has_body_field(self, name: str) -> bool:
+        try:
+            tree = self._decoded.value
+        except BodyUnread:
+            return False
+        return isinstance(tree, Mapping) and name in tree
 
     def number(self, name: str, /) -> int:
         """Return a field that is a number."""

@@ -107,6 +107,7 @@ _NUMBERS: Final = {
 }
 _TIMES: Final = frozenset({TIME, "born_time"})
 _LOOKED_UP: Final = {props.TAGS: TAG, props.UNIQUE_KEY: UNIQUE_KEY}
+_PLAIN_STEP: Final = re.compile(r"[\w@$](?:-?[\w@$])*")
 FIELDS: Final = (TOPIC, TAG, KEY, UNIQUE_KEY, *_NUMBERS, BODY)
 """Names that are fields, and no properties."""
 
@@ -153,6 +154,13 @@ class Where:
 
     def __repr__(self) -> str:
         return f"Where({self.text!r})"
+
+
+def body_path(name: str) -> str:
+    """Return the path of a field of bodies, as filters have it."""
+    is_plain = _PLAIN_STEP.fullmatch(name) is not None
+    quoted = name.replace("'", "''")
+    return f"body.$.{name}" if is_plain else f"body.$['{quoted}']"
 
 
 def _flat(condition: Operand) -> Iterator[Operand]:

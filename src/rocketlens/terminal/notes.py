@@ -12,6 +12,8 @@ from rocketlens.terminal.output import GREEN, RED, YELLOW, coloured, say
 from rocketlens.terminal.times import iso_text
 
 _MAX_LINES: Final = 20
+_NOT_SEARCHED: Final = frozenset({SourceKind.TOPICS, SourceKind.FILTER})
+"""Kinds of coverage that name nothing that was searched."""
 
 
 def print_notes(answer: Answer, count: int | None = None) -> None:
@@ -80,7 +82,7 @@ def _summary(searched: Iterable[Coverage]) -> str:
         elif coverage.kind is SourceKind.CONSUME_QUEUE and coverage.error:
             # It is named below, with what it lacks.
             continue
-        elif coverage.kind is not SourceKind.TOPICS:
+        elif coverage.kind not in _NOT_SEARCHED:
             others.append(printable(coverage.source))
     if not (index_files or tails):
         others += logs

@@ -294,3 +294,54 @@ def test_no_more_messages_are_told_apart_than_the_bound(monkeypatch):
         own.passes(record)
     (told,) = own.tally.coverage()
     assert told.error.startswith("3 messages, the first Orders/0/0: ")
+
+
+HINT = "no message had a property amount; bodies do: body.$.amount"
+
+
+def told_by(answer):
+    return [each.error for each in answer.coverage if each.kind is SourceKind.FILTER]
+
+
+def test_a_property_that_no_message_has_and_bodies_do_is_named_with_its_path(store):
+    answer = store.find(where="amount > 100")
+    assert (len(answer), answer.complete, told_by(answer)) == (0, True, [HINT])
+    assert told_by(store.find("K-0", where="amount > 100")) == [HINT]
+    scan = store.scan(where="prop.amount > 100")
+    assert list(scan) == []
+    assert told_by(scan) == [HINT]
+    assert told_by(store.find(where="amount > 100 OR n = 0")) == [HINT]
+
+
+def test_a_property_that_some_message_has_is_no_mistake(tmp_path):
+    messages = [
+        Sent(body=b'{"amount": 5}', store_timestamp_ms=1),
+        Sent(body=b'{"amount": 5}', store_timestamp_ms=2, named=(("amount", "7"),)),
+    ]
+    with rocketlens.open_store(make_store(tmp_path / "store", messages).path) as store:
+        assert told_by(store.find(where="amount > 100")) == []
+        assert told_by(store.find(where="sum > 100")) == []
+        assert told_by(store.find(where="body.$.amount > 100")) == []
+
+
+def test_few_bodies_are_looked_at_for_a_hint(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_HINTED_BODIES", 2)
+    messages = [Sent(body=b"text")] * 2 + [Sent(body=b'{"amount": 5}')]
+    with rocketlens.open_store(make_store(tmp_path / "store", messages).path) as store:
+        assert told_by(store.find(where="amount > 100")) == []
+
+
+def test_the_path_of_a_field_is_written_as_filters_have_it(tmp_path):
+    path = make_store(tmp_path / "store", [Sent(body=b'{"a b": {"it\'s": 1}}')]).path
+    with rocketlens.open_store(path) as store:
+        (told,) = told_by(store.find(where="prop['a b'] = '1'"))
+        assert told.endswith("bodies do: body.$['a b']")
+        assert len(store.find(where="body.$['a b']['it''s'] = 1")) == 1
+
+
+@pytest.mark.parametrize("options", [(), ("--max", "5"), ("-o", "jsonl"), ("-t", "Orders")])
+def test_find_names_the_field_whether_it_streams_or_not(run, orders, options):
+    done = run("find", "--where", "amount > 100", "--store", orders.path, *options)
+    assert (done.code, done.out.strip()) in {(1, ""), (1, "[]")}
+    assert done.err.count(HINT) == 1
+    assert "filter and" not in done.err.split("filter:")[0]
