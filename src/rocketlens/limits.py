@@ -762,6 +762,10 @@ MAX_CONSOLE_SOURCES: Final = 32
 """Sources of one console."""
 MAX_CONSOLE_BROKERS: Final = 1_000
 """Brokers, masters and slaves, that one page of the console lists; more are counted."""
+CONSOLE_REFRESH_S: Final = 10.0
+"""Seconds after which a list of the console that is looked at live is asked for again."""
+MAX_SUGGESTED_TOPICS: Final = 10_000
+"""Names of topics that the console suggests from, 100 bytes each."""
 MAX_RATED_QUEUES: Final = 256
 """Queues of a topic whose newest messages are counted, with one request each."""
 TOPIC_PAGE_ROWS: Final = 10

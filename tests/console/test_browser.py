@@ -435,6 +435,48 @@ def test_lag_and_rate_are_plotted_and_come_again_while_they_are_looked_at(open_p
     assert page.locator("details[open] tbody tr").count() >= 1
 
 
+def test_topics_are_suggested_in_their_field_and_in_the_box(open_page):
+    options = "() => [...document.querySelectorAll('#suggestions option')].map(o => o.value)"
+    page = open_page("/")
+    page.locator(".box").fill("ORDER-7 topic:ORD")
+    until(page, f"() => ({options})().includes('ORDER-7 topic:order-paid')")
+    page.locator(".box").fill("ORDER-7")
+    until(page, f"() => ({options})().length === 0")
+    page.goto(page.url + "search?form=time")
+    page.locator("[name=topic]").fill("draf")
+    until(page, f"() => ({options})().join() === 'drafts'")
+    assert complaints_of(page) == {}
+
+
+def test_a_list_is_sorted_and_looked_at_live_by_keyboard_alone(open_page):
+    page = open_page("/topics")
+    page.get_by_role("link", name="Messages", exact=True).focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/topics?sort=-messages")
+    counts = page.locator("#rows td:nth-of-type(3)").all_inner_texts()
+    numbers = [int(each.replace(",", "")) for each in counts if each != "?"]
+    assert numbers == sorted(numbers, reverse=True)
+    page.get_by_role("link", name="Refresh every 10 s").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**live=true")
+    page.locator("input.filter").fill("order-paid")
+    page.evaluate(
+        """async () => {
+            document.activeElement.blur();
+            document.querySelector("#rows").dataset.isOld = "yes";
+            document.getElementById("listed").dataset.every = "20";
+            const script = document.querySelector("script").src.replace(/console.js.*/, "");
+            (await import(script + "refresh.js")).startRefresh(() => {});
+        }"""
+    )
+    until(page, "() => !document.querySelector('#rows').dataset.isOld")
+    # What was filtered stays so.
+    shown = page.locator("#rows tr:visible th").all_inner_texts()
+    assert shown
+    assert all("order-paid" in each for each in shown)
+    assert complaints_of(page) == {}
+
+
 @every_look
 def test_the_login_works_without_a_script_and_has_no_violation(open_page, guarded, language, theme):
     page = open_page("/topics", at=guarded, language=language, theme=theme, script=False)

@@ -17,11 +17,18 @@ from rocketlens import __version__, limits
 from rocketlens.console import addresses
 from rocketlens.console.api import MESSAGE, Name, Sourced, body_file, event, event_stream
 from rocketlens.console.asked import address_of, preferences_of, question_of
-from rocketlens.console.copies import with_copies
 from rocketlens.console.facets import narrowed
 from rocketlens.console.failures import Failure, failure_of
 from rocketlens.console.form_token import form_token
 from rocketlens.console.forms import form_of
+from rocketlens.console.list_view import (
+    GROUP_COLUMNS,
+    MESSAGE_COLUMNS,
+    SORT,
+    TOPIC_COLUMNS,
+    ListView,
+    listed_rows,
+)
 from rocketlens.console.look_up import LookUps, MessageAddress
 from rocketlens.console.message_view import BODY_FORMS, BodyForm
 from rocketlens.console.permission import may_act_at_all, may_send
@@ -77,7 +84,7 @@ def environment() -> Environment:
         body_forms=BODY_FORMS,
         forms=FORMS,
         laid_out=laid_out,
-        with_copies=with_copies,
+        listed_rows=listed_rows,
         retry_prefix=RETRY_PREFIX,
         dead_letter_prefix=DEAD_LETTER_PREFIX,
         form_token=form_token,
@@ -195,7 +202,7 @@ class Pages:
             reader=reader,
             preferences=preferences,
             sources=list(self.searches.sources),
-            **{"choosable": frozenset(), **values},
+            **{"choosable": frozenset(), "view": None, **values},
         )
 
     def page(
@@ -264,12 +271,15 @@ class Pages:
         except ValueError:
             chosen = list(self.searches.sources)
         base = f"{request.url.scheme}://{request.url.netloc}"
+        view = ListView(request, MESSAGE_COLUMNS, "/search")
+        sort = f"&{SORT}={view.sort}" if view.sort else ""
         has_rules = bool(self.searches.rules)
         return {
             "question": question,
             **_kept_times(request, question),
             "is_open": False,
-            "stream": question.address("/search/rows"),
+            "view": view,
+            "stream": question.address("/search/rows") + sort,
             "link": base + question.address("/search"),
             "command": addresses.find_command(question, chosen, has_rules=has_rules),
             "sql": addresses.sql_command(question, chosen, has_rules=has_rules),
@@ -325,7 +335,10 @@ class Pages:
                     yield event("waiting", Reader.of(preferences).progress(each))
                 else:
                     values = await self._answer_values(request, question, each)
-                    html = self.render("part_answer.html", preferences, question=question, **values)
+                    view = ListView(request, MESSAGE_COLUMNS, "/search")
+                    html = self.render(
+                        "part_answer.html", preferences, question=question, view=view, **values
+                    )
                     yield event("answer", html)
         except Exception as error:
             failure = failure_of(error)
@@ -464,6 +477,7 @@ def page_routes(pages: Pages) -> APIRouter:
             preferences,
             found=found,
             everything=everything or bool(topic),
+            view=ListView(request, TOPIC_COLUMNS),
             chosen=source,
         )
 
@@ -476,7 +490,13 @@ def page_routes(pages: Pages) -> APIRouter:
     ) -> Response:
         found = await pages.look_up.groups(source, group)
         return pages.page(
-            "groups.html", request, preferences, found=found, group=group, chosen=source
+            "groups.html",
+            request,
+            preferences,
+            found=found,
+            group=group,
+            view=ListView(request, GROUP_COLUMNS),
+            chosen=source,
         )
 
     @routes.post("/preferences")

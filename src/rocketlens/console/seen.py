@@ -300,6 +300,10 @@ class SeenSource:
             seen = [each for each in seen if any(fnmatchcase(each.name, name) for name in asked)]
         return TopicsAnswer(tuple(seen), unsaid(found.coverage))
 
+    async def topic_names(self) -> Sequence[str]:
+        """Return the names of its topics that may be seen."""
+        return [each for each in await self.opened.topic_names() if self._may_see(each)]
+
     async def topic_settings(self, topic: str) -> Sequence[TopicSettings]:
         """Return how a topic that may be seen is configured.
 

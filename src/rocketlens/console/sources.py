@@ -18,6 +18,7 @@ from rocketlens import limits
 from rocketlens.client.admin import MQAdmin
 from rocketlens.client.cluster_story import ClusterStorySource
 from rocketlens.client.find import AnySource, StoreInThread
+from rocketlens.client.namespace import is_in_namespace, without_namespace
 from rocketlens.client.story import story_async
 from rocketlens.client.topic_settings import find_topic_settings, stored_since
 from rocketlens.console.seen import seen_source
@@ -34,7 +35,7 @@ from rocketlens.query.offline import Store
 from rocketlens.query.request import FindRequest
 from rocketlens.query.source import Source
 from rocketlens.query.story import Story
-from rocketlens.query.topic_settings import settings_in_store
+from rocketlens.query.topic_settings import settings_in_store, topics_in_file
 from rocketlens.terminal.cluster_access import ClusterAccess, cluster_access, seen_brokers_path
 from rocketlens.terminal.contexts import Context
 
@@ -91,6 +92,10 @@ class ConsoleSource(Protocol):
 
     async def topics(self, asked: Sequence[str] | None = None) -> TopicsAnswer | None:
         """Return its topics, or those that are asked for; None if it cannot know them."""
+        ...
+
+    async def topic_names(self) -> Sequence[str]:
+        """Return the names of its topics that are known at little cost."""
         ...
 
     async def topic_settings(self, topic: str) -> Sequence[TopicSettings]:
@@ -175,6 +180,16 @@ class ClusterOfConsole:
     async def topics(self, asked: Sequence[str] | None = None) -> TopicsAnswer:
         """Return what brokers say of topics."""
         return await self.admin.topics(asked)
+
+    async def topic_names(self) -> Sequence[str]:
+        """Return what the name servers know of its namespace. O(name servers) requests."""
+        listed = (await self.source.survey.topics()).value
+        namespace = self.source.namespace
+        return [
+            without_namespace(namespace, each)
+            for each in listed
+            if is_in_namespace(namespace, each)
+        ]
 
     async def topic_settings(self, topic: str) -> Sequence[TopicSettings]:
         """Return what each broker says of its configuration; errors as `find_topic_settings`."""
@@ -305,6 +320,12 @@ class StoreDirectory:
     async def topics(self, asked: Sequence[str] | None = None) -> TopicsAnswer:
         """Return what the files say of topics."""
         return await self.source.scans.run(lambda: self.source.scans.store.topics(asked))
+
+    async def topic_names(self) -> Sequence[str]:
+        """Return what the file of topics has; all that is known of the store if it has none."""
+        path = self.source.scans.store.path
+        names = await self.source.scans.run(lambda: topics_in_file(path))
+        return names or [each.name for each in (await self.topics()).topics]
 
     async def topic_settings(self, topic: str) -> Sequence[TopicSettings]:
         """Return what the file of topics says of one."""

@@ -16,6 +16,7 @@ from rocketlens import limits
 from rocketlens.client.namespace import without_namespace
 from rocketlens.console.api import ERRORS, Sourced
 from rocketlens.console.failures import failure_of
+from rocketlens.console.list_view import ListView
 from rocketlens.console.look_up import coverage_values, failed_answer, topic_value
 from rocketlens.console.pages import Pages, Preferred
 from rocketlens.console.permission import may_send
@@ -25,7 +26,7 @@ from rocketlens.console.sources import ConsoleSource, Sources
 from rocketlens.console.values import ConsoleValue, CoverageValue, SentenceText, TopicValue
 from rocketlens.errors import BadInput, RocketLensError, TopicNotFound
 from rocketlens.model.group import FoundGroup, GroupsAnswer, group_of_topic
-from rocketlens.model.topic import TopicSettings
+from rocketlens.model.topic import TopicKind, TopicSettings
 from rocketlens.query.topic_choice import is_pattern
 
 _LATELY_MS: Final = 60_000
@@ -93,8 +94,15 @@ class TopicPageValue(ConsoleValue):
     sources: list[TopicInSourceValue]
 
 
+class TopicNamesValue(ConsoleValue):
+    """Names of topics, for suggestions."""
+
+    complete: bool = Field(description="whether every source could be asked, and all are here")
+    names: list[str] = Field(description="those of RocketMQ itself and of groups last")
+
+
 class TopicLookUps:
-    """Asks the sources of a console for one topic."""
+    """Asks the sources of a console for one topic, or for the names of all."""
 
     def __init__(
         self, sources: Sources, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
@@ -117,6 +125,27 @@ class TopicLookUps:
         if not known:
             raise errors[0] if errors else no_topic(name)
         return TopicPageValue(name=name, group=group_of_topic(name), sources=known)
+
+    async def names(self, sources: Sequence[str] = ()) -> TopicNamesValue:
+        """Return the names of the topics of some sources, all without names.
+
+        :raises BadInput: if there is no source of a name.
+        """
+        answers = await asyncio.gather(
+            *(each.topic_names() for each in self._sources.chosen(sources)), return_exceptions=True
+        )
+        names: set[str] = set()
+        is_complete = True
+        for each in answers:
+            if isinstance(each, (RocketLensError, OSError)):
+                is_complete = False
+            elif isinstance(each, BaseException):
+                raise each
+            else:
+                names.update(each)
+        ordered = sorted(names, key=lambda name: (TopicKind.of(name) != TopicKind.NORMAL, name))
+        shown = ordered[: limits.MAX_SUGGESTED_TOPICS]
+        return TopicNamesValue(complete=is_complete and len(shown) == len(ordered), names=shown)
 
     async def _in_source(
         self, source: ConsoleSource, name: str
@@ -212,13 +241,18 @@ def _groups_of(
 
 
 def topic_api_routes(look_up: TopicLookUps) -> APIRouter:
-    """Return the route of the API."""
+    """Return the routes of the API."""
     routes = APIRouter(prefix="/api", responses=ERRORS)
 
     @routes.get("/topics/{name}")
     async def topic(name: _TopicName, source: Sourced = []) -> TopicPageValue:  # noqa: B006
         """Return one topic: queues, consumer groups with their lag, and configuration."""
         return await look_up.topic(name, source)
+
+    @routes.get("/topic-names")
+    async def topic_names(source: Sourced = []) -> TopicNamesValue:  # noqa: B006
+        """Return the names of topics: quicker than /topics, and without what is in them."""
+        return await look_up.names(source)
 
     return routes
 
@@ -253,6 +287,7 @@ def topic_page_routes(pages: Pages, look_up: TopicLookUps) -> APIRouter:
             preferences,
             found=found,
             shown=list(zip(found.sources, messages, strict=True)),
+            live=ListView(request, {}),
             may_send=[
                 each.source
                 for each in found.sources

@@ -7,6 +7,11 @@ from rocketlens.model.topic import TopicSettings
 from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER, read_table
 
 
+def topics_in_file(store: Path) -> list[str]:
+    """Return the names of the topics that the file of topics has, in their order."""
+    return sorted(read_table(store, TOPICS_FILE, TOPICS_MEMBER).entries)
+
+
 def settings_in_store(store: Path, topic: str) -> TopicSettings | None:
     """Return the settings of a topic; None if the file has none, as of a topic that was deleted.
 

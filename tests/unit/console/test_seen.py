@@ -118,6 +118,7 @@ ASKED = {
     "/topics": [*LISTS, "?all=true", "?topic=salary", "?topic=sal*", "?topic=order-paid"],
     "/api/groups": [*LISTS, "?group=payroll", "?group=pay"],
     "/groups": [*LISTS, "?group=payroll", "?group=pay"],
+    "/api/topic-names": LISTS,
     "/api/clients": LISTS,
     "/clients": LISTS,
     "/api/brokers": LISTS,

@@ -4,6 +4,7 @@ import { startKeeping } from "./keeping.js";
 import { startKeys } from "./keys.js";
 import { startRefresh } from "./refresh.js";
 import { startResults } from "./results.js";
+import { startSuggesting } from "./suggesting.js";
 
 document.documentElement.classList.add("scripted");
 // From now on the server may send a page before its answer, which then streams in.
@@ -35,12 +36,14 @@ for (const form of document.querySelectorAll("form[data-submits]")) {
 }
 
 for (const input of document.querySelectorAll("[data-filters]")) {
-  const rows = document.getElementById(input.dataset.filters);
-  if (!rows) continue;
-  input.addEventListener("input", () => {
+  const filter = () => {
     const words = input.value.toLowerCase();
-    for (const row of rows.rows) row.hidden = !row.textContent.toLowerCase().includes(words);
-  });
+    const rows = document.getElementById(input.dataset.filters)?.rows ?? [];
+    for (const row of rows) row.hidden = !row.textContent.toLowerCase().includes(words);
+  };
+  input.addEventListener("input", filter);
+  // A list that is looked at live has other rows then.
+  document.addEventListener("refreshed", filter);
 }
 
 startKeys(announce);
@@ -48,3 +51,4 @@ startResults(announce);
 startRefresh(announce);
 startChoosing();
 startKeeping(announce);
+startSuggesting();

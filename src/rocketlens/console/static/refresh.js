@@ -7,8 +7,8 @@ export function startRefresh(announce) {
   if (!area) return;
   const every = Number(area.dataset.every ?? EVERY_MS);
   const look = async () => {
-    // A link that was reached by keyboard is not taken away.
-    if (area.dataset.every && area.contains(document.activeElement)) { setTimeout(look, every); return; }
+    // A link that was reached by keyboard is not taken away, and a hidden page needs no news.
+    if (area.dataset.every && (document.hidden || area.contains(document.activeElement))) { setTimeout(look, every); return; }
     const answer = await fetch(area.dataset.refresh, { headers: { accept: "text/html" } }).catch(() => null);
     if (!answer?.ok) { setTimeout(look, every * 5); return; }
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -18,6 +18,7 @@ export function startRefresh(announce) {
     const open = [...area.querySelectorAll("details[open]")].map((each) => each.id);
     area.replaceChildren(...part.childNodes);
     for (const id of open) document.getElementById(id)?.setAttribute("open", "");
+    document.dispatchEvent(new Event("refreshed"));
     announce(area.querySelector("strong")?.textContent ?? "");
     setTimeout(look, every);
   };

@@ -1,0 +1,44 @@
+// Names of topics while they are typed: in fields of a topic, and in the box behind "topic:".
+const MAX_SHOWN = 50;
+let names = null;
+
+function known() {
+  names ??= fetch("/api/topic-names", { headers: { accept: "application/json" } })
+    .then((answer) => (answer.ok ? answer.json() : Promise.reject(answer.status)))
+    .then((found) => found.names)
+    // They are asked for again with the next letter.
+    .catch(() => { names = null; return []; });
+  return names;
+}
+
+// What stands before the name that is typed, and what is typed of it.
+function begun(input) {
+  if (input.dataset.suggests === "topic") return ["", input.value];
+  const word = /^(.*(?:^|\s)topic:)(\S*)$/.exec(input.value);
+  return word ? [word[1], word[2]] : null;
+}
+
+export function startSuggesting() {
+  const list = document.getElementById("suggestions");
+  if (!list) return;
+  for (const input of document.querySelectorAll("input[data-suggests]")) {
+    input.setAttribute("list", list.id);
+    const suggest = async () => {
+      const part = begun(input);
+      const all = part ? await known() : [];
+      if (document.activeElement !== input) return;
+      const typed = part?.[1].toLowerCase();
+      const fitting = all.filter((name) => name.toLowerCase().includes(typed));
+      const first = fitting.filter((name) => name.toLowerCase().startsWith(typed));
+      const shown = [...new Set([...first, ...fitting])].slice(0, MAX_SHOWN);
+      list.replaceChildren(...shown.map((name) => {
+        const option = document.createElement("option");
+        option.value = part[0] + name;
+        return option;
+      }));
+    };
+    input.addEventListener("focus", suggest);
+    input.addEventListener("input", suggest);
+    if (document.activeElement === input) suggest();
+  }
+}
