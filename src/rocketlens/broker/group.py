@@ -7,16 +7,16 @@ written. Source: ``AdminBrokerProcessor``.
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from rocketlens import limits
 from rocketlens.broker.core import BrokerCore
 from rocketlens.broker.large_answers import Estimate
-from rocketlens.broker.tables.topics import default_group
+from rocketlens.broker.tables.topics import GroupTable, default_group
 from rocketlens.errors import CommandBodyError
 from rocketlens.model import json_dialect
-from rocketlens.model.rocketmq import SYSTEM_GROUPS, group_problem
+from rocketlens.model.rocketmq import RETRY_PREFIX, SYSTEM_GROUPS, group_problem
 from rocketlens.net.channel import Channel, Handler, Response
 from rocketlens.net.pace import ANSWER_THREAD, Pace, in_thread
 from rocketlens.wire.bodies.consumer import SubscriptionAnswer
@@ -28,6 +28,8 @@ from rocketlens.wire.declare import write_body
 
 Pending = Response | Awaitable[Response | None]
 
+_BY_GROUP: Final = frozenset({GroupTable.MEMBER, "forbiddenTable"})
+"""Members of the table that have a member for each group."""
 _MAXIMA: Final = {
     "brokerId": 2**63 - 1,
     "consumeTimeoutMinute": 2**31 - 1,
@@ -82,19 +84,22 @@ class GroupProcessor:
             self.core.held_pulls.group_changed(group)
         return _when_saved(saved)
 
-    async def all_groups(self, _: RemotingCommand, channel: Channel) -> Response | None:
-        """Return all groups, and the version of the table."""
+    async def all_groups(self, command: RemotingCommand, channel: Channel) -> Response | None:
+        """Return all groups that may be seen, and the version of the table."""
         table = self.core.groups.table
         estimate, pace = Estimate("ask for one group at a time (352)"), Pace()
         for name, members in list(table.groups.items()):
             estimate.add(len(name) + _min_bytes(members))
             await pace.turn()
         async with self.core.large_answers.turn(channel, estimate):
-            value = table.value()
-            body = await in_thread(
-                lambda: json_dialect.dumps(value).encode(), ANSWER_THREAD, owner=channel
-            )
-            return Response(body=body)
+            value, access = table.value(), self.core.access
+            is_shown = None if access is None else access.seen_by(command, channel)
+
+            def encode() -> bytes:
+                shown = value if is_shown is None else _shown(value, is_shown)
+                return json_dialect.dumps(shown).encode()
+
+            return Response(body=await in_thread(encode, ANSWER_THREAD, owner=channel))
 
     def configuration(self, command: RemotingCommand, _: Channel) -> Response:
         """Return a group; it is created now if groups are created automatically."""
@@ -135,6 +140,16 @@ class GroupProcessor:
             subscription=subscription, group=request.group, topic=request.topic
         )
         return Response(body=write_body(answer))
+
+
+def _shown(table: dict[str, Any], is_shown: Callable[[str], bool]) -> dict[str, Any]:
+    """Return a table of groups with those that may be seen; each is known by its retry topic."""
+    return {
+        member: {group: each for group, each in value.items() if is_shown(RETRY_PREFIX + group)}
+        if member in _BY_GROUP and isinstance(value, dict)
+        else value
+        for member, value in table.items()
+    }
 
 
 def _system_problem(group: str, words: str) -> str | None:

@@ -54,14 +54,16 @@ class InspectionProcessor:
             RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: self.clean,
         }
 
-    async def topics(self, _: RemotingCommand, channel: Channel) -> Response | None:
-        """Return the configuration of all topics, and the version of the table."""
+    async def topics(self, command: RemotingCommand, channel: Channel) -> Response | None:
+        """Return the configuration of all topics that may be seen, and the table's version."""
         topics = self.core.topics.table.topics
         estimate = Estimate("ask for one topic at a time (351)")
         estimate.add(_TOPIC_BYTES, len(topics))
         estimate.add(2 * sum(map(len, topics)))
         async with self.core.large_answers.turn(channel, estimate):
-            table_of = topic_table(self.core)
+            access = self.core.access
+            is_shown = None if access is None else access.seen_by(command, channel)
+            table_of = topic_table(self.core, is_shown=is_shown)
             body = await in_thread(lambda: write_body(table_of()), ANSWER_THREAD, owner=channel)
             return Response(body=body)
 

@@ -421,16 +421,22 @@ def _words(address: str, error: RocketLensError) -> str:
     return str(error).removeprefix(f"{address}: ")
 
 
-def topic_table(core: BrokerCore, broker_perm: int = 7) -> Callable[[], TopicConfigTable]:
+def topic_table(
+    core: BrokerCore, broker_perm: int = 7, is_shown: Callable[[str], bool] | None = None
+) -> Callable[[], TopicConfigTable]:
     """Return a function that builds the wire form of all current topics, in any thread.
 
-    Topics get no more permission than the broker has.
+    Topics get no more permission than the broker has. With ``is_shown`` it builds some of them.
     """
     version = _version(core.topics.table)
     stored = dict(core.topics.topics)
 
     def make() -> TopicConfigTable:
-        topics = {name: wire_topic(topic, broker_perm) for name, topic in stored.items()}
+        topics = {
+            name: wire_topic(topic, broker_perm)
+            for name, topic in stored.items()
+            if is_shown is None or is_shown(name)
+        }
         return TopicConfigTable(data_version=version, topic_config_table=topics)
 
     return make

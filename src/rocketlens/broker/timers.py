@@ -42,6 +42,9 @@ _MAX_DIGITS: Final = 18
 _OUT_START: Final = f"{props.TIMER_OUT_MS}\x01".encode()
 _DELETED_START: Final = f"{props.TIMER_DELETED_KEY}\x01".encode()
 
+_DeletedKey = tuple[str, str]
+"""A topic, empty where it does not count, and the unique key of messages."""
+
 
 class _Slot:
     """The messages of one second."""
@@ -52,8 +55,8 @@ class _Slot:
         self.queue_offsets: Final = array("q")
         self.deletions: array[int] | None = None
         """The queue offsets of those that delete others; they are in ``queue_offsets``, too."""
-        self.deleted_keys: frozenset[str] | None = None
-        """Unique keys that are not delivered; None until the first is delivered."""
+        self.deleted_keys: frozenset[_DeletedKey] | None = None
+        """What is not delivered; None until the first is delivered."""
         self.index = 0
         """How many are delivered."""
 
@@ -249,13 +252,19 @@ class Timers:
                 self._progress.advance(time_ms + SECOND_MS, 0)
         return stop - first
 
-    def _deleted_keys(self, queue: QueueWriter, slot: _Slot) -> frozenset[str]:
+    def _deleted_keys(self, queue: QueueWriter, slot: _Slot) -> frozenset[_DeletedKey]:
         keys = set()
         for queue_offset in slot.deletions or ():
             record = self._record(queue, queue_offset)
             if record is not None:
-                keys.add(_properties_of(record).get(props.TIMER_DELETED_KEY, ""))
+                keys.add(self._key_of(_properties_of(record), props.TIMER_DELETED_KEY))
         return frozenset(keys)
+
+    def _key_of(self, properties: Mapping[str, str], name: str) -> _DeletedKey:
+        # In RocketMQ a message deletes those of any topic. Where one may not send to any, it
+        # deletes those of its own.
+        topic = "" if self.core.access is None else properties.get(props.REAL_TOPIC, "")
+        return topic, properties.get(name, "")
 
     def _record(self, queue: QueueWriter, queue_offset: int) -> Record | None:
         """Return a waiting message; None, and log it, if it is not there any more.
@@ -276,7 +285,9 @@ class Timers:
             _log.error("a message with a delivery time is lost: %s", error)
             return None
 
-    def _store_again(self, record: Record, time_ms: int, deleted_keys: frozenset[str]) -> None:
+    def _store_again(
+        self, record: Record, time_ms: int, deleted_keys: frozenset[_DeletedKey]
+    ) -> None:
         """Store a message in its real topic, or again in the timers' one if it waits on.
 
         :raises StoreError: if the store cannot append now.
@@ -285,7 +296,7 @@ class Timers:
         topic, queue_id = TIMER_TOPIC, 0
         is_deleted = (
             props.TIMER_DELETED_KEY in properties
-            or properties.get(props.UNIQUE_KEY) in deleted_keys
+            or self._key_of(properties, props.UNIQUE_KEY) in deleted_keys
         )
         if properties.get(props.TIMER_OUT_MS) != str(time_ms):
             times = properties.get(props.TIMER_ROLL_TIMES, "0")

@@ -1,6 +1,6 @@
 """The access control of one broker, of either kind: opened, put before its handlers, watched."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
@@ -95,6 +95,15 @@ class AccessControl:
             if refusal is not None:
                 return refusal
         return None
+
+    def seen_by(self, command: RemotingCommand, channel: Channel) -> Callable[[str], bool]:
+        """Return what says of a topic, or a group by its retry topic, whether it is in a list.
+
+        For any thread.
+        """
+        unsigned = command._replace(body=b"")
+        host = host_of(channel)
+        return lambda topic: self._rules.may_see(unsigned, host, topic)
 
     def decide_writing(
         self, command: RemotingCommand, channel: Channel, topic: str

@@ -61,6 +61,11 @@ class AccessRules(Protocol):
         topic: it stores one there, or ends or checks its transaction.
         """
 
+    def may_see(self, command: RemotingCommand, host: str, topic: str) -> bool:
+        """Return whether a list that a request asks for has a topic, or the group of a retry topic.
+        For any thread.
+        """
+
 
 class Audit:
     """Writes to the log ``rocketlens.audit``: refused requests, and what administrators asked."""

@@ -30,6 +30,7 @@ _UPDATE: Final = (Action.UPDATE,)
 _SUB_GET: Final = (Action.SUB, Action.GET)
 _SUB_UPDATE: Final = (Action.SUB, Action.UPDATE)
 _ANY_USE: Final = (Action.PUB, Action.SUB, Action.GET)
+_SEEING: Final = (*_ANY_USE, Action.LIST, Action.UPDATE, Action.CREATE, Action.DELETE)
 
 _TOPIC: Final = {"topic": Kind.TOPIC}
 _OF_GROUP: Final = {"consumerGroup": Kind.GROUP}
@@ -167,6 +168,12 @@ def writing_need(topic: str) -> Need:
     return _of_topic(topic, _PUB, _SUB)
 
 
+def listing_needs(topic: str) -> Iterator[Need]:
+    """Yield what lets one see a topic, or the group of a retry topic, in a list: each is enough."""
+    for action in _SEEING:
+        yield _of_topic(topic, (action,), (action,))
+
+
 def _of_fields(
     fields: _Fields, actions: tuple[Action, ...], kinds: Mapping[str, Kind]
 ) -> Iterator[Need]:
@@ -258,6 +265,10 @@ def _view_without_topic(command: RemotingCommand, cluster: str) -> Iterator[Need
         yield from _get_cluster(command, cluster)
 
 
+def _source_group(command: RemotingCommand, _: str) -> Iterator[Need]:
+    yield Need(_group(command.ext_fields.get("srcGroup", "")), _SUB_GET)
+
+
 def _pull(command: RemotingCommand, _: str) -> Iterator[Need]:
     return _of_fields(command.ext_fields, *BY_FIELDS[RequestCode.PULL_MESSAGE])
 
@@ -274,9 +285,12 @@ STRICTER: Final[Mapping[int, Callable[[RemotingCommand, str], Iterator[Need]]]] 
     RequestCode.DELETE_EXPIRED_COMMITLOG: _update_cluster,
     RequestCode.VIEW_MESSAGE_BY_ID: _view_without_topic,
     RequestCode.LITE_PULL_MESSAGE: _pull,
+    RequestCode.CLONE_GROUP_OFFSET: _source_group,
 }
-"""Requests for which RocketMQ asks nothing, though they change what others use, or read any topic's
-messages: 361 pulls, and 33 without a topic reads whatever is at an offset."""
+"""Requests for which RocketMQ asks nothing, or not all, though they change what others use, or read
+any topic's messages: 361 pulls, 33 without a topic reads whatever is at an offset, and 314 tells
+how far another group came.
+"""
 
 
 def _members(body: bytes) -> dict[str, object]:

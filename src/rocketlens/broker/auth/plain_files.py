@@ -121,6 +121,10 @@ class PlainAcl:
         """
         return self.loaded.rules.decide_writing(command, host, topic)
 
+    def may_see(self, command: RemotingCommand, host: str, topic: str) -> bool:
+        """Return whether a topic, or the group of a retry topic, is in a list that is asked for."""
+        return self.loaded.rules.may_see(command, host, topic)
+
     def watch(self) -> None:
         """Read the files again if they changed, a moment later."""
         if self._reload is None or self._reload.done():

@@ -9,20 +9,28 @@ account says of a name counts, else its default, else DENY.
 request                needs
 =====================  ============================================================================
 send (10, 310, 320)    PUB for the topic; to a retry topic, SUB for its group
+recall (370)           PUB for the topic
 send back (36)         SUB for the group
 pull (11, 361)         SUB for topic and group
 by key (12)            SUB for the topic
 heartbeat (34)         SUB for each group that consumes, and each topic of its subscriptions
-35, 38                 SUB for the group
-offset of a group (15) SUB for topic and group
-17, 18, 25, 200, 207,  an administrator
-215, 225, 50, 51, 53,
-54
+35, 38, 307, 309, 352  SUB for the group
+offset of a group (15, SUB for topic and group
+222), its clients' (223)
+clone offsets (314)    SUB for both groups, and the topic if it names one
+lock queues (41, 42)   SUB for the group and each topic
+17, 18, 25, 26, 27,    an administrator
+200, 207, 215, 225,
+306, 316, 329, 50, 51,
+53, 54
 others                 an account
 =====================  ============================================================================
 
-RocketMQ 4.9.7 checks nothing for 320 and 361, lets every account read and change all accounts (50,
-51, 53, 54), and knows no 18 and 225. Source: ``PlainPermissionManager``, ``PlainAccessValidator``,
+RocketMQ 4.9.7 checks nothing for 320, 361, 41, 42, 222, 223, 307, 309, 314, 352 and 370, lets every
+account read and change all accounts (50, 51, 53, 54), read the configuration (26) and delete files
+(27, 306, 316, 329), and knows no 18 and 225. Which messages of a topic of copies are read, and
+whose transaction is ended, is decided when the message is known: `decide_reading`,
+`decide_writing`. Source: ``PlainPermissionManager``, ``PlainAccessValidator``,
 ``Permission``.
 """
 
@@ -38,6 +46,7 @@ from rocketlens.model.rocketmq import RETRY_PREFIX, TRACE_TOPIC
 from rocketlens.net.channel import Response
 from rocketlens.wire import acl
 from rocketlens.wire.bodies.auth import PlainAccessConfig
+from rocketlens.wire.bodies.consumer import LockBatchRequest
 from rocketlens.wire.bodies.heartbeat import HeartbeatData
 from rocketlens.wire.codes import RequestCode, ResponseCode
 from rocketlens.wire.command import RemotingCommand
@@ -72,6 +81,11 @@ ADMIN_CODES: Final = frozenset(
         RequestCode.UPDATE_AND_CREATE_TOPIC,
         RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
         RequestCode.UPDATE_BROKER_CONFIG,
+        RequestCode.GET_BROKER_CONFIG,
+        RequestCode.TRIGGER_DELETE_FILES,
+        RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
+        RequestCode.CLEAN_UNUSED_TOPIC,
+        RequestCode.DELETE_EXPIRED_COMMITLOG,
         RequestCode.DELETE_TOPIC_IN_BROKER,
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
@@ -86,16 +100,23 @@ _SENDS: Final = {
     RequestCode.SEND_MESSAGE: ("topic", "producerGroup"),
     RequestCode.SEND_MESSAGE_V2: ("b", "a"),
     RequestCode.SEND_BATCH_MESSAGE: ("b", "a"),
+    RequestCode.RECALL_MESSAGE: ("topic", ""),
 }
 _OF_TOPIC_AND_GROUP: Final = {
     RequestCode.PULL_MESSAGE: ("topic", "consumerGroup"),
     RequestCode.LITE_PULL_MESSAGE: ("topic", "consumerGroup"),
     RequestCode.UPDATE_CONSUMER_OFFSET: ("topic", "consumerGroup"),
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: ("topic", "group"),
+    RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: ("topic", "group"),
+    RequestCode.GET_CONSUMER_RUNNING_INFO: ("", "consumerGroup"),
+    RequestCode.CONSUME_MESSAGE_DIRECTLY: ("", "consumerGroup"),
+    RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: ("", "group"),
     RequestCode.QUERY_MESSAGE: ("topic", ""),
     RequestCode.UNREGISTER_CLIENT: ("", "consumerGroup"),
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: ("", "consumerGroup"),
     RequestCode.CONSUMER_SEND_MSG_BACK: ("", "group"),
 }
+_LOCKS: Final = (RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +174,11 @@ class PlainRules:
         return self._decide_topic(
             command, host, topic, Permission.SUB if is_retry else Permission.PUB
         )
+
+    def may_see(self, command: RemotingCommand, host: str, topic: str) -> bool:
+        """Return whether a topic, or the group of a retry topic, is in a list that is asked for."""
+        either = Permission.PUB | Permission.SUB
+        return self._decide_topic(command, host, topic, either) is None
 
     def _decide_topic(
         self, command: RemotingCommand, host: str, topic: str, needed: Permission
@@ -229,7 +255,7 @@ def _lacking(account: Account, needed: Iterable[tuple[str, Permission]]) -> str 
 def _needed(command: RemotingCommand) -> Iterator[tuple[str, Permission]]:
     """Return what a request needs, groups as their retry topics.
 
-    :raises CommandBodyError: when a heartbeat cannot be read.
+    :raises CommandBodyError: when its body names what it needs, and cannot be read.
     """
     code, fields = command.code, command.ext_fields
     send = _SENDS.get(code)  # type: ignore[call-overload]
@@ -249,6 +275,16 @@ def _needed(command: RemotingCommand) -> Iterator[tuple[str, Permission]]:
             yield topic, Permission.SUB
         if group is not None:
             yield RETRY_PREFIX + group, Permission.SUB
+    elif code == RequestCode.CLONE_GROUP_OFFSET:
+        for name in ("srcGroup", "destGroup"):
+            yield RETRY_PREFIX + fields.get(name, ""), Permission.SUB
+        if fields.get("topic"):
+            yield fields["topic"], Permission.SUB
+    elif code in _LOCKS:
+        asked = read_body(LockBatchRequest, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES)
+        yield RETRY_PREFIX + (asked.consumer_group or ""), Permission.SUB
+        for queue in asked.queues:
+            yield queue.topic, Permission.SUB
     elif code == RequestCode.HEART_BEAT:
         data = read_body(
             HeartbeatData, command.body, limits.MAX_CLIENT_JSON_BODY_BYTES, is_plain=True

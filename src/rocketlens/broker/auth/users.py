@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from rocketlens import limits
 from rocketlens.broker.auth.addresses import parse_address
 from rocketlens.broker.auth.config import AuthConfig, codes_in
-from rocketlens.broker.auth.needs import needs_of, reading_need, writing_need
+from rocketlens.broker.auth.needs import listing_needs, needs_of, reading_need, writing_need
 from rocketlens.broker.auth.policy import (
     USER,
     Acl,
@@ -134,6 +134,10 @@ class Users:
         `rocketlens.broker.auth.guard.AccessRules`.
         """
         return self._decide_need(command, host, writing_need(topic))
+
+    def may_see(self, command: RemotingCommand, host: str, topic: str) -> bool:
+        """Return whether a topic, or the group of a retry topic, is in a list that is asked for."""
+        return any(self._decide_need(command, host, need) is None for need in listing_needs(topic))
 
     def _decide_need(self, command: RemotingCommand, host: str, need: Need) -> Response | None:
         user = self.users.entries.get(command.ext_fields.get(acl.ACCESS_KEY, ""))

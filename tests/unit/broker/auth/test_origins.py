@@ -200,6 +200,23 @@ def test_no_copy_is_read_by_its_offset_by_those_who_may_not_read_its_topic(tmp_p
     asyncio.run(main())
 
 
+@BOTH_KINDS
+def test_a_message_deletes_waiting_ones_of_its_own_topic_only(tmp_path, kind):
+    async def main():
+        async with with_a_hidden_topic(kind, tmp_path) as (world, admin, app):
+            at = {"TIMER_DELAY_SEC": 3600}
+            for topic in ("Secret", "Orders"):
+                for key in ("1", "2"):
+                    await send(admin, topic, b"waiting " + key.encode(), UNIQ_KEY=key, **at)
+            await send(app, "Orders", b"deletes", UNIQ_KEY="d", TIMER_DEL_UNIQKEY="1", **at)
+            world.clock.now_ms += 3_700_000
+            world.service._deliver()
+            assert len(world.stored("Secret")) == 2
+            assert [record.body for record in world.stored("Orders")] == [b"waiting 2"]
+
+    asyncio.run(main())
+
+
 def test_a_white_list_of_authentication_lets_nobody_read_copies_as_another_user(tmp_path):
     async def main():
         settings = {"authenticationWhitelist": RequestCode.VIEW_MESSAGE_BY_ID.value}
