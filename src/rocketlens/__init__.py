@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     )
     from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
     from rocketlens.model.message import Host, MessageExt
+    from rocketlens.pipeline.session import spark
     from rocketlens.query.by_time import Scan
     from rocketlens.query.group_state import GroupState
     from rocketlens.query.offline import Store, open_store
@@ -170,6 +171,7 @@ __all__ = [
     "open_store",
     "read_batches",
     "reply_to",
+    "spark",
     "story",
     "story_async",
 ]
@@ -249,6 +251,7 @@ _HOMES = {
     "SourceState": "rocketlens.model.answer",
     "Host": "rocketlens.model.message",
     "MessageExt": "rocketlens.model.message",
+    "spark": "rocketlens.pipeline.session",
     "Scan": "rocketlens.query.by_time",
     "GroupState": "rocketlens.query.group_state",
     "GroupStory": "rocketlens.query.story",

@@ -1,4 +1,5 @@
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -111,6 +112,54 @@ def test_any_spark_session_knows_the_format_after_installation_alone(spark, gold
     assert done.returncode == 0, done.stderr
     count, filtered, again = map(int, done.stdout.split())
     assert count == again > filtered > 0
+
+
+BY_PATH = """
+import os, sys, rocketlens
+spark = rocketlens.spark("local[1]", config={"spark.ui.enabled": "false"})
+print(spark.read.format("rocketmq").option("store", sys.argv[1]).load().count())
+print(spark.sparkContext.pythonExec == sys.executable == os.environ["PYSPARK_PYTHON"])
+"""
+
+
+def test_a_job_of_a_python_that_is_run_by_its_path_finds_the_source(spark, golden, tmp_path):
+    """As an IDE, Jupyter or cron run it: the virtual environment is not activated.
+
+    ``spark`` skips the test where there is no JDK.
+    """
+    other = tmp_path / "python3"
+    other.write_text("#!/bin/sh\necho this is another Python >&2; exit 1\n")
+    other.chmod(0o755)
+    environment = os.environ | {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    java = shutil.which("java")
+    if "JAVA_HOME" not in environment and java is not None:
+        environment["JAVA_HOME"] = str(Path(java).resolve().parent.parent)
+    environment.pop("PYSPARK_PYTHON", None)
+    command = [sys.executable, "-c", BY_PATH, golden("4.9.7").store]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    count, is_same = done.stdout.split()
+    assert int(count) > 1800
+    assert is_same == "True"
+
+
+@pytest.mark.parametrize("chosen", [None, "/opt/python3"])
+def test_importing_the_source_has_workers_run_this_python_unless_another_is_chosen(chosen):
+    environment = {name: text for name, text in os.environ.items() if name != "PYSPARK_PYTHON"}
+    if chosen:
+        environment["PYSPARK_PYTHON"] = chosen
+    code = "import os, pyspark_rocketmq; print(os.environ['PYSPARK_PYTHON'])"
+    said = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+    )
+    assert said.stdout.strip() == (chosen or sys.executable)
 
 
 def test_the_module_that_spark_imports_everywhere_is_light():

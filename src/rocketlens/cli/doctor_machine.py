@@ -101,25 +101,33 @@ def _pyspark() -> Iterator[Check]:
 
 
 def _workers() -> Iterator[Check]:
-    name = "PYSPARK_PYTHON"
+    """Compare the Python of Spark's workers with the one that runs this."""
+    name, this = "PYSPARK_PYTHON", sys.executable
+    mend = f"export {name}={this}"
     chosen = os.environ.get(name)
-    if chosen is None:
-        found = shutil.which("python3")
-        same = found is not None and Path(found).resolve() == Path(sys.executable).resolve()
-        hint = "" if same else f"; for Spark sessions of your own set it to {sys.executable}"
-        yield ok(name, f"not set, which is fine for the commands here{hint}")
-        return
-    path = shutil.which(chosen)
-    mend = f"export PYSPARK_PYTHON={sys.executable}"
-    if path is None:
+    path = shutil.which(chosen or "python3")
+    if path is None and chosen:
         yield warn(name, f"{chosen} is not a program", mend)
-    elif Path(path).resolve() != Path(sys.executable).resolve():
+    elif path is not None and _is_same_python(path):
+        yield ok(name, chosen or f"not set: Spark runs python3 of PATH, which is this one ({path})")
+    elif chosen:
+        yield warn(name, f"{chosen} is not the Python that runs this; commands use {this}", mend)
+    else:
+        runs = f"python3 of PATH is {path}" if path else "PATH has no python3"
         detail = (
-            f"{chosen} is not the Python that runs this; the commands here use {sys.executable}"
+            f"not set, and {runs}, not {this}: commands and rocketlens.spark() use the latter, but "
+            "other Spark sessions do not find the source rocketmq"
         )
         yield warn(name, detail, mend)
-    else:
-        yield ok(name, chosen)
+
+
+def _is_same_python(path: str) -> bool:
+    """Return whether a program is this Python, in the same virtual environment.
+
+    Programs of all environments can be links to one and the same file: their directories differ.
+    """
+    one, other = Path(path), Path(sys.executable)
+    return one.resolve() == other.resolve() and one.parent.resolve() == other.parent.resolve()
 
 
 def _temporary() -> Iterator[Check]:

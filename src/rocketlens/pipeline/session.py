@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 OLDEST_JDK: Final = 17
 """Spark 4's classes have version 61, which older virtual machines refuse."""
 
+WORKER_PYTHON: Final = "PYSPARK_PYTHON"
+"""The environment variable that names the interpreter of Spark's workers."""
+
 INSTALL_JDK: Final = f"install a JDK >= {OLDEST_JDK} and set JAVA_HOME to it"
 INSTALL_PYSPARK: Final = "install it with: pip install 'rocketlens[spark]'"
 
@@ -31,6 +34,33 @@ _STANDALONE: Final = "spark://"
 _CONNECT_SECONDS: Final = 5.0
 
 
+def use_this_python() -> None:
+    """Set this interpreter as that of workers of later sessions, if no other one is chosen.
+
+    Spark would run the ``python3`` of PATH, which need not be that of the virtual environment of
+    this process, and would then not find the source ``rocketmq`` there.
+    """
+    os.environ.setdefault(WORKER_PYTHON, sys.executable)
+
+
+def spark(
+    master: str = "local[*]", *, memory: str = "2g", config: Mapping[str, str] | None = None
+) -> "SparkSession":
+    """Return a Spark session that has the source ``rocketmq``.
+
+    Its workers run this interpreter, in whatever virtual environment it is, unless PYSPARK_PYTHON
+    names another one. ``memory`` is the driver's heap, which is everything when ``master`` is
+    local. ``config`` has other settings of Spark. If the process has a session already, that one
+    is returned. The first call takes 5 to 20 s.
+
+    :raises SparkUnavailable: when pyspark is not installed, there is no JDK of at least 17, no
+        standalone master answers, or Spark does not start.
+    """
+    use_this_python()
+    python = os.environ[WORKER_PYTHON]
+    return start(master, memory=memory, warm=False, quick=False, config=config, python=python)
+
+
 def start(
     master: str = "local[*]",
     *,
@@ -38,6 +68,7 @@ def start(
     warm: bool = True,
     quick: bool = True,
     config: Mapping[str, str] | None = None,
+    python: str = sys.executable,
 ) -> "SparkSession":
     """Return a session whose workers run this interpreter and whose log is silent.
 
@@ -53,7 +84,8 @@ def start(
     """
     check_available()
     _check_master(master)
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ[WORKER_PYTHON] = python
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     is_local = master.startswith("local")
     if is_local:
         # Otherwise Spark looks up this machine's name, warns, and listens on what it finds.

@@ -37,12 +37,16 @@ from rocketlens.bulk.messages import DAMAGE_COLUMNS, BatchScan, RowFilter
 from rocketlens.bulk.options import choice_option, flag_option, known_options
 from rocketlens.errors import BadInput
 from rocketlens.pipeline.partition import TABLES, SharePartition
+from rocketlens.pipeline.session import use_this_python
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
 
     from rocketlens.pipeline.cluster_scan import ClusterScan
+
+# Before a session is started, whose workers must be able to import this, too.
+use_this_python()
 
 PUSHING_WORKER: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 """Spark runs this module, in a process of its own, when and only when filters may be pushed."""

@@ -4,6 +4,7 @@ import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 from rocketlens.cli import doctor_machine
 
@@ -44,6 +45,21 @@ def test_another_python_for_spark_is_pointed_out(run, monkeypatch):
     assert "is not a program" in line_of(run("doctor"), "PYSPARK_PYTHON")
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     assert line_of(run("doctor"), "PYSPARK_PYTHON").startswith("ok")
+
+
+def test_the_python_of_path_is_compared_with_the_one_that_runs_this(run, monkeypatch, tmp_path):
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+    assert line_of(run("doctor"), "PYSPARK_PYTHON").startswith("ok")
+    # That of another virtual environment: a link to the same file.
+    (tmp_path / "python3").symlink_to(Path(sys.executable).resolve())
+    monkeypatch.setenv("PATH", str(tmp_path))
+    line = line_of(run("doctor"), "PYSPARK_PYTHON")
+    assert line.startswith("warn")
+    assert f"python3 of PATH is {tmp_path}/python3, not {sys.executable}" in line
+    assert f"export PYSPARK_PYTHON={sys.executable}" in line
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    assert "PATH has no python3" in line_of(run("doctor"), "PYSPARK_PYTHON")
 
 
 def test_a_broken_installation_is_a_failed_check_and_no_traceback(run, monkeypatch):
