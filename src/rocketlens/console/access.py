@@ -10,8 +10,9 @@ any other                none: sent to the login, but for `PUBLIC` paths
 =======================  ==========================================================
 
 Every form that is sent must have its token; a browser that sends an old one gets a page that says
-so, in the reader's language. What is sent as JSON needs none: a page of another site
-cannot send that without asking first, which this server never answers.
+so, in the reader's language. What is sent to the API as JSON, or without a body by a program that
+sends its password, needs none: a page of another site cannot send that without asking first, which
+this server never answers.
 """
 
 from collections.abc import Callable
@@ -135,7 +136,8 @@ class Access:
         if request.method in SAFE_METHODS:
             return request.receive
         kind = media_type(request.headers.get("content-type", ""))
-        if kind == JSON_TYPE or (kind == "" and "authorization" in request.headers):
+        is_of_program = kind == JSON_TYPE or (kind == "" and "authorization" in request.headers)
+        if is_of_program and _is_for_programs(request.url.path):
             return request.receive
         content = await _read(request, _OPEN_FORM_BYTES if viewer is NOBODY else None)
         given = request.headers.get(HEADER)

@@ -9,7 +9,9 @@ They are one file of the user who runs the console, beside the directory of its 
 Each change replaces the whole file. One that is damaged is an error, and stays as it is.
 
 Each is its user's own, or shared with all users of the console. One that is shared is shown to
-those who may see every topic and source that it names: these names are not for others.
+those who may see every topic and source that it names: these names are not for others. Where its
+filter may name topics in another way than as all that there are, it is shown to those who may see
+every topic.
 """
 
 import json
@@ -35,6 +37,7 @@ from rocketlens.console.viewer import LOCAL, current_viewer
 from rocketlens.errors import BadInput, MessageNotFound, RocketLensError, StoreLocked
 from rocketlens.net.pace import in_thread
 from rocketlens.query.request import FindRequest
+from rocketlens.query.where import TOPIC, parse_where
 from rocketlens.store.disk import Disk
 from rocketlens.store.lock import StoreLock
 from rocketlens.terminal.cluster_access import saved_searches_path
@@ -207,7 +210,12 @@ class SavedSearches:
             chosen = self._searches.sources.chosen(saved.sources)
         except BadInput:
             return False
-        return saved.is_shared and all(
+        if not saved.is_shared:
+            return False
+        if _may_name_others(saved):
+            viewer = current_viewer()
+            return all(viewer.sees_all(source.name) for source in chosen)
+        return all(
             any(_names_something(source, topic) for source in chosen) for topic in saved.topics
         )
 
@@ -288,6 +296,16 @@ def _topics_in(request: FindRequest) -> tuple[str, ...]:
     filtered = () if where is None else where.texts_of("topic") or ()
     named = () if position is None else (position.topic,)
     return tuple(dict.fromkeys((*request.topics, *named, *sorted(filtered))))
+
+
+def _may_name_others(saved: SavedSearch) -> bool:
+    """Return whether a filter may name topics that a search is not known to name."""
+    text = dict(saved.asked).get("where", "")
+    try:
+        return bool(text) and not parse_where(text).is_told_by_texts(TOPIC)
+    except BadInput:
+        # Saved by another version, which has other filters.
+        return True
 
 
 def _names_something(source: ConsoleSource, topic: str) -> bool:

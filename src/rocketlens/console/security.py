@@ -12,6 +12,7 @@ Origin, checked            requests that change something, sent by pages of othe
 An address as Host cannot be made to point elsewhere, so all are allowed; names must be known.
 """
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -24,6 +25,8 @@ from rocketlens.model.config_keys import is_ip_address
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+_HOST: Final = re.compile(r"(?:[\w.-]+|\[[\w.:%]+\])(?::\d*)?", re.ASCII)
+"""A name or an address, and perhaps a port: nothing before it, as in ``evil.example@127.0.0.1``."""
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -92,6 +95,8 @@ class Guard:
 
     def is_known(self, host: str) -> bool:
         """Return whether a Host header names this console."""
+        if not _HOST.fullmatch(host):
+            return False
         try:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:

@@ -5,6 +5,7 @@ tokens, what names mean, and what of its operands is known beside their values.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -100,6 +101,8 @@ class Parser:
         self._ahead: list[Token] = []
         self._depth = 0
         self.node_count = 0
+        self.names: Final[Counter[str]] = Counter()
+        """How often each name was read."""
 
     def disjunction(self) -> Operand:
         """Read an expression; what follows it stays."""
@@ -344,6 +347,8 @@ class Parser:
     def _next(self) -> Token:
         token = self._peek()
         self._ahead.clear()
+        if token.kind == "name":
+            self.names[token.text] += 1
         return token
 
     def _read(self) -> Token:

@@ -34,7 +34,7 @@ looked at.
 import json
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from itertools import islice
@@ -115,14 +115,16 @@ FIELDS: Final = (TOPIC, TAG, KEY, UNIQUE_KEY, *_NUMBERS, BODY)
 class Where:
     """A filter, parsed; equal to others of the same text."""
 
-    __slots__ = ("_conjuncts", "implied", "reads_body", "text")
+    __slots__ = ("_conjuncts", "_mentions", "implied", "reads_body", "text")
 
-    def __init__(self, text: str, condition: Operand) -> None:
-        """Keep the conditions of an expression, those that read bodies last."""
+    def __init__(self, text: str, condition: Operand, mentions: Mapping[str, int]) -> None:
+        """Keep an expression; ``mentions`` has how often each name is in it."""
         self.text: Final = text
+        self._mentions: Final = mentions
         self.reads_body: Final = condition.reads_body
         self.implied: Final = condition.implied
         """What holds of each message that passes."""
+        # Those that read bodies last.
         parts = sorted(_flat(condition), key=lambda part: part.reads_body)
         self._conjuncts: Final = [part.evaluate for part in parts]
 
@@ -138,6 +140,11 @@ class Where:
         """Return the texts of which a field must be one; None if it may be any."""
         found = [each.texts for each in self.implied if each.field == field and each.texts]
         return frozenset.intersection(*found) if found else None
+
+    def is_told_by_texts(self, field: str) -> bool:
+        """Return whether all texts that a field is compared with are in `implied`, none in OR."""
+        told = sum(each.field == field and bool(each.texts) for each in self.implied)
+        return told == self._mentions.get(field, 0)
 
     def time_range(self) -> tuple[int | None, int | None]:
         """Return the store times between which a message must be, both included."""
@@ -184,7 +191,8 @@ def parse_where(text: str, *, now_ms: int | None = None) -> Where:
         limit = limits.MAX_SUBSCRIPTION_CHARACTERS
         raise InvalidSql92(Sentence("filter_too_long", count=len(text), limit=limit))
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-    return Where(text, _WhereParser(text, now_ms).whole())
+    parser = _WhereParser(text, now_ms)
+    return Where(text, parser.whole(), parser.names)
 
 
 _HINTS: Final = {

@@ -174,6 +174,27 @@ def test_a_form_without_its_token_is_refused_and_written_down(store, with_users,
     assert (line["event"], line["path"]) == ("refused", "/preferences")
 
 
+@pytest.mark.parametrize("path", ["/logout", "/preferences"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"authorization": "Basic eDp4"},
+        {"authorization": "anything"},
+        {"content-type": "application/json"},
+    ],
+)
+def test_only_the_api_takes_what_has_no_token(store, path, headers):
+    async def run():
+        async with console_client(store, users=users()) as client:
+            await logged_in(client)
+            found = await client.post(path, headers=headers)
+            return found, await client.get("/topics")
+
+    refused, still = asyncio.run(run())
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "old_form")
+    assert still.status_code == 200
+
+
 BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 OLD = {"en": "This page was open for too long", "zh": "页面打开的时间太长"}
 

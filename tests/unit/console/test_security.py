@@ -54,6 +54,13 @@ def test_addresses_and_known_names_are_answered(host):
         "a@localhost.x",
         "[::1",
         "x:y",
+        "evil.example@127.0.0.1",
+        "user:password@localhost",
+        "127.0.0.1/evil.example",
+        "evil.example?@127.0.0.1",
+        "evil.example#@localhost",
+        "127.0.0.1:80:90",
+        " localhost",
     ],
 )
 def test_names_that_were_made_to_point_here_are_refused(host):

@@ -328,3 +328,23 @@ def test_whatever_is_written_is_decided_or_refused(text, tree):
     message = Message(tree, text="some text", KEYS="a 5", x="5")
     with suppress(EvaluationFailed):
         assert isinstance(where.passes(message), bool)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_told"),
+    [
+        ("topic = 'a'", True),
+        ("topic IN ('a', 'b') AND tag = 'x' OR FALSE", False),
+        ("(topic = 'a') AND NOT (tag = 'topic')", True),
+        ("topic = 'a' AND (topic = 'b' OR key = 'x')", False),
+        ("NOT (topic = 'a')", False),
+        ("topic <> 'a'", False),
+        ("topic NOT IN ('a')", False),
+        ("topic STARTSWITH 'a'", False),
+        ("topic !~ 'a'", False),
+        ("topic IS NOT NULL", False),
+        ("tag = 'topic'", True),
+    ],
+)
+def test_what_a_filter_says_of_a_field_is_known_where_it_must_be_one_of_some_texts(text, is_told):
+    assert parse_where(text).is_told_by_texts("topic") is is_told
