@@ -744,6 +744,8 @@ MAX_EXPORTS: Final = 16
 """Files that the console makes at once; more are refused, with a status that says so."""
 MAX_USER_EXPORTS: Final = 4
 """Of these for one user."""
+MAX_TIME_BARS: Final = 60
+"""Bars of the plot above the messages of a page."""
 MAX_FACET_VALUES: Final = 8
 """Topics, tags or hours that the console lists beside an answer; others are one number."""
 MAX_CONSOLE_SEARCHES: Final = 64

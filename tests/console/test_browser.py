@@ -659,6 +659,32 @@ def test_a_search_is_narrowed_by_a_count_beside_its_answer(open_page):
     assert page.locator(".facets a", has_text="REFUND").count() == 0
 
 
+def test_a_search_is_narrowed_to_the_time_of_a_bar_or_of_several(open_page):
+    page = open_page("/search?topic=order-paid&max=50")
+    plot = page.locator("svg.bars")
+    plot.wait_for()
+    counts = plot.locator("title").evaluate_all(
+        "all => all.map(e => +e.textContent.split(': ').pop())"
+    )
+    box = plot.bounding_box()
+    page.mouse.move(box["x"] + 1, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 20)
+    page.mouse.move(box["x"] + box["width"] - 1, box["y"] + 20)
+    assert plot.locator("a.drawn").count() == len(counts)
+    page.mouse.up()
+    page.wait_for_url("**since=**until=**")
+    page.locator("tr[data-path]").first.wait_for()
+    # The first bar can have begun before the oldest message of the page: there are older ones.
+    assert page.locator("tr[data-path]").count() == sum(counts) == 50
+    plot.wait_for()
+    last = plot.locator("a", has=page.locator(".bar")).last
+    number = int(last.locator("title").text_content().split(": ")[-1])
+    last.locator(".room").click()
+    page.wait_for_url(lambda url: "until=" in url)
+    until(page, "n => document.querySelectorAll('tr[data-path]').length === n", number)
+
+
 def test_a_search_is_saved_opened_and_deleted_by_keyboard_alone(open_page):
     page = open_page("/search?topic=order-paid&tag=REFUND")
     page.locator("tr[data-path]").first.wait_for()

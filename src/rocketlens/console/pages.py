@@ -38,6 +38,7 @@ from rocketlens.console.reasons import reasons_for
 from rocketlens.console.saved_searches import SavedSearches
 from rocketlens.console.search import FoundSoFar, Searches
 from rocketlens.console.texts import LANGUAGES, Texts
+from rocketlens.console.time_counts import within
 from rocketlens.console.values import MessageDetail, MessageRow, SearchAnswer
 from rocketlens.console.viewer import LOCAL, NOBODY, current_viewer
 from rocketlens.console.zones import ZONES, offset_text, time_text
@@ -90,6 +91,7 @@ def environment() -> Environment:
         form_token=form_token,
         urlencode=urlencode,
         narrowed=narrowed,
+        within=within,
         shown_saved=limits.MAX_SHOWN_SAVED_SEARCHES,
     )
     return made
@@ -149,6 +151,13 @@ class Reader:
             if duration_ms >= 2 * unit_ms:
                 return f"{duration_ms / unit_ms:.0f} {unit}"
         return f"{duration_ms / 1000:.0f} s"
+
+    def length(self, duration_ms: int) -> str:
+        """Return a round duration in the largest unit that it is a whole number of."""
+        for unit, unit_ms in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
+            if duration_ms % unit_ms == 0:
+                return f"{duration_ms // unit_ms} {unit}"
+        return f"{duration_ms} ms"
 
     def offset(self, epoch_ms: int) -> str:
         """Return the offset of the reader's zone."""

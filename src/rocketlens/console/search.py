@@ -22,6 +22,7 @@ from rocketlens.console.message_view import row_of
 from rocketlens.console.question import Cursor, Question
 from rocketlens.console.seen import namespace_of
 from rocketlens.console.sources import ConsoleSource, Sources
+from rocketlens.console.time_counts import time_counts
 from rocketlens.console.values import CoverageValue, MessageRow, SearchAnswer
 from rocketlens.console.viewer import Viewer, current_viewer
 from rocketlens.decode.rules import BodyRules
@@ -407,6 +408,9 @@ class Searches:
             messages=rows,
             next_cursor=cursor,
             facets=facets_of(rows),
+            time_counts=time_counts(
+                rows, question, is_whole=not is_more and question.cursor is None
+            ),
             relies_on=list(answer.relies_on),
             coverage=[CoverageValue.of(each) for each in answer.coverage],
             elapsed_ms=self._since(since),

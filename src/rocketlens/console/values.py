@@ -92,6 +92,14 @@ class FacetValue(ConsoleValue):
     more: int = Field(description="values that are not listed")
 
 
+class TimeCountsValue(ConsoleValue):
+    """How many messages of the page are of each time; times are epoch milliseconds."""
+
+    begin_ms: int = Field(description="when the first bar begins")
+    step_ms: int = Field(description="the length of each bar")
+    counts: list[int] = Field(description="the messages of each bar")
+
+
 class SearchAnswer(ConsoleValue):
     """The answer to a search: complete, or not and why."""
 
@@ -103,6 +111,9 @@ class SearchAnswer(ConsoleValue):
     facets: list[FacetValue] = Field(
         description="of the messages of this page, not of those that next_cursor leads to; those "
         "with one value are left out"
+    )
+    time_counts: TimeCountsValue | None = Field(
+        description="of the messages of this page, too; null if they are of one time"
     )
     relies_on: list[SentenceText] = Field(
         description="what was looked at only in part, and must hold"

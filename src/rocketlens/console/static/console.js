@@ -2,6 +2,7 @@
 import { startChoosing } from "./choosing.js";
 import { startKeeping } from "./keeping.js";
 import { startKeys } from "./keys.js";
+import { startNarrowing } from "./narrowing.js";
 import { startRefresh } from "./refresh.js";
 import { startResults } from "./results.js";
 import { startSuggesting } from "./suggesting.js";
@@ -52,3 +53,4 @@ startRefresh(announce);
 startChoosing();
 startKeeping(announce);
 startSuggesting();
+startNarrowing();
