@@ -159,7 +159,7 @@ def _read_store(sink: MessageSink, request: "FindRequest", arguments: Namespace)
         SearchProgress() as progress,
         open_store(store_directory(arguments), on_progress=progress.report) as store,
     ):
-        scan = store.scan_for(request)
+        scan = store.scan_for(request, checks_topics=False)
         sink.add_scan(scan)
         if progress.is_interrupted:
             raise KeyboardInterrupt

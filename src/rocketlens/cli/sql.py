@@ -146,7 +146,7 @@ class _Streamed:
 
         self._store = open_store(store_directory(self._arguments))
         try:
-            self._scan: Scan = self._store.scan_for(self._request)
+            self._scan: Scan = self._store.scan_for(self._request, checks_topics=False)
         except BaseException:
             self._store.close()
             raise

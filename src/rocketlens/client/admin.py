@@ -20,6 +20,7 @@ from rocketlens.client.groups import find_groups
 from rocketlens.client.message import check_topic
 from rocketlens.client.resend import RESEND_GROUP, message_again
 from rocketlens.client.route import MessageQueue
+from rocketlens.client.scan import ScanAdmin
 from rocketlens.client.seen_brokers import SeenBrokers
 from rocketlens.client.send_result import SendResult
 from rocketlens.client.status import find_brokers, find_status
@@ -438,7 +439,7 @@ class ClusterClient:
         return answer.value
 
 
-class MQAdmin(ClusterClient, GroupAdmin):
+class MQAdmin(ClusterClient, GroupAdmin, ScanAdmin):
     """Queries a running RocketMQ cluster, RocketLens or any other, and acts on it.
 
     ::

@@ -96,6 +96,24 @@ class ClusterSource:
         else:
             await self._find_text(request, topics, findings)
 
+    async def topics_for(
+        self, request: FindRequest, findings: Findings
+    ) -> tuple[list[str], list[str]]:
+        """Return the full names of the topics that a request asks for, and of those left out.
+
+        :raises TopicNotFound: if no broker has a topic of a name, or none matches a pattern.
+        :raises RemotingError: if no name server answers.
+        """
+        topics, unknown = await self._choose_topics(request.topics, findings)
+        listed, failed = await self.survey.topics()
+        known = [without_namespace(self.namespace, each) for each in listed]
+        for name in () if failed else request.topics:
+            if not is_pattern(name) and self.full_topic(name) not in listed:
+                raise unknown_topic(name, known, "the cluster")
+        for error in unknown.values():
+            raise error
+        return await self._searched(request, topics, findings)
+
     async def check_topics(self, names: Sequence[str], findings: Findings) -> None:
         """Add the topics that no broker has: see `rocketlens.query.source.Source`.
 

@@ -127,6 +127,20 @@ class DeleteGroupOptions(GroupBrokersOptions, total=False):
     clean_offset: bool
 
 
+class ScanOptions(TypedDict, total=False):
+    """Of `rocketlens.MQAdmin.scan`."""
+
+    begin: int | datetime | str | None
+    end: int | datetime | str | None
+    tag: str | None
+    where: str | None
+    grep: str | None
+    grep_in: Collection[str]
+    body_rules: BodyRules | PathLike[str] | str | None
+    all_topics: bool
+    on_event: Callable[[str], None] | None
+
+
 class TailOptions(TypedDict, total=False):
     """Of `rocketlens.MQAdmin.tail`."""
 

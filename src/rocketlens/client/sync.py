@@ -19,6 +19,7 @@ from rocketlens.client.offset_reset import RollbackStats
 from rocketlens.client.request_reply import ReplyMessage
 from rocketlens.client.route import MessageQueue
 from rocketlens.client.send_result import SendResult
+from rocketlens.client.sync_scan import SyncClusterMessages
 from rocketlens.client.tail import TopicTail
 from rocketlens.client.track import MessageTrack
 from rocketlens.errors import RocketLensError
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
         DeleteGroupOptions,
         GroupBrokersOptions,
         ProducerOptions,
+        ScanOptions,
         TailOptions,
         TransactionProducerOptions,
     )
@@ -376,6 +378,18 @@ class SyncMQAdmin(SyncClient[admin.MQAdmin]):
         """
         tailed = self._call(lambda client: client.tail(topic, newest, **options))
         return SyncTopicTail(self._thread, tailed)
+
+    @takes_arguments_of(admin.MQAdmin.scan)
+    def scan(
+        self, topic: str | Iterable[str] | None = None, **options: "Unpack[ScanOptions]"
+    ) -> "SyncClusterMessages":
+        """Return an iterator over the messages of topics; ``options`` as in `MQAdmin.scan`.
+
+        It is also a table of Arrow: ``to_reader()``, ``to_arrow()``, ``to_pandas()``,
+        ``to_polars()``. ``on_event`` is called in the client's thread, and must not block.
+        """
+        scan = self._call(lambda client: client.scan(topic, **options))
+        return SyncClusterMessages(self._thread, scan)
 
 
 class SyncTopicTail:

@@ -80,7 +80,8 @@ class TopicTail:
     """Iterates over messages; an async context manager. Of one event loop, iterated once.
 
     ``on_event`` is called with one line for whatever is not a message: a broker that fails or is
-    back, messages that were deleted. Without it these lines are logged.
+    back, messages that were deleted. Without it these lines are logged. Without ``tells_content``
+    the coverage lacks what a filter could not look at, which is that of all topics together.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class TopicTail:
         *,
         on_event: Callable[[str], None] | None = None,
         wall_clock: Callable[[], float] = time.time,
+        tells_content: bool = True,
     ) -> None:
         self._cluster: Final = cluster
         self._survey: Final = survey
@@ -98,6 +100,7 @@ class TopicTail:
         self._topic: Final = request.message_filter.topic or ""
         self._on_event: Final = on_event or logger.warning
         self._wall_clock: Final = wall_clock
+        self._tells_content: Final = tells_content
         self._puller: Final = TailPuller(cluster, request.message_filter)
         self._brokers: dict[str, Broker] = {}
         """As they were last registered: one that is gone may come back at the same address."""
@@ -121,7 +124,8 @@ class TopicTail:
             for each in self._puller.damage
         )
         content = self._request.message_filter.content
-        undecided = content.tally.coverage() if content is not None else ()
+        is_told = content is not None and self._tells_content
+        undecided = content.tally.coverage() if content and is_told else ()
         return (*self._findings.coverage, *damaged, *undecided)
 
     @property

@@ -225,7 +225,8 @@ class Store:
         Iterate over the result; after that its ``failures`` tell what could not be read.
 
         :raises WrongType: if an argument is of a type that cannot be used.
-        :raises TopicNotFound: if a pattern matches no topic.
+        :raises TopicNotFound: if the store has no topic of a name, or none matches a pattern.
+            Of a name that only the log can have, the log is read for it first.
         """
         request = FindRequest.parse(
             topic=topic,
@@ -242,10 +243,16 @@ class Store:
         )
         return self.scan_for(replace(request, exhaustive=exhaustive))
 
-    def scan_for(self, request: FindRequest) -> Scan:
-        """Read the log for a request that has no text; as `scan`."""
+    def scan_for(self, request: FindRequest, *, checks_topics: bool = True) -> Scan:
+        """Read the log for a request that has no text; as `scan`.
+
+        Without ``checks_topics`` a name that is not that of a topic has no messages.
+        """
         reader = self._reader
+        reader.refresh()
         topics, unknown = reader.topics.choose(request.topics)
+        if checks_topics:
+            unknown |= reader.topics.check_listed(request.topics)
         for error in unknown.values():
             raise error
         message_filter = request.for_one_source().filter_of(topics)

@@ -126,6 +126,16 @@ class Topics:
         meant = self.known() - BROKER_TOPICS
         return {name: unknown_topic(name, meant, "this store") for name in unknown}, ()
 
+    def check_listed(self, asked: Sequence[str]) -> dict[str, TopicNotFound]:
+        """Return the errors of names that are not topics of this store, as `check_known`.
+
+        No log is read for topics of the configuration, and those that have queues.
+        """
+        names = [each for each in asked if not is_pattern(each)]
+        if not names or self.configured().union(self._source.queues.topics()).issuperset(names):
+            return {}
+        return self.check_known(names)[0]
+
     def may_be_more(self) -> bool:
         """Return whether the log can hold topics that :meth:`known` lacks and may be read for them.
 

@@ -17,6 +17,7 @@ METHODS = {
     rocketlens.MQAdmin.create_topic: options.CreateTopicOptions,
     rocketlens.MQAdmin.create_and_update_subscription_group: options.GroupBrokersOptions,
     rocketlens.MQAdmin.delete_subscription_group: options.DeleteGroupOptions,
+    rocketlens.MQAdmin.scan: options.ScanOptions,
     rocketlens.MQAdmin.tail: options.TailOptions,
 }
 
@@ -51,6 +52,7 @@ SYNC = {
     rocketlens.SyncMQAdmin.create_topic: options.CreateTopicOptions,
     rocketlens.SyncMQAdmin.create_and_update_subscription_group: options.GroupBrokersOptions,
     rocketlens.SyncMQAdmin.delete_subscription_group: options.DeleteGroupOptions,
+    rocketlens.SyncMQAdmin.scan: options.ScanOptions,
     rocketlens.SyncMQAdmin.tail: options.TailOptions,
 }
 
