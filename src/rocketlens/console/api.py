@@ -75,7 +75,7 @@ def api_routes(searches: Searches, look_up: LookUps) -> APIRouter:
         """Send ``found`` events as messages come, then ``answer``, or ``error``."""
         _check_asked(question)
         # An answer that has begun has its status already.
-        searches.check(question)
+        searches.check_begin(question)
         return event_stream(_events(searches, question))
 
     @routes.get("/export", response_class=StreamingResponse, responses=_EXPORTED)

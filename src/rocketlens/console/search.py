@@ -288,13 +288,22 @@ class Searches:
         # Rows have the beginnings of bodies.
         self.audit.record("search", asked=dict(question.parameters()))
 
-    @contextmanager
-    def _counted(self) -> "Iterator[float]":
-        user = current_viewer().name
-        if self._running_of[user] >= limits.MAX_USER_SEARCHES:
-            raise ConsoleBusy(Sentence("user_searches_busy", count=self._running_of[user]))
+    def check_begin(self, question: Question) -> None:
+        """Check that a search may begin now; errors as `search`, but for what it finds."""
+        self.check(question)
+        self._check_room()
+
+    def _check_room(self) -> None:
+        own = self._running_of[current_viewer().name]
+        if own >= limits.MAX_USER_SEARCHES:
+            raise ConsoleBusy(Sentence("user_searches_busy", count=own))
         if self.running >= limits.MAX_CONSOLE_SEARCHES:
             raise ConsoleBusy(Sentence("searches_busy", count=self.running))
+
+    @contextmanager
+    def _counted(self) -> "Iterator[float]":
+        self._check_room()
+        user = current_viewer().name
         self.running += 1
         self._running_of[user] += 1
         since = self._clock()

@@ -173,6 +173,13 @@ def test_an_error_of_the_first_page_is_no_file(orders, asked, status, code):
     assert (found.status_code, found.json()["error"]["code"]) == (status, code)
 
 
+def test_a_stream_too_many_is_refused_with_429(orders, monkeypatch):
+    monkeypatch.setattr(limits, "MAX_USER_SEARCHES", 0)
+    found = answer("/api/search/stream?q=all", orders)
+    assert (found.status_code, found.json()["error"]["code"]) == (429, "busy")
+    assert "of your searches run already" in found.json()["error"]["message"]
+
+
 def test_an_export_is_one_of_the_searches_that_run_at_once(orders, monkeypatch):
     monkeypatch.setattr(limits, "MAX_CONSOLE_SEARCHES", 0)
     assert answer("/api/export?q=all", orders).status_code == 429
