@@ -4,6 +4,7 @@ import codecs
 import shutil
 import sys
 import textwrap
+import time
 from argparse import ArgumentParser, Namespace
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ from rocketlens.cli.message_output import MessageOutput, add_colour
 from rocketlens.cli.options import add_all_topics, add_body_rules, add_message
 from rocketlens.cli.table import cells, fit, highlighted
 from rocketlens.errors import BadInput
+from rocketlens.model.due import due_text
 from rocketlens.model.escape import printable
 from rocketlens.model.rocketmq import is_system_topic
 from rocketlens.terminal.body_view import BodyView
@@ -104,7 +106,8 @@ def run(arguments: Namespace) -> ExitCode:
         else:
             decoded = _decoded_body(message, arguments)
             body = body_pieces(message.body, arguments.body, decoded)
-            for line in (*field_lines(message, arguments.text, decoded), ""):
+            due = due_text(message, others, time.time_ns() // 1_000_000)
+            for line in (*field_lines(message, arguments.text, decoded, due), ""):
                 print(line)
             for piece in body:
                 sys.stdout.write(piece)
@@ -172,11 +175,14 @@ def _decoded_body(message: "MessageExt", arguments: Namespace) -> "DecodedBody |
 
 
 def field_lines(
-    message: "MessageExt", searched: str | None = None, decoded: "DecodedBody | None" = None
+    message: "MessageExt",
+    searched: str | None = None,
+    decoded: "DecodedBody | None" = None,
+    due: str | None = None,
 ) -> Iterator[str]:
     """Return all of a message except its body, one field per line, safe to print.
 
-    ``searched`` is highlighted, and how the body was ``decoded`` is said.
+    ``searched`` is highlighted, and how the body was ``decoded`` and when it is ``due`` is said.
     """
     yield _field("Topic", message.topic)
     yield _field("Tags", message.tags or "-")
@@ -186,6 +192,8 @@ def field_lines(
     yield _field("Queue position", message.position, searched)
     yield _field("Physical offset", f"{message.physical_offset}, {message.store_size} bytes")
     yield _field("Stored", _when(message.store_timestamp_ms, str(message.store_host)))
+    if due is not None:
+        yield _field("Kept for later", due)
     yield _field("Born", _when(message.born_timestamp_ms, str(message.born_host)))
     yield _field("Times reconsumed", str(message.reconsume_times))
     yield _field("Flags", _flags(message))

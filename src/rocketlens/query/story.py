@@ -23,12 +23,12 @@ from typing import Final
 
 from rocketlens.model import properties as props
 from rocketlens.model.answer import Answer, Coverage
+from rocketlens.model.due import due_text
 from rocketlens.model.group import group_of_topic
 from rocketlens.model.message import MessageExt
 from rocketlens.model.rocketmq import (
     DEAD_LETTER_PREFIX,
     RETRY_PREFIX,
-    SCHEDULE_TOPIC,
     is_group_topic,
     is_system_topic,
 )
@@ -108,6 +108,8 @@ class StoryEvidence:
     broker_names: Mapping[str, str] | None = None
     """Names of brokers by store host; without it, as in a store, retries are by queue id only."""
     unlearnt: Sequence[Unlearnt] = ()
+    now_ms: int = 0
+    """The time at which the story is told, in epoch milliseconds."""
 
 
 def choose_message(matches: Sequence[MessageExt]) -> MessageExt | None:
@@ -154,7 +156,8 @@ def tell(
     copies = sorted(evidence.copies, key=lambda each: (each.store_timestamp_ms, _position(each)))
     deliveries = deliveries_of(evidence.traces)
     originals = [each for each in copies if each.topic == message.topic]
-    events = events_of(message, copies, evidence.traces, deliveries, evidence.sources or {})
+    sources, now_ms = evidence.sources or {}, evidence.now_ms
+    events = events_of(message, copies, evidence.traces, deliveries, sources, now_ms=now_ms)
     groups = [
         _group_story(evidence, facts, copies, originals, deliveries) for facts in evidence.groups
     ]
@@ -273,10 +276,8 @@ def _proved(
 def _retried(evidence: StoryEvidence, facts: GroupFacts, last: MessageExt) -> GroupVerdict:
     copy: dict[str, object] = {"number": last.reconsume_times, "at": position_text(last)}
     if not last.topic.startswith(RETRY_PREFIX):
-        level = last.properties.get(props.DELAY)
-        rests_on = Sentence("retry_waits", **copy)
-        if level and last.topic == SCHEDULE_TOPIC:
-            rests_on = Sentence("retry_waits_at_level", level=level, **copy)
+        due = due_text(last, (), evidence.now_ms) or ""
+        rests_on = Sentence("retry_waits", due=due, **copy)
         return GroupVerdict(GroupState.RETRYING, rests_on)
     names = evidence.broker_names
     broker_name = None if names is None else names.get(str(last.store_host))

@@ -8,19 +8,17 @@ from typing import Final, NamedTuple
 from rocketlens.errors import BadInput
 from rocketlens.formats.trace_body import TraceRecord, TraceType
 from rocketlens.model import properties as props
+from rocketlens.model.due import WAITING_TOPICS, due_text
 from rocketlens.model.group import group_of_topic
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import UniqueKey
 from rocketlens.model.rocketmq import (
     CHECK_MAX_TIME_TOPIC,
     DEAD_LETTER_PREFIX,
-    DELAY_LEVELS,
     HALF_TOPIC,
     ROCKSDB_HALF_TOPIC,
-    SCHEDULE_TOPIC,
     SYS_FLAG_COMMIT,
     SYS_FLAG_TRANSACTION_MASK,
-    TIMER_TOPIC,
 )
 from rocketlens.model.sentences import Sentence
 
@@ -154,12 +152,16 @@ def events_of(
     traces: Sequence[TraceEntry],
     deliveries: Sequence[Delivery],
     sources: Mapping[str, str],
+    *,
+    now_ms: int,
 ) -> list[StoryEvent]:
-    """Return all events in order of time."""
+    """Return all events in order of time; ``now_ms`` is from when on something is due."""
     events = [_born(message)]
     is_stored = False
     for copy in copies:
-        events.append(_of_copy(copy, sources.get(copy.offset_msg_id, ""), is_again=is_stored))
+        due = due_text(copy, copies, now_ms) or ""
+        source = sources.get(copy.offset_msg_id, "")
+        events.append(_of_copy(copy, source, due, is_again=is_stored))
         is_stored |= events[-1].kind is EventKind.STORED
     for each in traces:
         event = _of_trace(each)
@@ -191,8 +193,8 @@ def _born(message: MessageExt) -> StoryEvent:
     return StoryEvent(message.born_timestamp_ms, EventKind.SENT, text, said_by, group)
 
 
-def _of_copy(copy: MessageExt, source: str, *, is_again: bool) -> StoryEvent:
-    kind, text, group = _what_a_copy_is(copy, is_again=is_again)
+def _of_copy(copy: MessageExt, source: str, due: str, *, is_again: bool) -> StoryEvent:
+    kind, text, group = _what_a_copy_is(copy, due, is_again=is_again)
     return StoryEvent(
         copy.store_timestamp_ms,
         kind,
@@ -206,19 +208,20 @@ def _of_copy(copy: MessageExt, source: str, *, is_again: bool) -> StoryEvent:
     )
 
 
-def _what_a_copy_is(copy: MessageExt, *, is_again: bool) -> tuple[EventKind, str, str | None]:
+def _what_a_copy_is(
+    copy: MessageExt, due: str, *, is_again: bool
+) -> tuple[EventKind, str, str | None]:
     topic, given = copy.topic, copy.properties
     at = f"{topic}/{copy.queue_id}/{copy.queue_offset}"
     real_topic = given.get(props.REAL_TOPIC, "")
     group = group_of_topic(topic)
-    if topic in {SCHEDULE_TOPIC, TIMER_TOPIC}:
-        waits = _waiting(copy)
+    if topic in WAITING_TOPICS:
         group = group_of_topic(real_topic)
         if group is not None:
             number = copy.reconsume_times
-            text = Sentence("given_back", group=group, number=number, waits=waits, at=at)
+            text = Sentence("given_back", group=group, number=number, at=at, due=due)
             return EventKind.GIVEN_BACK, text, group
-        text = Sentence("delayed", waits=waits, at=at, topic=real_topic or "?")
+        text = Sentence("delayed", at=at, topic=real_topic or "?", due=due)
         return EventKind.DELAYED, text, None
     if topic in {HALF_TOPIC, ROCKSDB_HALF_TOPIC}:
         times = given.get(props.TRANSACTION_CHECK_TIMES)
@@ -238,18 +241,6 @@ def _what_a_copy_is(copy: MessageExt, *, is_again: bool) -> tuple[EventKind, str
         name = "committed_again" if is_commit else "stored_again"
         return EventKind.STORED_AGAIN, Sentence(name, at=at), None
     return EventKind.STORED, Sentence("committed" if is_commit else "stored", at=at), None
-
-
-def _waiting(copy: MessageExt) -> Sentence:
-    out_ms = copy.properties.get("TIMER_OUT_MS", "")
-    if copy.topic == TIMER_TOPIC:
-        from_ms = int(out_ms) if out_ms.isascii() and out_ms.isdigit() else None
-        return Sentence("waits") if from_ms is None else Sentence("waits_until", from_ms=from_ms)
-    level = copy.properties.get(props.DELAY, "")
-    levels = DELAY_LEVELS.split()
-    if level.isascii() and level.isdigit() and 0 < int(level[:9]) <= len(levels):
-        return Sentence("waits_at_level_for", level=level, delay=levels[int(level) - 1])
-    return Sentence("waits_at_level", level=level or "?")
 
 
 def _of_trace(entry: TraceEntry) -> StoryEvent | None:

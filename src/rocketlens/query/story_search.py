@@ -6,6 +6,7 @@ it knows of groups. What fails there, or is left out, is told in the story: noth
 asked or not answered looks like an absence.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
@@ -152,6 +153,7 @@ async def find_story(
         gathered.sources,
         facts.broker_names,
         gathered.unlearnt,
+        time.time_ns() // 1_000_000,
     )
     coverage = (*answer.coverage, *dict.fromkeys(gathered.coverage))
     named = tuple(position_text(each) for each in others[:_MAX_OTHERS])

@@ -1,5 +1,7 @@
 """A story is told from records, traces and facts; each fact is in it once, in order of time."""
 
+from datetime import datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,8 +31,14 @@ from tests.unit.conftest import NOON_MS
 ORIGINAL = copy()
 
 
+def due_in(after_ms):
+    """Give the words for a time that long after noon, at noon."""
+    due = datetime.fromtimestamp((NOON_MS + after_ms) / 1000).astimezone()
+    return f"due {due.isoformat(' ', 'seconds')}, in {after_ms // 1000} s"
+
+
 def state_of(*copies, traces=(), **facts):
-    told = story([ORIGINAL, *copies], traces, [known(**facts)])
+    told = story([ORIGINAL, *copies], traces, [known(**facts)], now_ms=NOON_MS)
     [group] = told.groups
     return group
 
@@ -53,14 +61,14 @@ def state_of(*copies, traces=(), **facts):
             {},
             "retrying",
             1,
-            "retry 1 is SCHEDULE_TOPIC_XXXX/0/1, waiting, delay level 3",
+            f"retry 1 is SCHEDULE_TOPIC_XXXX/0/1: {due_in(10_010)} (delay level 3, 10s by default)",
         ),
         (
             (copy("rmq_sys_wheel_timer", 10, 3, {"REAL_TOPIC": "%RETRY%g"}, reconsume_times=1),),
             {},
             "retrying",
             1,
-            "retry 1 is rmq_sys_wheel_timer/0/3, waiting",
+            "retry 1 is rmq_sys_wheel_timer/0/3: when it is due is not known",
         ),
         (
             (waiting(1, 10), retried(1, 20)),
@@ -81,7 +89,7 @@ def state_of(*copies, traces=(), **facts):
             {"retry_offsets": {(None, 0): 2}},
             "retrying",
             2,
-            "retry 2 is SCHEDULE_TOPIC_XXXX/0/2, waiting, delay level 4",
+            f"retry 2 is SCHEDULE_TOPIC_XXXX/0/2: {due_in(30_030)} (delay level 4, 30s by default)",
         ),
         (
             (retried(1, 20),),

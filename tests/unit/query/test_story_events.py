@@ -1,6 +1,7 @@
 """Each record and trace becomes one event, in words; calls of listeners are paired."""
 
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 
@@ -10,8 +11,15 @@ from tests.support.story_world import KEY, consumed, copy, dead, pub, retried, w
 from tests.unit.conftest import NOON_MS
 
 
+def text_of(after_ms):
+    """Give the local time that long after noon."""
+    return (
+        datetime.fromtimestamp((NOON_MS + after_ms) / 1000).astimezone().isoformat(" ", "seconds")
+    )
+
+
 def event_of(record):
-    told = events_of(record, [record], [], [], {record.offset_msg_id: "broker-a"})
+    told = events_of(record, [record], [], [], {record.offset_msg_id: "broker-a"}, now_ms=NOON_MS)
     assert [each.kind for each in told if each.offset_msg_id is None] == ["sent"]
     [event] = [each for each in told if each.offset_msg_id is not None]
     assert event.source == "broker-a"
@@ -27,33 +35,44 @@ def event_of(record):
             copy("SCHEDULE_TOPIC_XXXX", 0, 3, {"REAL_TOPIC": "T", "DELAY": "4"}),
             "delayed",
             None,
-            "waits at delay level 4, 30s by default, in SCHEDULE_TOPIC_XXXX/0/3 for topic T",
+            (
+                f"kept in SCHEDULE_TOPIC_XXXX/0/3 for topic T: due {text_of(30_000)}, in 30 s "
+                "(delay level 4, 30s by default)"
+            ),
         ),
         (
-            copy("rmq_sys_wheel_timer", 0, 3, {"REAL_TOPIC": "T", "TIMER_OUT_MS": "1795000000000"}),
+            copy(
+                "rmq_sys_wheel_timer",
+                0,
+                3,
+                {"REAL_TOPIC": "T", "TIMER_OUT_MS": str(NOON_MS + 7_140_000)},
+            ),
             "delayed",
             None,
-            "waits until 1795000000000 (epoch ms) in rmq_sys_wheel_timer/0/3 for topic T",
+            f"kept in rmq_sys_wheel_timer/0/3 for topic T: due {text_of(7_140_000)}, in 1 h 59 min",
         ),
         (
             copy("rmq_sys_wheel_timer", 0, 3, {"REAL_TOPIC": "T", "TIMER_OUT_MS": "soon"}),
             "delayed",
             None,
-            "waits in rmq_sys_wheel_timer/0/3 for topic T",
+            "kept in rmq_sys_wheel_timer/0/3 for topic T: when it is due is not known",
         ),
         (
             copy("SCHEDULE_TOPIC_XXXX", 0, 3, {"DELAY": "x"}),
             "delayed",
             None,
-            "waits at delay level x in SCHEDULE_TOPIC_XXXX/0/3 for topic ?",
+            (
+                "kept in SCHEDULE_TOPIC_XXXX/0/3 for topic ?: when it is due is not known "
+                "(delay level x)"
+            ),
         ),
         (
             waiting(2, 0),
             "given_back",
             "g",
             (
-                "given back by group g: retry 2 waits at delay level 4, 30s by default, in "
-                "SCHEDULE_TOPIC_XXXX/0/2"
+                "given back by group g: retry 2 is kept in SCHEDULE_TOPIC_XXXX/0/2: due "
+                f"{text_of(30_000)}, in 30 s (delay level 4, 30s by default)"
             ),
         ),
         (retried(2, 0), "retry", "g", "retry 2 of group g stored as %RETRY%g/0/2"),
@@ -96,7 +115,7 @@ def test_a_record_is_one_event(record, kind, group, text):
 
 def test_a_second_record_in_the_topic_is_stored_again():
     records = [copy(), copy(at_ms=1, queue_offset=8), copy(at_ms=2, queue_offset=9, sys_flag=8)]
-    told = events_of(records[0], records, [], [], {})
+    told = events_of(records[0], records, [], [], {}, now_ms=NOON_MS)
     assert [each.text for each in told[2:]] == [
         "stored again as T/0/8",
         "transaction committed, stored again as T/0/9",
@@ -116,7 +135,7 @@ def test_a_second_record_in_the_topic_is_stored_again():
 )
 def test_a_record_says_who_sent_it(properties, text):
     record = copy(properties=properties)
-    [sent] = events_of(record, [], [], [], {})
+    [sent] = events_of(record, [], [], [], {}, now_ms=NOON_MS)
     assert (sent.text, sent.source) == (text, "its record")
 
 
@@ -131,7 +150,7 @@ def test_what_producers_said_is_told():
     )
     recalled = TraceRecord(TraceType.RECALL, KEY, NOON_MS + 10, group="p", is_success=False)
     traces = [pub(4), *(TraceEntry(each, "10.0.0.9", "t/0/1") for each in (ended, recalled))]
-    texts = [each.text for each in events_of(copy(), [], traces, [], {})]
+    texts = [each.text for each in events_of(copy(), [], traces, [], {}, now_ms=NOON_MS)]
     assert texts == [
         "sent from 10.0.0.9:5555; its unique key was made on 127.0.0.1",
         "producer group p at 10.0.0.9 sent it to 10.0.0.5:10911 in 3 ms",
@@ -144,7 +163,7 @@ def test_what_producers_said_is_told():
         replace(recalled, is_success=True),
     ]
     traces = [TraceEntry(each, "10.0.0.9", "t/0/1") for each in others]
-    texts = [each.text for each in events_of(copy(), [], traces, [], {})]
+    texts = [each.text for each in events_of(copy(), [], traces, [], {}, now_ms=NOON_MS)]
     assert texts[1:] == [
         (
             "producer group p at 10.0.0.9 sent it to 10.0.0.5:10911 in 3 ms, and was told that it "
@@ -184,7 +203,7 @@ def test_begin_and_end_of_a_call_are_one_delivery_in_any_order():
     ],
 )
 def test_a_delivery_is_one_event(traces, text):
-    [_, event] = events_of(copy(), [], traces, deliveries_of(traces), {})
+    [_, event] = events_of(copy(), [], traces, deliveries_of(traces), {}, now_ms=NOON_MS)
     assert event.text == text
 
 
