@@ -146,6 +146,25 @@ def test_every_page_fits_a_telephone(open_page):
     assert {path: pixels for path, pixels in wide.items() if pixels > 0} == {}
 
 
+def test_lag_and_dead_letters_of_groups_are_on_the_screen_of_a_telephone(open_page):
+    page = open_page("/groups", **TELEPHONE)
+    row = page.locator("#rows tr").first
+    for title in ("Lag", "Dead letters"):
+        box = row.locator(f"td[data-label='{title}']").bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= TELEPHONE["width"]
+
+
+def test_the_search_above_a_message_unfolds_by_its_key(open_page):
+    page = open_page("/search?q=ORDER-77")
+    page.goto(page.url.partition("/search")[0] + message_path(page))
+    assert not page.locator(".box").is_visible()
+    page.keyboard.press("/")
+    page.keyboard.type("ORDER-78")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/search?*ORDER-78*")
+
+
 def test_long_ids_and_keys_fit_a_telephone(open_page):
     message = message_path(open_page("/search?topic=long-ids"))
     paths = ("/search?topic=long-ids", *(f"{message}?tab={tab}" for tab in TABS))

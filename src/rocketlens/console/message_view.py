@@ -49,6 +49,15 @@ def row_of(message: MessageExt, source: str, broker: str, rules: BodyRules) -> M
     )
 
 
+def deliveries_after_the_first(row: MessageRow) -> int:
+    """Return how often a group was given a message again, as its story counts it.
+
+    A broker that makes a dead letter counts that as one more.
+    """
+    is_dead = row.topic_kind == "dead_letter"
+    return max(0, row.reconsume_times - 1) if is_dead else row.reconsume_times
+
+
 def detail_of(
     message: MessageExt, row: MessageRow, rules: BodyRules, form: BodyForm
 ) -> MessageDetail:

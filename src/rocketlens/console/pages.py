@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -30,7 +31,7 @@ from rocketlens.console.list_view import (
     listed_rows,
 )
 from rocketlens.console.look_up import LookUps, MessageAddress
-from rocketlens.console.message_view import BODY_FORMS, BodyForm
+from rocketlens.console.message_view import BODY_FORMS, BodyForm, deliveries_after_the_first
 from rocketlens.console.permission import may_act_at_all, may_send
 from rocketlens.console.preferences import THEMES, Preferences, choose, local_path
 from rocketlens.console.question import Question
@@ -51,6 +52,8 @@ from rocketlens.query.topic_choice import is_pattern
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 _FIRST_VIEW_S: Final = 0.25
 """Seconds that the first view waits for an answer, where a script can stream it otherwise."""
+_WORD: Final = re.compile(r"[a-z]+(?=[ ,:;]+[!-~]|$)")
+"""An English word at the begin of an English sentence."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 Tab = Literal["body", "properties", "ids", "story"]
 TABS: Final[tuple[Tab, ...]] = ("body", "properties", "ids", "story")
@@ -58,6 +61,13 @@ FORMS: Final = ("any", "time", "key", "id")
 Preferred = Annotated[Preferences, Depends(preferences_of)]
 Asked = Annotated[Question, Depends(question_of)]
 Addressed = Annotated[MessageAddress, Depends(address_of)]
+
+
+def capitalized(text: str) -> str:
+    """Return a sentence with a capital letter, unless it begins with something that is no word of
+    ours: a name in quotation marks, a position, an address.
+    """
+    return text[:1].upper() + text[1:] if _WORD.match(text) else text
 
 
 @functools.cache
@@ -74,6 +84,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters["printable"] = printable
+    made.filters["capitalized"] = capitalized
     made.filters["path_part"] = lambda text: quote(text, safe="")
     made.filters["number"] = lambda number: f"{number:,}"
     made.globals.update(
@@ -85,6 +96,7 @@ def environment() -> Environment:
         body_forms=BODY_FORMS,
         forms=FORMS,
         laid_out=laid_out,
+        deliveries_after_the_first=deliveries_after_the_first,
         listed_rows=listed_rows,
         retry_prefix=RETRY_PREFIX,
         dead_letter_prefix=DEAD_LETTER_PREFIX,

@@ -55,7 +55,7 @@ def check_may_act(request: Request, source: ConsoleSource, topic: str) -> Cluste
     cluster = check_cluster(source)
     if not may_act(request, source, topic):
         raise ActRefused(
-            f"{user_of(request)} may not act on topic {printable(topic)} of {source.name}"
+            f"user {user_of(request)} may not act on topic {printable(topic)} of {source.name}"
         )
     return cluster
 
@@ -67,7 +67,7 @@ def check_cluster(source: ConsoleSource) -> ClusterOfConsole:
     """
     opened = source.opened
     if not isinstance(opened, ClusterOfConsole):
-        raise ActRefused(f"{source.name} is a store directory, which is only read")
+        raise ActRefused(f"source {source.name} is a store directory, which is only read")
     if opened.access is None:
         raise ActRefused(
             f"the context of {source.name} is read_only: take read_only from the configuration "

@@ -22,7 +22,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from rocketlens.errors import BadInput, RocketLensError, WrongUse
+from rocketlens.errors import BadInput, RocketLensError, TopicNotFound, WrongUse
 from rocketlens.model.answer import Answer, Coverage, SourceState
 from rocketlens.model.message import MessageExt
 from rocketlens.query.answer_builder import AnswerMessages, Findings, OnRead
@@ -135,7 +135,7 @@ async def find_in_all(
     is_empty = not messages and all(each.is_complete for each in found)
     if len(request.topics) > 1 or (request.topics and is_empty):
         await gather(*map(check, sources, found))
-    _raise_unknown(found)
+    _raise_unknown(found, [each.name for each in sources])
     return Answer(
         request.query,
         messages.in_order(),
@@ -173,14 +173,19 @@ def run_without_waiting(work: Coroutine[Any, Any, T]) -> T:
     raise WrongUse("this source waits for others: ask it in an event loop")
 
 
-def _raise_unknown(found: Sequence[Findings]) -> None:
-    """Raise the error of a topic that no source has.
+def _raise_unknown(found: Sequence[Findings], sources: Sequence[str] = ()) -> None:
+    """Raise the error of a topic that no source has; of several sources what each of them says.
 
     :raises TopicNotFound: if there is such a topic.
     """
     for name, error in found[0].unknown.items() if found else ():
         if all(name in each.unknown for each in found):
-            raise error
+            if len(found) == 1:
+                raise error
+            said = (str(each.unknown[name]) for each in found)
+            raise TopicNotFound(
+                "; ".join(f"{source}: {text}" for source, text in zip(sources, said, strict=True))
+            ) from error
 
 
 def _failure(source: Source, error: str) -> Coverage:

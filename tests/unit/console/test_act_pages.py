@@ -117,7 +117,7 @@ def test_without_a_reason_nothing_is_sent_and_the_form_stays(rocketmq, topic):
     name, path = topic
     _, posted, _ = asked(resend(path, reason=" "), live(rocketmq))
     assert posted[0].status_code == 400
-    assert "a reason is needed" in posted[0].text
+    assert "A reason is needed" in posted[0].text
     assert 'name="reason"' in posted[0].text
     long = "x" * (limits.MAX_CONSOLE_REASON + 1)
     _, posted, _ = asked(resend(path, reason=long), live(rocketmq))
@@ -312,7 +312,7 @@ def test_a_masked_message_is_sent_again_as_it_is_and_cannot_be_edited(rocketmq, 
 
     edited, (shown, posted, _) = asked(steps, live(rocketmq), users=LocalUsers([li], masks=masks))
     assert edited.status_code == 400
-    assert "parts of this message are masked for you" in edited.text
+    assert "Parts of this message are masked for you" in edited.text
     assert "***" in shown.text
     assert "no. 555" not in shown.text
     assert [each.status_code for each in posted] == [303, 303]

@@ -412,13 +412,13 @@ def chosen_error(paths, *contexts, **options):
 @pytest.mark.parametrize(
     ("paths", "status", "said"),
     [
-        ([], 400, "no message is chosen"),
+        ([], 400, "No message is chosen"),
         (["/m/live/{topic}/-/0"], 400, "is not the address of a message"),
         (["/m/live/{topic}/-/0/" + "9" * 19], 400, "is not the address of a message"),
         (["https://example.com/m/live/{topic}/-/0/0"], 400, "is not the address of a message"),
-        (["/m/other/{topic}/-/0/0"], 400, "there is no source"),
-        (["/m/live/{topic}/-/0/999"], 404, "there is no message at {topic}/0/999"),
-        (["/m/live/{topic}/nobody/0/0"], 404, "there is no message at {topic}/0/0 of nobody"),
+        (["/m/other/{topic}/-/0/0"], 400, "There is no source"),
+        (["/m/live/{topic}/-/0/999"], 404, "There is no message at {topic}/0/999"),
+        (["/m/live/{topic}/nobody/0/0"], 404, "There is no message at {topic}/0/0 of nobody"),
         (["/m/live/{topic}/-/0/0", "/m/live/{topic}/-/0/999"], 404, "{topic}/0/999"),
         (["/m/live/{topic}/-/0/0", "/m/s/{topic}/-/0/0"], 400, "choose those of one source"),
         ([f"/m/live/{{topic}}/-/0/{n}" for n in range(501)], 400, "501 messages are chosen"),
@@ -609,7 +609,7 @@ def test_a_chosen_dead_letter_that_was_sent_since_is_not_sent_twice(rocketmq, de
 
 
 def test_no_dead_letter_that_was_chosen_is_an_error(rocketmq):
-    assert "no dead letter is chosen" in answer("/redrive/chosen", live(rocketmq)).text
+    assert "No dead letter is chosen" in answer("/redrive/chosen", live(rocketmq)).text
 
 
 def test_when_all_dead_letters_were_sent_again_their_number_is_said(rocketmq, dead):
@@ -619,7 +619,7 @@ def test_when_all_dead_letters_were_sent_again_their_number_is_said(rocketmq, de
         answer(path, live(rocketmq), cookies={"rl_language": each}) for each in ("en", "zh")
     )
     assert nothing.status_code == 400
-    assert "earlier jobs have sent all 5 dead letters again, or may have" in nothing.text
+    assert "Earlier jobs have sent all 5 dead letters again, or may have" in nothing.text
     assert "全部 5 条死信" in chinese.text
 
 

@@ -7,7 +7,15 @@ import pytest
 
 import rocketlens
 from rocketlens import limits
-from rocketlens.console.message_view import BODY_FORMS, body_of, decoded_ids, detail_of, row_of
+from rocketlens.console.message_view import (
+    BODY_FORMS,
+    body_of,
+    decoded_ids,
+    deliveries_after_the_first,
+    detail_of,
+    row_of,
+)
+from rocketlens.console.values import MessageRow
 from rocketlens.decode.rules import BodyRules
 from rocketlens.model.message_id import UniqueKey
 from tests.support.made_stores import Sent, make_store
@@ -97,3 +105,12 @@ def test_properties_are_those_of_the_producer_and_of_rocketmq(tmp_path):
     detail = detail_of(message, row, RULES, "decoded")
     assert detail.properties == {"mine": "1"}
     assert detail.system_properties["TAGS"] == "T"
+
+
+@pytest.mark.parametrize(
+    ("kind", "times", "shown"),
+    [("dead_letter", 3, 2), ("dead_letter", 0, 0), ("retry", 2, 2), ("normal", 0, 0)],
+)
+def test_a_dead_letter_was_delivered_again_as_often_as_its_story_says(kind, times, shown):
+    row = MessageRow.model_construct(topic_kind=kind, reconsume_times=times)
+    assert deliveries_after_the_first(row) == shown

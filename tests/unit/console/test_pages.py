@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from rocketlens import console
-from rocketlens.console.pages import Reader
+from rocketlens.console.pages import Reader, capitalized
 from rocketlens.console.preferences import Preferences
 from rocketlens.console.search import FoundSoFar, ReadSoFar
 from tests.support.console_client import (
@@ -476,3 +476,74 @@ def test_a_filter_that_leaves_out_everything_is_named_as_the_reason(orders):
     structure = Structure(found.text)
     assert "The filter by content leaves out" in structure.text
     assert "/search?topic=Orders" in structure.links
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("this store has no topic 'x'", "This store has no topic 'x'"),
+        ("filter, character 5: a value is expected", "Filter, character 5: a value is expected"),
+        ("orders/0/1 was not found", "orders/0/1 was not found"),
+        ("'x' is not a topic", "'x' is not a topic"),
+        ("order-paid is gone", "order-paid is gone"),
+        ("没有主题", "没有主题"),
+        ("since 的值不是时间", "since 的值不是时间"),
+        ("", ""),
+    ],
+)
+def test_errors_begin_with_a_capital_letter_but_names_stay_as_they_are(text, shown):
+    assert capitalized(text) == shown
+
+
+def test_an_error_on_a_page_begins_with_a_capital_letter(orders):
+    found = answer("/search?topic=Ordrs", store_at(orders.path, "s")).text
+    assert "<p>This store has no topic &#39;Ordrs&#39;; did you mean Orders?</p>" in found
+
+
+def test_of_several_sources_each_is_named_with_the_topic_that_it_lacks(orders, tmp_path):
+    other = make_store(tmp_path / "other", [Sent(topic="Ordered")])
+    found = answer("/search?topic=Ordrs", store_at(orders.path, "s"), store_at(other.path, "o"))
+    assert found.status_code == 404
+    assert f"{orders.path}: this store has no topic" in found.text
+    assert f"{other.path}: this store has no topic" in found.text
+    assert "did you mean Orders" in found.text
+
+
+def test_of_a_list_only_what_is_missing_is_said(orders):
+    whole = answers(["/topics", "/brokers"], store_at(orders.path, "s"))
+    for each in whole:
+        assert "Complete" not in each.text
+        # That a file is missing is said, although nothing is missing for it.
+        assert "is damaged, and was not needed" in each.text
+        assert "Parts searched" not in each.text
+    gone = answer("/topics", store_at(orders.path, "s"), cluster_at("127.0.0.1:1", "gone")).text
+    assert "Incomplete" in gone
+    assert "Parts searched" in gone
+    assert "127.0.0.1:1" in gone
+
+
+def test_the_form_of_a_search_is_folded_above_a_message(orders):
+    text = answer("/m/s/Orders/-/0/1", store_at(orders.path, "s")).text
+    assert '<details class="search-again">' in text
+    assert "search-again" not in answer("/search?q=all", store_at(orders.path, "s")).text
+
+
+def story_of(made, language="en"):
+    path = "/m/s/Orders/-/0/0?tab=story"
+    text = answer(path, store_at(made.path, "s"), cookies={"rl_language": language}).text
+    (timeline,) = re.findall(r'<ol class="timeline">(.*?)</ol>', text, re.DOTALL)
+    return timeline
+
+
+def test_a_story_says_nothing_twice_and_its_positions_are_links(tmp_path):
+    one = "0A00000500002A9F0000000000004011"
+    dead = Sent(topic="%DLQ%billing", unique_key=one, store_timestamp_ms=NOW_MS + 9)
+    made = make_store(tmp_path / "s", [Sent(unique_key=one), dead])
+    timeline = story_of(made)
+    for said in ("Sent from", "Stored as", "Dead letter of group billing: "):
+        assert said in timeline
+    for twice in ("Sent sent", "Stored stored", "Dead letter [", "billing</span>"):
+        assert twice not in " ".join(re.sub("<[^>]*>", " ", timeline).split())
+    assert '<span class="chip">' not in timeline
+    assert 'href="/search?q=Orders%2F0%2F0&amp;kind=queue-offset&amp;source=s"' in timeline
+    assert "存储为" in story_of(made, "zh")

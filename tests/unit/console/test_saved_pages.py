@@ -140,7 +140,7 @@ def test_what_cannot_be_saved_is_said_on_the_page_and_the_form_stays(source):
 
     page = asked(steps, source)
     assert page.status_code == 400
-    assert "you have a search named" in page.text
+    assert "You have a search named" in page.text
     action, fields = form_in(page, "/saved?")
     assert (action, fields["title"]) == ("/saved?topic=order-paid", "mine")
 

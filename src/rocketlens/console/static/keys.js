@@ -19,7 +19,7 @@ export function startKeys(announce) {
   }
 
   const actions = {
-    "/": () => { const box = document.querySelector("[data-focus]"); if (box) { box.focus(); box.select(); } else location.href = "/"; },
+    "/": () => { const box = document.querySelector("[data-focus]"); if (box) { box.closest("details")?.setAttribute("open", ""); box.focus(); box.select(); } else location.href = "/"; },
     j: () => move(1),
     k: () => move(-1),
     c: async () => { await navigator.clipboard.writeText(location.href); announce(document.body.dataset.copied); },
