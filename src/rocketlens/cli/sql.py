@@ -1,5 +1,6 @@
 """``rocketlens sql``: a SELECT over the messages of a store or a cluster, run by DuckDB."""
 
+import re
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
@@ -29,11 +30,12 @@ EXAMPLES: Final = (
     ),
     (
         (
-            "rocketlens sql \"select decode(body)->>'city' city, count(*) n from messages "
+            "rocketlens sql \"select body_json->>'city' city, count(*) n from messages "
             "where topic = 'Shop' group by 1\""
         ),
         "by a value in JSON bodies",
     ),
+    ("rocketlens sql --store /data/rocketmq/store", "a prompt for queries, which end with ;"),
     (
         (
             "rocketlens sql \"select * from messages where 'ORDER-42' = any(keys)\" -o json "
@@ -48,17 +50,31 @@ _SETTINGS: Final = {
     "python_enable_replacements": "false",
     "autoinstall_known_extensions": "false",
 }
+_READ: Final = "rocketlens_messages"
+_VIEW: Final = (
+    "CREATE TEMP VIEW {table} AS SELECT *, TRY(decode(body)) AS body_text, "
+    "TRY_CAST(TRY(decode(body)) AS JSON) AS body_json FROM {read}"
+)
+_NO_TABLE: Final = re.compile(r"Catalog Error: Table with name (?P<name>\S+) does not exist")
+_NULL: Final = "NULL"
 _OUTPUTS: Final = ("table", "csv", "json", "jsonl", "parquet")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Add what the command takes."""
     parser.epilog = (
-        "The table is messages, with the columns of `rocketlens export`. Conditions on topic,\n"
+        "The table is messages, with the columns of `rocketlens export`, and body_text and\n"
+        "body_json: the body, NULL where it is not UTF-8 or JSON. Conditions on topic,\n"
         "store_time, store_timestamp_ms and keys in the WHERE of a plain SELECT, and the options\n"
         f"here, decide what is read. Needs the extra sql.\n{SEARCH_EXIT_CODES}"
     )
-    parser.add_argument("query", metavar="SELECT", help="one SELECT, in DuckDB's dialect")
+    parser.add_argument(
+        "query",
+        metavar="SELECT",
+        nargs="?",
+        help="one SELECT, in DuckDB's dialect (default: those typed at a prompt, or the one on "
+        "standard input)",
+    )
     add_selection(parser)
     parser.add_argument(
         "-o", "--output", choices=_OUTPUTS, default="table", help="how to print the result"
@@ -68,35 +84,61 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> ExitCode:
     """Run the query, print its result, and say whether everything was read."""
-    from rocketlens.cli.find import exit_code
-    from rocketlens.cli.sql_plan import TABLE, plan_of
-    from rocketlens.model.arrow import package
-    from rocketlens.terminal.notes import print_notes
-
     if (arguments.output == "parquet") != (arguments.to is not None):
         raise BadInput("-o parquet and --to FILE go together")
+    from rocketlens.model.arrow import package
+
     duckdb = package("duckdb", "sql", "rocketlens sql")
     package("pyarrow", "sql", "rocketlens sql")
+    if arguments.query is None and sys.stdin.isatty():
+        from rocketlens.cli.sql_prompt import run_prompt
+
+        return run_prompt(lambda query: _run_query(query, arguments, duckdb))
+    return _run_query(arguments.query or sys.stdin.read(), arguments, duckdb)
+
+
+def _run_query(query: str, arguments: Namespace, duckdb: Any) -> ExitCode:
+    """Run one query, and print its result.
+
+    :raises BadInput: when it is not one SELECT, or DuckDB refuses it.
+    """
+    from rocketlens.cli.find import exit_code
+    from rocketlens.cli.sql_plan import TABLE, plan_of
+    from rocketlens.terminal.notes import print_notes
+
     selection = selection_of(arguments)
     with duckdb.connect() as connection:
         for name, value in _SETTINGS.items():
             connection.execute(f"SET {name} = {value}").fetchall()
-        serialized = _value(connection, "SELECT json_serialize_sql(?)", arguments.query)
+        serialized = _value(connection, "SELECT json_serialize_sql(?)", query)
         plan = plan_of(serialized, lambda text: _milliseconds(connection, text))
         source = _source(arguments, selection, plan)
         with source:
             if plan.uses_table:
-                source.register(connection, TABLE)
+                source.register(connection, _READ)
+                connection.execute(_VIEW.format(table=TABLE, read=_READ))
             try:
-                result = connection.sql(arguments.query).to_arrow_reader(16_384)
+                result = connection.sql(query).to_arrow_reader(16_384)
                 count = _print(result, arguments)
             except duckdb.Error as error:
-                raise BadInput(str(error).partition("\n\n")[0].replace("\n", " ")) from error
+                raise BadInput(_reason(str(error))) from error
             answer = source.answer() if plan.uses_table else None
     if answer is None:
         return ExitCode.OK
-    print_notes(answer, count)
+    print_notes(answer, count, "row")
     return exit_code(answer, count)
+
+
+def _reason(said: str) -> str:
+    """Return DuckDB's error in one line, without the tables of its own that it suggests."""
+    from rocketlens.cli.sql_plan import TABLE
+    from rocketlens.query.topic_choice import suggestion
+
+    unknown = _NO_TABLE.match(said)
+    if unknown is None:
+        return said.partition("\n\n")[0].replace("\n", " ")
+    meant = suggestion(unknown["name"], [TABLE])
+    return f"there is no table {unknown['name']!r}{meant or f': the table is {TABLE}'}"
 
 
 def _milliseconds(connection: Any, text: str) -> int | None:
@@ -184,7 +226,7 @@ class _Streamed:
                 replace(each, log_end_offset=each.end_offset) if each.is_short else each
                 for each in coverage
             )
-        return Answer(self._arguments.query, (), coverage)
+        return Answer(self._arguments.query or "", (), coverage)
 
     def __exit__(self, *_: object) -> None:
         self._store.close()
@@ -232,7 +274,7 @@ def _print(result: "pa.RecordBatchReader", arguments: Namespace) -> int:
     if arguments.output == "table":
         from rocketlens.cli.table import print_rows
 
-        found = [[_cell(value) for value in row] for row in rows]
+        found = [[_NULL if value is None else _cell(value) for value in row] for row in rows]
         if found:
             print_rows(names, found)
         return len(found)

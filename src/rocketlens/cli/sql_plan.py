@@ -12,6 +12,7 @@ from rocketlens import limits
 from rocketlens.errors import BadInput
 
 TABLE: Final = "messages"
+_BODY_COLUMNS: Final = frozenset({"body", "body_error", "body_text", "body_json"})
 _LOW: Final = frozenset({"COMPARE_GREATERTHAN", "COMPARE_GREATERTHANOREQUALTO"})
 _HIGH: Final = frozenset({"COMPARE_LESSTHAN", "COMPARE_LESSTHANOREQUALTO"})
 _EQUAL: Final = "COMPARE_EQUAL"
@@ -110,7 +111,7 @@ def _reads_body(nodes: list[Mapping[str, Any]], names: set[str]) -> bool:
             continue
         parts = [name.lower() for name in each.get("column_names", ())]
         # Every column, or a whole row.
-        if each["type"] == "STAR" or {"body", "body_error"} & set(parts) or parts[0] in names:
+        if each["type"] == "STAR" or _BODY_COLUMNS & set(parts) or parts[0] in names:
             if len(parts) == 2 and parts[0] in names and not parts[1].startswith("body"):
                 continue
             return True

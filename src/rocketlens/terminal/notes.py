@@ -16,13 +16,16 @@ _NOT_SEARCHED: Final = frozenset({SourceKind.TOPICS, SourceKind.FILTER})
 """Kinds of coverage that name nothing that was searched."""
 
 
-def print_notes(answer: Answer, count: int | None = None) -> None:
-    """Print the notes of an answer of ``count`` messages (default: its own) on stderr."""
-    for line in lines_of(answer, len(answer.messages) if count is None else count):
+def print_notes(answer: Answer, count: int | None = None, what: str = "message") -> None:
+    """Print the notes of an answer of ``count`` messages (default: its own) on stderr.
+
+    ``what`` is what is counted, if it is not messages.
+    """
+    for line in lines_of(answer, len(answer.messages) if count is None else count, what):
         say(line)
 
 
-def lines_of(answer: Answer, count: int) -> Iterator[str]:
+def lines_of(answer: Answer, count: int, what: str = "message") -> Iterator[str]:
     """Return the notes of an answer, one line each, safe to print."""
     failures = answer.failures
     searched = [c for c in answer.coverage if c.state is SourceState.SEARCHED and c not in failures]
@@ -35,8 +38,8 @@ def lines_of(answer: Answer, count: int) -> Iterator[str]:
         if answer.complete
         else coloured("INCOMPLETE", RED, sys.stderr)
     )
-    what = counted(count, "message") if count else "nothing found"
-    yield f"{what}, {verdict}: searched {_summary(searched)}{up_to}"
+    found = counted(count, what) if count else "nothing found"
+    yield f"{found}, {verdict}: searched {_summary(searched)}{up_to}"
     if answer.truncated:
         yield "more messages match: these are the newest"
     yield from _as_stored(answer.messages)

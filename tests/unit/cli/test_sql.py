@@ -125,6 +125,8 @@ def test_a_cluster_is_a_table(run):
     [
         (("SELECT nosuch FROM messages",), "nosuch"),
         (("DROP TABLE messages",), "one SELECT"),
+        (("SELECT 1 FROM mesages",), "there is no table 'mesages'; did you mean messages?"),
+        (("SELECT 1 FROM orders",), "there is no table 'orders': the table is messages"),
         (("SELECT 1", "-o", "parquet"), "--to FILE"),
     ],
 )
@@ -154,3 +156,47 @@ def test_without_duckdb_its_extra_is_named(run, store, monkeypatch):
     done = run("sql", "SELECT 1", "--store", store)
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "pip install 'rocketlens[sql]'" in done.err
+
+
+def test_texts_and_json_of_bodies_are_columns_that_binary_bodies_do_not_fail(run, write_store):
+    found = write_store({"body": b'{"city": "Paris"}'}, {"body": b"\xff\x00"}, {"body": b"plain"})
+    query = "SELECT body_text t, body_json->>'city' c FROM messages ORDER BY queue_offset"
+    assert rows(run, found, query) == [
+        {"t": '{"city": "Paris"}', "c": "Paris"},
+        {"t": None, "c": None},
+        {"t": "plain", "c": None},
+    ]
+    spooled = "SELECT a.body_json FROM messages a JOIN messages b USING (physical_offset)"
+    assert len(rows(run, found, spooled)) == 3
+    assert rows(run, found, "SELECT count(body_text) n FROM messages WHERE body_json IS NULL") == [
+        {"n": 1}
+    ]
+
+
+def test_the_footer_counts_rows(run, store):
+    done = run("sql", "SELECT count(*) FROM messages", "--store", store)
+    assert done.err.startswith("1 row, COMPLETE")
+
+
+def test_null_is_shown_as_null(run, write_store):
+    found = write_store({"body": b"\xff"})
+    done = run("sql", "SELECT tags, body_text, 1 n FROM messages", "--store", found)
+    assert done.out == "tags\tbody_text\tn\nNULL\tNULL\t1\n"
+    done = run("sql", "SELECT tags FROM messages", "--store", found, "-o", "csv")
+    assert done.out.splitlines() == ["tags", ""] or done.out.splitlines() == ["tags", '""']
+
+
+def test_without_a_query_it_is_read_from_standard_input(run, store, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("SELECT 7 AS n"))
+    done = run("sql", "--store", store, "-o", "json")
+    assert json.loads(done.out) == [{"n": 7}]
+
+
+def test_on_a_terminal_there_is_a_prompt(run, store, monkeypatch):
+    typed = iter(["", "select count(*) n from mesages;", "select", "7 as n;", ".quit"])
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda _: next(typed))
+    done = run("sql", "--store", store, "-o", "json")
+    assert done.code == 0
+    assert json.loads(done.out) == [{"n": 7}]
+    assert "did you mean messages?" in done.err
