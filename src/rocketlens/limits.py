@@ -766,6 +766,12 @@ MAX_CONSOLE_BROKERS: Final = 1_000
 """Brokers, masters and slaves, that one page of the console lists; more are counted."""
 CONSOLE_REFRESH_S: Final = 10.0
 """Seconds after which a list of the console that is looked at live is asked for again."""
+CONSOLE_OVERVIEW_S: Final = 60.0
+"""Seconds after which the first page of the console asks for the state of its sources again: of a
+cluster it takes a request to each broker for each group.
+"""
+MAX_OVERVIEW_GROUPS: Final = 3
+"""Groups that the first page names for each source: those with the most lag, or dead letters."""
 MAX_SUGGESTED_TOPICS: Final = 10_000
 """Names of topics that the console suggests from, 100 bytes each."""
 MAX_RATED_QUEUES: Final = 256

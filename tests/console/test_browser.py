@@ -26,6 +26,7 @@ PAGES = (
     "/clients",
     "/brokers",
     "/pipeline",
+    "/overview",
 )
 TELEPHONE = {"width": 360, "height": 740}
 TABS = ("body", "properties", "ids", "story")
@@ -676,6 +677,18 @@ def test_a_search_is_narrowed_by_a_count_beside_its_answer(open_page):
     tags = page.locator("td.tag").evaluate_all("all => all.map(each => each.textContent)")
     assert set(tags) == {"REFUND"}
     assert page.locator(".facets a", has_text="REFUND").count() == 0
+
+
+def test_the_first_page_has_the_state_of_the_sources_and_the_searches_of_this_browser(open_page):
+    page = open_page("/search?q=ORDER-77")
+    page.locator("tr[data-path]").first.wait_for()
+    page.goto(page.url.partition("/search")[0])
+    page.locator("#recent a", has_text="ORDER-77").wait_for()
+    page.locator("#state li.state").first.wait_for()
+    assert page.locator("#state li.state").count() == 2
+    assert complaints_of(page) == {}
+    page.locator("#recent a", has_text="ORDER-77").click()
+    page.wait_for_url("**/search?q=ORDER-77")
 
 
 def test_a_search_is_narrowed_to_the_time_of_a_bar_or_of_several(open_page):

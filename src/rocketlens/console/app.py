@@ -30,6 +30,7 @@ from rocketlens.console.logins import Logins
 from rocketlens.console.look_up import LookUps
 from rocketlens.console.metrics import CountedRequests, console_metrics
 from rocketlens.console.oidc_settings import OidcSettings
+from rocketlens.console.overview import OverviewLookUps, overview_routes
 from rocketlens.console.pages import Pages, page_routes
 from rocketlens.console.pipeline_samples import PipelineSamples
 from rocketlens.console.preferences import Preferences
@@ -108,6 +109,7 @@ class Console:
         topics = TopicLookUps(sources)
         self.api.include_router(topic_api_routes(topics))
         self.api.include_router(topic_page_routes(pages, topics))
+        self.api.include_router(overview_routes(pages, OverviewLookUps(look_up, brokers)))
         if logins is not None:
             self._add_login(pages, logins, None if users is None else users.oidc)
         self._jobs: Final = Jobs(look_up)

@@ -70,6 +70,13 @@ def capitalized(text: str) -> str:
     return text[:1].upper() + text[1:] if _WORD.match(text) else text
 
 
+def asked_words(question: Question) -> str:
+    """Return what a question asks for, as the box takes it."""
+    asked = question.parameters(cursor=None, max_num=limits.DEFAULT_CONSOLE_ROWS)
+    words = (value if name == "q" else f"{name}:{value}" for name, value in asked)
+    return printable(" ".join(words))[: limits.MAX_SHOWN_CHARACTERS]
+
+
 @functools.cache
 def environment() -> Environment:
     """Return the templates, which are compiled once for all applications of this process.
@@ -104,6 +111,8 @@ def environment() -> Environment:
         urlencode=urlencode,
         narrowed=narrowed,
         within=within,
+        asked_words=asked_words,
+        overview_s=limits.CONSOLE_OVERVIEW_S,
         shown_saved=limits.MAX_SHOWN_SAVED_SEARCHES,
     )
     return made

@@ -119,6 +119,8 @@ ASKED = {
     "/api/groups": [*LISTS, "?group=payroll", "?group=pay"],
     "/groups": [*LISTS, "?group=payroll", "?group=pay"],
     "/api/topic-names": LISTS,
+    "/overview": [""],
+    "/api/overview": [""],
     "/api/clients": LISTS,
     "/clients": LISTS,
     "/api/brokers": LISTS,

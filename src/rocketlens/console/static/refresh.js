@@ -22,5 +22,6 @@ export function startRefresh(announce) {
     announce(area.querySelector("strong")?.textContent ?? "");
     setTimeout(look, every);
   };
-  setTimeout(look, every);
+  // What took too long to wait for comes as soon as the page is there.
+  setTimeout(look, area.dataset.atOnce === undefined ? every : 0);
 }
