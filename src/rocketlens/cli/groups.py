@@ -42,19 +42,21 @@ def add_arguments(parser: ArgumentParser) -> None:
         "group", metavar="GROUP", nargs="?", help="show this group with its members and queues"
     )
     add_source(parser)
-    add_table_or_json(parser)
+    add_table_or_json(parser, with_csv=True)
 
 
 def run(arguments: Namespace) -> ExitCode:
     """Print groups; the exit code says whether all brokers or files could be read."""
     from rocketlens.cli.find import exit_code
-    from rocketlens.cli.table import print_rows
+    from rocketlens.cli.table import print_csv, print_rows
     from rocketlens.model.answer import Answer
     from rocketlens.terminal.notes import print_notes
 
     found = _find(arguments)
     if arguments.output == "json":
         _print_json(found)
+    elif arguments.output == "csv":
+        print_csv(_TITLES, map(_row, found.groups))
     elif arguments.group is None:
         if found.groups:
             print_rows(_TITLES, map(_row, found.groups))

@@ -14,21 +14,22 @@ from rocketlens.terminal.connection_options import STORE_VARIABLE, add_connectio
 LOG_VARIABLE: Final = "ROCKETLENS_LOG"
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_FORMATS: Final = ("text", "json")
-NAMESRV_OPTIONS: Final = ("-n", "--namesrv")
 _MAX_SHOWN: Final = 60
 _MAX_DIGITS: Final = 20
 """Of a number: converting very many takes long."""
 _STORE_HELP: Final = f"the directory that holds commitlog/ (default: ${STORE_VARIABLE})"
 
 
-def add_table_or_json(parser: ArgumentParser) -> None:
+def add_table_or_json(parser: ArgumentParser, *, with_csv: bool = False) -> None:
     """Add ``-o``, for commands whose answer is a list of things."""
     parser.add_argument(
         "-o",
         "--output",
-        choices=("table", "json"),
+        choices=("table", "csv", "json") if with_csv else ("table", "json"),
         default="table",
-        help="table (default; tab-separated when piped), or one JSON object",
+        help="table (default; tab-separated when piped), "
+        + ("CSV, " if with_csv else "")
+        + "or one JSON object",
     )
 
 
@@ -165,11 +166,11 @@ def store_if_any(arguments: Namespace) -> Path | None:
     return Path(store) if store else None
 
 
-def add_source(parser: ArgumentParser, *, namesrv: Sequence[str] = NAMESRV_OPTIONS) -> None:
+def add_source(parser: ArgumentParser) -> None:
     """Add the options that name a store or a cluster, for `rocketlens.cli.source`."""
     # Without a default, so that an option counts more than the environment.
     parser.add_argument("--store", metavar="DIR", help=_STORE_HELP)
-    add_cluster(parser, "$NAMESRV_ADDR, unless a store is given", namesrv=namesrv)
+    add_cluster(parser, "$NAMESRV_ADDR, unless a store is given")
 
 
 def add_all_topics(parser: ArgumentParser) -> None:
@@ -182,12 +183,11 @@ def add_all_topics(parser: ArgumentParser) -> None:
     )
 
 
-def add_cluster(
-    parser: ArgumentParser, default: str, *, namesrv: Sequence[str] = NAMESRV_OPTIONS
-) -> None:
+def add_cluster(parser: ArgumentParser, default: str) -> None:
     """Add the options that name a cluster and say how to connect to it."""
     parser.add_argument(
-        *namesrv,
+        "-n",
+        "--namesrv",
         metavar="ADDR",
         help="a running cluster: host:port of its name server, several separated by semicolons "
         f"(default: {default})",

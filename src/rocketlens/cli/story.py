@@ -144,11 +144,10 @@ def group_lines(story: "Story", columns: int) -> Iterator[str]:
 
 def unlearnt_lines(story: "Story", columns: int) -> Iterator[str]:
     """Return what could not be learnt as lines for people, safe to print."""
-    unlearnt = [
-        f"{each.what}: {each.why}" + (" (FAILED)" if each.is_failure else "")
-        for each in story.unlearnt
-    ]
-    yield from _listed("What could not be learnt", unlearnt, columns)
+    failed = [f"{each.what}: {each.why}" for each in story.unlearnt if each.is_failure]
+    yield from _listed("What could not be learnt (FAILED)", failed, columns)
+    others = [f"{each.what}: {each.why}" for each in story.unlearnt if not each.is_failure]
+    yield from _listed("What was not searched, or is not recorded", others, columns)
 
 
 def _labelled(label: str, text: str, columns: int) -> Iterator[str]:

@@ -80,6 +80,16 @@ def print_rows(
                 print(text if number else coloured(text, BOLD, sys.stdout))
 
 
+def print_csv(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print rows as CSV; what is not known is empty, and no cell is a formula."""
+    from rocketlens.terminal.message_values import csv_row, defused
+
+    sys.stdout.write(csv_row(titles))
+    for row in rows:
+        values = (iso_text(each.epoch_ms) if isinstance(each, Moment) else each for each in row)
+        sys.stdout.write(csv_row([defused(each) for each in values]))
+
+
 def _column(title: str, column: Sequence[object]) -> list[str]:
     """Return the texts of a column for a terminal, its title first."""
     zones = {zone_text(cell.epoch_ms) for cell in column if isinstance(cell, Moment)}

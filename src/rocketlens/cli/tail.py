@@ -52,14 +52,14 @@ def add_arguments(parser: ArgumentParser) -> None:
         "nothing at the brokers."
     )
     parser.add_argument("-t", "--topic", metavar="TOPIC", required=True, help="the topic")
-    # -n is the number of messages, as in every tail.
-    add_source(parser, namesrv=["--namesrv"])
+    add_source(parser)
     parser.add_argument(
         "-f", "--follow", action="store_true", help="go on with messages as they arrive"
     )
     parser.add_argument(
-        "-n",
+        "--max",
         "--newest",
+        dest="newest",
         metavar="N",
         type=_count,
         help="begin with the newest N messages that match "
@@ -95,9 +95,12 @@ def run(arguments: Namespace) -> ExitCode:
     """Print the newest messages, oldest first, and with -f those that arrive."""
     from rocketlens.cli.source import choose_source
 
+    if (arguments.namesrv or "").isdigit():
+        # As tail of files has it.
+        raise BadInput(f"-n is the name server: for {arguments.namesrv[:20]} messages give --max")
     begin = parse_time(arguments.since, "--since", is_end=False) if arguments.since else None
     if arguments.begin_at is not None and (arguments.newest or begin is not None):
-        raise BadInput("--from, and -n or --since, both say where to begin: give only one")
+        raise BadInput("--from, and --max or --since, both say where to begin: give only one")
     if arguments.begin_at == _END and not arguments.follow:
         raise BadInput("--from end shows only what arrives: give -f")
     # An object has an end, and this may have none.
@@ -185,8 +188,6 @@ def _count(text: str) -> int:
     try:
         return positive_number(text)
     except ArgumentTypeError:
-        # In other commands, and in RocketMQ's own, -n is a name server.
-        meant = "; for a name server: --namesrv" if ":" in text else ""
         raise ArgumentTypeError(
-            f"invalid number {text[:40]!r}: expected 0 to {limits.MAX_INT}{meant}"
+            f"invalid number {text[:40]!r}: expected 0 to {limits.MAX_INT}"
         ) from None

@@ -19,6 +19,7 @@ EXAMPLES: Final = (
     ("rocketlens topics --store /data/rocketmq/store", "what is in this store?"),
     ("rocketlens topics 'order-*' -n 127.0.0.1:9876", "some topics of a cluster"),
     ("rocketlens topics order-paid", "one topic, queue by queue"),
+    ("rocketlens topics -o csv", "for a spreadsheet"),
     ("rocketlens topics --all -o json", "all there is, for programs"),
 )
 
@@ -27,7 +28,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Add what the command takes."""
     parser.epilog = (
         f"{SEARCH_EXIT_CODES}\n? is what could not be learnt: brokers do not tell sizes, and of a "
-        "topic\nthat was deleted only the log is left."
+        "topic\nthat was deleted only the log is left. Those of the broker it\n"
+        "creates by itself, under its own name and its cluster's."
     )
     parser.add_argument(
         "topic",
@@ -42,13 +44,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="with RocketMQ's own topics, and those of groups: retries, dead letters",
     )
     add_source(parser)
-    add_table_or_json(parser)
+    add_table_or_json(parser, with_csv=True)
 
 
 def run(arguments: Namespace) -> ExitCode:
     """Print topics; the exit code says whether all brokers or files could be read."""
     from rocketlens.cli.find import exit_code
-    from rocketlens.cli.table import print_rows
+    from rocketlens.cli.table import print_csv, print_rows
     from rocketlens.model.answer import Answer
     from rocketlens.model.topic import TopicKind
     from rocketlens.terminal.notes import print_notes
@@ -62,6 +64,8 @@ def run(arguments: Namespace) -> ExitCode:
     ]
     if arguments.output == "json":
         _print_json(found, shown)
+    elif arguments.output == "csv":
+        print_csv(_TITLES, map(_row, shown))
     elif shown:
         print_rows(_TITLES, map(_row, shown))
         if arguments.topic and len(shown) == 1 and shown[0].queues:
@@ -97,13 +101,19 @@ def _row(topic: "FoundTopic") -> Sequence[object]:
     from rocketlens.terminal.output import size_text
 
     return (
-        f"{topic.name} (deleted)" if topic.is_deleted else topic.name,
+        _name(topic),
         None if topic.queues is None else len(topic.queues),
         topic.messages,
         _time(topic.oldest_ms, topic.messages),
         _time(topic.newest_ms, topic.messages),
         None if topic.size_bytes is None else size_text(topic.size_bytes),
     )
+
+
+def _name(topic: "FoundTopic") -> str:
+    if topic.is_deleted:
+        return f"{topic.name} (deleted)"
+    return f"{topic.name} (of the broker)" if topic.is_of_broker else topic.name
 
 
 def _queue_row(queue: "TopicQueue") -> Sequence[object]:

@@ -4,6 +4,7 @@ Each has a thread with an event loop of its own, in which the async one does the
 """
 
 import asyncio
+import functools
 import inspect
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
@@ -32,6 +33,7 @@ from rocketlens.net.sync import LoopThread
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.request import FindRequest, Kind
 from rocketlens.query.story import Story
+from rocketlens.query.topic_choice import suggestion
 from rocketlens.wire.bodies.consumer import (
     ConsumerConnection,
     ConsumerRunningInfo,
@@ -73,7 +75,7 @@ def takes_arguments_of(
     """
 
     def shown(function: T) -> T:
-        own: Any = function
+        own: Any = _checked(function)
         found = dict(inspect.signature(original).parameters)
         if passed_on_to is not None:
             found = dict(inspect.signature(passed_on_to).parameters) | found
@@ -81,9 +83,25 @@ def takes_arguments_of(
         kept = [each for each in found.values() if each.kind is not each.VAR_KEYWORD]
         signature = inspect.signature(own)
         own.__signature__ = signature.replace(parameters=kept)
-        return function
+        checked: T = own
+        return checked
 
     return shown
+
+
+def _checked(function: Any) -> Any:
+    """Return a function that refuses keyword arguments that its signature lacks, under its name."""
+
+    @functools.wraps(function)
+    def checked(*arguments: Any, **options: Any) -> Any:
+        known = inspect.signature(checked).parameters
+        for name in options:
+            if name not in known:
+                said = f"{function.__qualname__}() has no argument {name!r}"
+                raise TypeError(said + suggestion(name, known))
+        return function(*arguments, **options)
+
+    return checked
 
 
 class SyncClient(Generic[C]):

@@ -23,6 +23,7 @@ from rocketlens.client.route import Broker
 from rocketlens.client.survey import CoverageByReason, Survey
 from rocketlens.errors import BrokerError, TopicNotFound
 from rocketlens.model.answer import Coverage, SourceState
+from rocketlens.model.rocketmq import reply_topic
 from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer
 from rocketlens.query.topic_choice import matching_topics, unknown_topic
 from rocketlens.wire.bodies.stats import TopicStatsTable
@@ -65,7 +66,9 @@ class _Topics:
             if is_in_namespace(self._namespace, name)
         }
         names = self._choose(asked, full_names, listed.coverage)
-        found = await asyncio.gather(*(self._find(name, full_names[name]) for name in names))
+        clusters = {each.cluster_name for each in brokers.value.values()}
+        own = {*brokers.value, *clusters, *map(reply_topic, clusters)}
+        found = await asyncio.gather(*(self._find(name, full_names[name], own) for name in names))
         return TopicsAnswer(
             tuple(topic for topic in found if topic is not None), self._coverage.all()
         )
@@ -88,7 +91,9 @@ class _Topics:
                 self._coverage.replace(replace(each, state=SourceState.FAILED))
         return [name for name in names if name in known]
 
-    async def _find(self, name: str, full_name: str) -> FoundTopic | None:
+    async def _find(
+        self, name: str, full_name: str, of_brokers: Collection[str]
+    ) -> FoundTopic | None:
         """Return a topic; None if it was deleted since the topics were listed."""
         async with self._turns:
             try:
@@ -102,7 +107,8 @@ class _Topics:
                 return await self._queues(full_name, address)
 
             answers = await self._cluster.ask_brokers(route.value.brokers.values(), ask)
-        return FoundTopic(name, self._merged(answers))
+        is_of_broker = full_name in of_brokers
+        return FoundTopic(name, self._merged(answers), is_of_broker=is_of_broker)
 
     def _merged(
         self, answers: list[BrokerAnswer[list[TopicQueue]]]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from rocketlens import limits
 from rocketlens.errors import BadInput, PackageMissing
 from rocketlens.model.escape import printable
+from rocketlens.model.installation import install_command
 from rocketlens.terminal.connection_options import CONTEXT_VARIABLE, add_connection_options
 from rocketlens.terminal.exit_code import ExitCode
 from rocketlens.terminal.server_process import end_process, print_ready
@@ -51,6 +52,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--bind",
+        "--port",
         metavar="[IP:]PORT",
         type=_bind_address,
         default=_DEFAULT_BIND,
@@ -133,7 +135,7 @@ def run(arguments: Namespace) -> ExitCode:
         import uvicorn  # noqa: F401
     except ImportError as error:
         name = error.name or "a package"
-        text = f"the console needs {name}: pip install 'rocketlens[console]'"
+        text = f"the console needs {name}: {install_command('console')}"
         raise PackageMissing(text, name=name) from error
     from rocketlens.decode.rules import BodyRules
     from rocketlens.model.message import Host
@@ -230,7 +232,7 @@ def _check_oidc(settings: "OidcSettings", bound: "Host") -> None:
         import jwt  # noqa: F401
     except ImportError as error:
         name = error.name or "a package"
-        text = f"the login by OpenID Connect needs {name}: pip install 'rocketlens[console]'"
+        text = f"the login by OpenID Connect needs {name}: {install_command('console')}"
         raise PackageMissing(text, name=name) from error
 
 

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.errors import PackageMissing
+from rocketlens.model.installation import install_command
 from rocketlens.model.integers import I32, I64
 from rocketlens.model.message import MESSAGE_FIELDS, Host, MessageExt
 
@@ -37,7 +38,7 @@ def package(name: str, extra: str, what: str) -> Any:
             raise
         needed = name.partition(".")[0]
         raise PackageMissing(
-            f"{what} needs {needed}: pip install 'rocketlens[{extra}]'", name=needed
+            f"{what} needs {needed}: {install_command(extra)}", name=needed
         ) from None
 
 

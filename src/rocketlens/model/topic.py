@@ -63,6 +63,8 @@ class FoundTopic:
     only the log names."""
     is_deleted: bool = False
     """Only the log of a store names it: its broker deleted it, and messages may be left."""
+    is_of_broker: bool = False
+    """A broker created it by itself, under its own name or its cluster's."""
 
     @property
     def kind(self) -> TopicKind:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rocketlens.errors import SparkUnavailable
+from rocketlens.model.installation import install_command
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -26,7 +27,7 @@ WORKER_PYTHON: Final = "PYSPARK_PYTHON"
 """The environment variable that names the interpreter of Spark's workers."""
 
 INSTALL_JDK: Final = f"install a JDK >= {OLDEST_JDK} and set JAVA_HOME to it"
-INSTALL_PYSPARK: Final = "install it with: pip install 'rocketlens[spark]'"
+INSTALL_PYSPARK: Final = f"install it with: {install_command('spark')}"
 
 _VERSION: Final = re.compile(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)')
 _MAX_WARM_TASKS: Final = 64

@@ -9,7 +9,7 @@ A topic that was deleted has no queues. It is known where the log was read for i
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +18,7 @@ from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import Record, has_queue_entry
 from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT, FILLER_SIZE
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.rocketmq import PERM_INHERIT, is_system_topic, reply_topic
 from rocketlens.model.sentences import Sentence
 from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer
 from rocketlens.query.store_reader import (
@@ -85,6 +86,7 @@ class _StoreTopics:
         self._counted: Final[dict[str, dict[int, _Counted]]] = defaultdict(dict)
         self._unread: Final[set[str]] = set()
         """Topics with a queue that could not be read."""
+        self._of_broker: Final[set[str]] = set()
         self._queues_end = 0
         """The physical offset behind the last message that a queue leads to."""
 
@@ -93,7 +95,9 @@ class _StoreTopics:
         reader.refresh()
         if reader.topics.may_be_more():
             reader.topics.read_log()
-        configured = self._configured()
+        table = self._configuration()
+        configured = {name: _queue_count(value) for name, value in table.items()}
+        self._of_broker.update(_of_broker(table))
         for name in reader.queues.names():
             try:
                 self._counted[name.topic][name.queue_id] = self._count(name)
@@ -130,6 +134,7 @@ class _StoreTopics:
                 )
                 for queue_id, each in counted
             ),
+            is_of_broker=name in self._of_broker,
         )
 
     def _count(self, name: QueueName) -> _Counted:
@@ -212,8 +217,8 @@ class _StoreTopics:
                 int(last["store_timestamp_ms"]),
             )
 
-    def _configured(self) -> dict[str, int]:
-        """Return the configured topics, and how many queues each has."""
+    def _configuration(self) -> Mapping[str, Any]:
+        """Return the configured topics, with their values."""
         table = read_table(self._reader.path, TOPICS_FILE, TOPICS_MEMBER)
         if table.problem:
             lacks = "topics without messages are not known"
@@ -222,7 +227,7 @@ class _StoreTopics:
             error = f"{table.problem}: {lacks}"
             damaged = SourceState.DAMAGED
             self._coverage.append(Coverage(TOPICS_FILE, SourceKind.TOPICS, damaged, None, error))
-        return {name: _queue_count(value) for name, value in table.entries.items()}
+        return table.entries
 
     def _fail(self, source: str, error: str | None) -> None:
         failed = SourceState.FAILED
@@ -234,6 +239,22 @@ def _entries(queue: ConsumeQueue) -> "Iterator[tuple[int, npt.NDArray[np.void]]]
 
     for first_queue_offset, content in queue.contents():
         yield first_queue_offset, np.frombuffer(content, ENTRY_LAYOUT.dtype)
+
+
+def _of_broker(table: Mapping[str, Any]) -> set[str]:
+    """Return the topics that a broker created under its name and its cluster's.
+
+    No other ones let topics inherit from them, but those of RocketMQ itself.
+    """
+    own = {
+        name
+        for name, value in table.items()
+        if isinstance(value, dict)
+        and isinstance(value.get("perm"), int)
+        and value["perm"] & PERM_INHERIT
+        and not is_system_topic(name)
+    }
+    return own | ({reply_topic(name) for name in own} & table.keys())
 
 
 def _queue_count(value: Any) -> int:

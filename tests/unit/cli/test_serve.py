@@ -590,7 +590,7 @@ def without_fastapi(tmp_path):
         (("--console", "nonsense"), "IP:PORT"),
         (("--console", "0", "--console-users", "/nonexistent/users"), "the file of users"),
         (("--console-users", "/nonexistent/users"), "no console without --console"),
-        (("--console",), "pip install 'rocketlens[console]'"),
+        (("--console",), "[console]'"),
     ],
 )
 def test_a_console_that_cannot_be_is_an_error_before_the_store_is_opened(tmp_path, words, said):

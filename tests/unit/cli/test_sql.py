@@ -10,6 +10,7 @@ import pytest
 
 from rocketlens import Message, open_store
 from rocketlens.model import arrow
+from rocketlens.model.installation import install_command
 from rocketlens.query import by_time
 from rocketlens.testing import cluster
 
@@ -155,7 +156,7 @@ def test_without_duckdb_its_extra_is_named(run, store, monkeypatch):
     monkeypatch.setattr(arrow, "import_module", missing)
     done = run("sql", "SELECT 1", "--store", store)
     assert (done.code, done.err.count("\n")) == (2, 1)
-    assert "pip install 'rocketlens[sql]'" in done.err
+    assert install_command("sql") in done.err
 
 
 def test_texts_and_json_of_bodies_are_columns_that_binary_bodies_do_not_fail(run, write_store):

@@ -40,7 +40,7 @@ def rows(done):
 def test_the_newest_are_printed_oldest_first(run, rocketmq):
     done = run("tail", "-t", "Orders", "--namesrv", rocketmq.name_server)
     assert (done.code, rows(done)) == (0, [str(number) for number in range(2, 12)])
-    done = run("tail", "-t", "Orders", "-n", "3", "--tag", "A", "--namesrv", rocketmq.name_server)
+    done = run("tail", "-t", "Orders", "--max", "3", "--tag", "A", "-n", rocketmq.name_server)
     assert (done.code, rows(done)) == (0, ["6", "8", "10"])
 
 
@@ -49,7 +49,7 @@ def test_the_newest_are_printed_oldest_first(run, rocketmq):
     [
         (("--sql", "n BETWEEN 3 AND 4"), ["3", "4"]),
         (("--key", "K7"), ["7"]),
-        (("--tag", "A || B", "-n", "1"), ["11"]),
+        (("--tag", "A || B", "--newest", "1"), ["11"]),
         (("--since", "2100-01-01"), []),
     ],
 )
@@ -70,11 +70,10 @@ def test_from_the_beginning_has_everything(run, rocketmq):
     ("options", "said"),
     [
         (("--from", "end"), "give -f"),
-        (("--from", "beginning", "-n", "3"), "give only one"),
+        (("--from", "beginning", "--max", "3"), "give only one"),
         (("--sql", "n <"), "a value is expected"),
         (("--tag", ""), "names no tag"),
-        (("-n", "-1"), "invalid number"),
-        (("-n", "127.0.0.1:9876"), "for a name server: --namesrv"),
+        (("--max", "-1"), "invalid number"),
         (("--since", "soon"), "--since"),
     ],
 )
@@ -82,6 +81,12 @@ def test_what_cannot_be_meant_is_refused(run, rocketmq, options, said):
     done = run("tail", "-t", "Orders", *options, "--namesrv", rocketmq.name_server)
     assert (done.code, done.out) == (2, "")
     assert said in done.err
+
+
+def test_n_is_the_name_server_as_everywhere(run):
+    done = run("tail", "-t", "Orders", "-n", "3")
+    assert (done.code, done.out) == (2, "")
+    assert "-n is the name server: for 3 messages give --max" in done.err
 
 
 def test_a_store_is_not_followed_and_a_topic_must_exist(run, rocketmq):

@@ -1,5 +1,7 @@
 """``rocketlens topics`` over a store and over a cluster."""
 
+import csv
+import io
 import json
 
 import pytest
@@ -104,3 +106,24 @@ def test_on_a_terminal_of_80_columns_no_line_is_wider(run, golden, monkeypatch):
         assert max(map(len, done.out.splitlines())) <= 80
         assert "PayTopic" in done.out
         assert "2026-11-21 02:40:33" in done.out
+
+
+def test_topics_that_a_broker_creates_by_itself_are_marked(run, rocketmq, golden):
+    marked = {"DefaultCluster (of the broker)", "broker-a (of the broker)"}
+    done = run("topics", "-n", rocketmq.name_server)
+    names = {row["topic"] for row in rows_of(done.out)}
+    assert marked <= names
+    assert "Orders" in names
+    done = run("topics", "--store", str(golden("5.5.0").store))
+    own = {row["topic"] for row in rows_of(done.out) if "(of the broker)" in row["topic"]}
+    assert {"DefaultCluster (of the broker)", "DefaultCluster_REPLY_TOPIC (of the broker)"} <= own
+    listed = json.loads(run("topics", "-n", rocketmq.name_server, "-o", "json").out)["topics"]
+    assert {each["name"] for each in listed if each["is_of_broker"]} >= {"broker-a"}
+
+
+def test_topics_can_be_csv(run, rocketmq):
+    done = run("topics", "Orders", "-n", rocketmq.name_server, "-o", "csv")
+    titles, row = csv.reader(io.StringIO(done.out))
+    assert titles == ["topic", "queues", "messages", "oldest", "newest", "size"]
+    assert (row[0], row[2], row[5]) == ("Orders", "5", "")
+    assert row[3].startswith("20")

@@ -102,3 +102,16 @@ def test_the_package_names_the_clients_and_imports_them_when_used():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: rocketlens.SyncProducer("a:1", gruop="g"), "SyncProducer.*'gruop'.*mean group"),
+        (lambda: rocketlens.SyncMQAdmin("a:1", tsl=None), "SyncMQAdmin.*'tsl'.*mean tls"),
+        (lambda: rocketlens.SyncPushConsumer("a:1", grop="g"), "SyncPushConsumer.*'grop'"),
+    ],
+)
+def test_a_wrong_argument_is_refused_under_the_name_of_the_blocking_client(make, said):
+    with pytest.raises(TypeError, match=said):
+        make()

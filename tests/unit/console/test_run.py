@@ -16,6 +16,7 @@ import pytest
 from rocketlens.console.passwords import PasswordHash
 from rocketlens.console.run import _contexts
 from rocketlens.main import build_parser, main
+from rocketlens.model.installation import install_command
 from rocketlens.terminal.contexts import CONFIG_VARIABLE
 from tests.support.console_users import HASH, PASSWORD
 from tests.support.made_stores import Sent, make_store
@@ -163,7 +164,7 @@ def test_a_package_that_a_provider_needs_is_named(tmp_path, capsys, monkeypatch)
     monkeypatch.setitem(sys.modules, "jwt", None)
     words = ["--store", str(made.path), "--users", oidc_file(tmp_path), "--bind", "127.0.0.1:0"]
     assert main(["console", *words]) != 0
-    assert "OpenID Connect needs jwt: pip install 'rocketlens[console]'" in capsys.readouterr().err
+    assert f"OpenID Connect needs jwt: {install_command('console')}" in capsys.readouterr().err
 
 
 def test_a_log_that_cannot_be_opened_is_named(tmp_path, capsys):
@@ -184,3 +185,9 @@ def test_a_password_is_hashed_from_stdin_and_from_a_terminal(monkeypatch, capsys
     monkeypatch.setattr("getpass.getpass", {"Password: ": "one", "Again: ": "other"}.__getitem__)
     assert main(["console", "--hash-password"]) != 0
     assert "two different passwords" in capsys.readouterr().err
+
+
+def test_port_is_bind_without_an_address():
+    for words in (("--port", "33080"), ("--bind", "33080")):
+        arguments = build_parser(["console"]).parse_args(["console", *words])
+        assert arguments.bind == ("127.0.0.1", 33080)

@@ -1,0 +1,38 @@
+"""How an extra is installed: as RocketLens itself was, from a directory, a file or an index."""
+
+import json
+import shlex
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra of this package."""
+    return f"pip install {_requirement(extra)}"
+
+
+@cache
+def _requirement(extra: str) -> str:
+    origin = _origin()
+    url = str(origin.get("url", ""))
+    directory = Path(unquote(urlsplit(url).path))
+    if "dir_info" in origin and (directory / "pyproject.toml").is_file():
+        editable = "-e " if origin["dir_info"].get("editable") else ""
+        return f"{editable}{shlex.quote(f'{directory}[{extra}]')}"
+    if "archive_info" in origin or "vcs_info" in origin:
+        vcs = origin.get("vcs_info", {}).get("vcs")
+        return shlex.quote(f"rocketlens[{extra}] @ {f'{vcs}+' if vcs else ''}{url}")
+    return shlex.quote(f"rocketlens[{extra}]")
+
+
+def _origin() -> dict[str, Any]:
+    """Return where pip has installed this from (PEP 610); empty if it was an index."""
+    try:
+        text = metadata.distribution("rocketlens").read_text("direct_url.json")
+        origin = json.loads(text or "{}")
+    except (metadata.PackageNotFoundError, OSError, ValueError):
+        return {}
+    return origin if isinstance(origin, dict) else {}
