@@ -40,8 +40,9 @@ _COMMANDS: Final = {
         "list consumer groups: members, lag, retries, dead letters",
     ),
     "resend": ("rocketlens.cli.resend", "send stored messages again, as a job"),
-    "dlq": ("", "dead letters of consumer groups: list them, or have them consumed again"),
+    "dlq": ("", "dead letters of consumer groups: see them, or have them consumed again"),
     "dlq list": ("rocketlens.cli.dlq_list", "list the groups that have dead letters"),
+    "dlq show": ("rocketlens.cli.dlq_show", "show the dead letters of one group"),
     "dlq redrive": (
         "rocketlens.cli.dlq_redrive",
         "send the dead letters of a group to it again, as a job",

@@ -5,17 +5,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens.cli.options import add_cluster
 from rocketlens.errors import RocketLensError
-from rocketlens.model.escape import printable
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 from rocketlens.terminal.output import note
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rocketlens.client.admin import MQAdmin
 
 EXAMPLES: Final = (
     ("rocketlens dlq list", "the groups that have dead letters"),
-    ("rocketlens dlq list billing", "those of one group"),
+    ("rocketlens dlq list billing", "how many one group has (dlq show billing shows them)"),
     ("rocketlens dlq list -n 127.0.0.1:9876 -o json", "of a cluster, for programs"),
 )
 
@@ -58,13 +59,14 @@ async def _list(arguments: Namespace, admin: "MQAdmin") -> ExitCode:
     ]
     for each in failed:
         note(f"INCOMPLETE: {each.source}: {each.error}")
-    is_complete, found = not any(each.is_failure for each in failed), False
+    is_complete = not any(each.is_failure for each in failed)
+    found: list[dict[str, Any]] = []
     for topic in topics:
         fields = await _fields(admin, topic)
         is_complete &= fields["error"] is None
         if fields["messages"] or fields["error"]:
-            _print(arguments, fields, with_titles=not found)
-            found = True
+            found.append(fields)
+    _print(arguments, found)
     if not is_complete:
         return ExitCode.INCOMPLETE
     return ExitCode.OK if found else ExitCode.NO
@@ -94,16 +96,26 @@ async def _fields(admin: "MQAdmin", topic: str) -> dict[str, Any]:
     return fields
 
 
-def _print(arguments: Namespace, fields: dict[str, Any], *, with_titles: bool) -> None:
+def _print(arguments: Namespace, found: "Sequence[dict[str, Any]]") -> None:
     if arguments.output == "json":
         from rocketlens.terminal.as_json import json_line
 
-        print(json_line(fields))
+        for fields in found:
+            print(json_line(fields))
         return
-    from rocketlens.terminal.times import iso_text
+    from rocketlens.cli.table import Moment, print_rows
 
-    if with_titles:
-        print("group\tmessages\tnewest\terror")
-    newest = "" if fields["newest_ms"] is None else iso_text(fields["newest_ms"])
-    row = (fields["group"], str(fields["messages"]), newest, fields["error"] or "")
-    print("\t".join(map(printable, row)))
+    # Most lists have no error.
+    titles = ["group", "messages", "newest"]
+    titles += ["error"] if any(fields["error"] for fields in found) else []
+    rows = [
+        (
+            fields["group"],
+            fields["messages"],
+            "" if fields["newest_ms"] is None else Moment(fields["newest_ms"]),
+            fields["error"] or "",
+        )[: len(titles)]
+        for fields in found
+    ]
+    if rows:
+        print_rows(titles, rows)

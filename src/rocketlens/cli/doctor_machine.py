@@ -88,14 +88,16 @@ def _java() -> Iterator[Check]:
 def _pyspark() -> Iterator[Check]:
     from importlib import metadata
 
-    from rocketlens.pipeline.session import INSTALL_PYSPARK
+    from rocketlens.model.installation import install_command
 
     versions = []
     for name in ("pyspark", "pyarrow", "pandas"):
         try:
             versions.append(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
-            yield warn("PySpark", f"{name} is not installed ({_SPARK_TOO})", INSTALL_PYSPARK)
+            yield warn(
+                "PySpark", f"{name} is not installed ({_SPARK_TOO})", install_command("spark")
+            )
             return
     yield ok("PySpark", ", ".join(versions))
 

@@ -1,17 +1,31 @@
 """``rocketlens groups``: consumer groups, their members, and how far they came."""
 
 import sys
+import time
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketlens.cli.options import add_source, add_table_or_json
+from rocketlens.cli.options import add_source, add_table_or_json, positive_number
+from rocketlens.model.counted import span_text
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 
 if TYPE_CHECKING:
     from rocketlens.cli.table import Moment
     from rocketlens.model.group import FoundGroup, GroupsAnswer
 
-_TITLES: Final = ("group", "members", "model", "lag", "to_retry", "dead_letters", "last_consumed")
+_TITLES: Final = (
+    "group",
+    "members",
+    "model",
+    "lag",
+    "behind",
+    "to_retry",
+    "dead_letters",
+    "last_consumed",
+)
+_WATCH_SECONDS: Final = 5
+_CLEAR: Final = "\x1b[H\x1b[2J"
+"""Moves to the begin of a terminal, and clears it."""
 _MEMBER_TITLES: Final = ("client_id", "address", "language", "version")
 _QUEUE_TITLES: Final = (
     "topic",
@@ -25,6 +39,7 @@ _QUEUE_TITLES: Final = (
 
 EXAMPLES: Final = (
     ("rocketlens groups -n 127.0.0.1:9876", "all groups, and how far each came"),
+    ("rocketlens groups --watch 10", "again every ten seconds"),
     ("rocketlens groups billing", "one group: its members and queues"),
     (
         "rocketlens groups billing --store /data/rocketmq/store -o json",
@@ -36,16 +51,37 @@ EXAMPLES: Final = (
 def add_arguments(parser: ArgumentParser) -> None:
     """Add what the command takes."""
     parser.epilog = (
-        f"{SEARCH_EXIT_CODES}\n? is what could not be learnt: no file of a store names members."
+        f"{SEARCH_EXIT_CODES}\n? is what could not be learnt: no file of a store names members.\n"
+        "behind: how old what was consumed last is, in the queue that is furthest behind."
     )
     parser.add_argument(
         "group", metavar="GROUP", nargs="?", help="show this group with its members and queues"
+    )
+    parser.add_argument(
+        "--watch",
+        metavar="SECONDS",
+        nargs="?",
+        type=positive_number,
+        const=_WATCH_SECONDS,
+        help=f"print it again every so many seconds ({_WATCH_SECONDS} if none are given), until "
+        "Ctrl-C: exit code 130",
     )
     add_source(parser)
     add_table_or_json(parser, with_csv=True)
 
 
 def run(arguments: Namespace) -> ExitCode:
+    """Print groups, once or again and again."""
+    if arguments.watch is None:
+        return _run_once(arguments)
+    while True:
+        if sys.stdout.isatty():
+            sys.stdout.write(_CLEAR)
+        _run_once(arguments)
+        time.sleep(arguments.watch)
+
+
+def _run_once(arguments: Namespace) -> ExitCode:
     """Print groups; the exit code says whether all brokers or files could be read."""
     from rocketlens.cli.find import exit_code
     from rocketlens.cli.table import print_csv, print_rows
@@ -91,10 +127,17 @@ def _row(group: "FoundGroup") -> tuple[object, ...]:
         None if group.members is None else len(group.members),
         group.message_model,
         group.lag,
+        _behind(group),
         group.to_retry,
         group.dead_letters,
         _time(group.last_consumed_ms),
     )
+
+
+def _behind(group: "FoundGroup") -> str | None:
+    """Return how far a group is behind in time; empty if it is not."""
+    behind_ms = group.behind_ms(time.time_ns() // 1_000_000)
+    return span_text(behind_ms) if behind_ms else (None if behind_ms is None else "")
 
 
 def _print_group(group: "FoundGroup") -> None:
@@ -145,6 +188,7 @@ def group_fields(group: "FoundGroup") -> dict[str, Any]:
     return {
         **asdict(group),
         "lag": group.lag,
+        "behind_ms": group.behind_ms(time.time_ns() // 1_000_000),
         "to_retry": group.to_retry,
         "last_consumed_ms": group.last_consumed_ms,
     }

@@ -2,12 +2,13 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
 from rocketlens.cli.options import add_cluster, positive_number
-from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound
+from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, RocketLensError
 from rocketlens.model.counted import counted
 from rocketlens.model.escape import printable
 from rocketlens.terminal.exit_code import ExitCode
@@ -31,8 +32,10 @@ JOB_EXIT_CODES: Final = (
 )
 _SHOWN_ROWS: Final = 10
 """Messages of a dry run that are shown as a table."""
+_PREVIEW_CHARACTERS: Final = 60
 _DEFAULT_RATE: Final = 20
 _COLUMNS: Final = ("n", "state", "id", "from", "to", "detail")
+_PREVIEW_COLUMNS: Final = ("n", "state", "id", "from", "to", "time", "keys", "body")
 EXAMPLES: Final = (
     (
         "rocketlens resend -t order-paid AC1400020001A3B4C5D6123456780000",
@@ -176,7 +179,8 @@ async def _start(  # noqa: PLR0917 - what a new job is made of
 
     await check_targets(admin, messages)
     if not arguments.send:
-        _show(arguments, messages, dict.fromkeys(range(1, len(messages) + 1), "would send"))
+        states = dict.fromkeys(range(1, len(messages) + 1), "would send")
+        await _show(arguments, messages, states, admin)
         topics = ", ".join(sorted({each.topic for each in messages})[:_SHOWN_ROWS])
         note(
             f"dry run: {counted(len(messages), 'message')} of {topics} would go to {target}; "
@@ -226,7 +230,7 @@ async def _resume(
         for number in range(1, header.count + 1):
             outcome = journal.outcome(number)
             states[number] = "would send" if outcome is None else outcome.state
-        _show(arguments, journal.messages, states)
+        await _show(arguments, journal.messages, states, admin)
         note(f"dry run of {journal.path}: {_totals(journal)}; nothing was sent: give --send")
         return ExitCode.OK
 
@@ -321,15 +325,44 @@ def _header(
     )
 
 
-def _show(arguments: Namespace, messages: Any, states: dict[int, str]) -> None:
-    """Print a dry run: all messages as JSON, the first of them as a table."""
-    _print_titles(arguments)
-    for number, message in enumerate(messages, 1):
-        if arguments.output == "table" and number > _SHOWN_ROWS:
-            print(f"... and {len(messages) - _SHOWN_ROWS} more (-o json shows all)")
-            break
-        _print_row(arguments, number, message, states[number], "")
+async def _show(
+    arguments: Namespace, messages: Any, states: dict[int, str], admin: "MQAdmin"
+) -> None:
+    """Print a dry run: all messages as JSON; the first of them as a table, with what is in them."""
+    if arguments.output == "json":
+        for number, message in enumerate(messages, 1):
+            _print_row(arguments, number, message, states[number], "")
+        sys.stdout.flush()
+        return
+    from rocketlens.cli.table import print_rows
+
+    rows = [
+        (number, states[number], *_where(message), *await _preview(message, admin))
+        for number, message in enumerate(islice(messages, _SHOWN_ROWS), 1)
+    ]
+    print_rows(_PREVIEW_COLUMNS, rows)
+    if len(messages) > _SHOWN_ROWS:
+        print(f"... and {len(messages) - _SHOWN_ROWS} more (-o json shows all)")
     sys.stdout.flush()
+
+
+async def _preview(planned: "PlannedMessage", admin: "MQAdmin") -> tuple[object, str, str]:
+    """Return the time, the keys and the start of the body of a message; ? if it cannot be read."""
+    from rocketlens.cli.table import Moment
+    from rocketlens.terminal.body_view import BodyView
+
+    try:
+        message = await admin.view_message(planned.topic, planned.offset_msg_id)
+    except RocketLensError:
+        return None, "?", "?"
+    preview = BodyView().preview(message)[:_PREVIEW_CHARACTERS]
+    return Moment(message.store_timestamp_ms), " ".join(message.keys), preview
+
+
+def _where(planned: "PlannedMessage") -> tuple[str, str, str]:
+    """Return the id of a message, where it is, and the topic that it goes to."""
+    origin = f"{planned.topic}/{planned.queue_id}/{planned.queue_offset}"
+    return planned.unique_key or planned.offset_msg_id, origin, planned.target
 
 
 def _print_titles(arguments: Namespace) -> None:
@@ -348,7 +381,5 @@ def _print_row(
 
         print(json_line({"n": number, "state": state, **asdict(planned), "detail": detail}))
         return
-    origin = f"{planned.topic}/{planned.queue_id}/{planned.queue_offset}"
-    msg_id = planned.unique_key or planned.offset_msg_id
-    row = (str(number), state, msg_id, origin, planned.target, detail)
+    row = (str(number), state, *_where(planned), detail)
     print("\t".join(map(printable, row)))

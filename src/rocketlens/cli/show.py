@@ -15,7 +15,6 @@ from rocketlens.cli.message_output import MessageOutput, add_colour
 from rocketlens.cli.options import add_all_topics, add_body_rules, add_message
 from rocketlens.cli.table import cells, fit, highlighted
 from rocketlens.errors import BadInput
-from rocketlens.model.due import due_text
 from rocketlens.model.escape import printable
 from rocketlens.model.rocketmq import is_system_topic
 from rocketlens.terminal.body_view import BodyView
@@ -82,6 +81,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> ExitCode:
     """Show one message in full, and name the others that match."""
     from rocketlens.cli.source import choose_source, find_in
+    from rocketlens.model.due import due_text
     from rocketlens.terminal.notes import body_note, print_notes
 
     choose_colour(arguments.color)

@@ -10,7 +10,6 @@ a copy in                    is due
 """
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Final
 
 from rocketlens import limits
@@ -90,6 +89,9 @@ def _number(text: str | None) -> int | None:
 
 
 def _time_text(epoch_ms: int) -> str:
+    # Late: it is needed for few messages.
+    from datetime import datetime
+
     try:
         local = datetime.fromtimestamp(epoch_ms / 1000).astimezone()
     except (OverflowError, OSError, ValueError):

@@ -71,6 +71,18 @@ class FoundGroup:
         times = [each.last_consumed_ms for each in self.queues or () if each.last_consumed_ms]
         return max(times, default=None)
 
+    def behind_ms(self, now_ms: int) -> int | None:
+        """Return how old the message is that it consumed last where it is furthest behind, in
+        milliseconds; 0 if it has consumed everything, None if that is not known.
+        """
+        if self.queues is None:
+            return None
+        lagging = [each for each in self.queues if each.lag]
+        times = [each.last_consumed_ms for each in lagging if each.last_consumed_ms]
+        if not lagging:
+            return 0
+        return max(0, now_ms - min(times)) if times else None
+
     def _lag(self, *, is_retry: bool) -> int | None:
         if self.queues is None:
             return None

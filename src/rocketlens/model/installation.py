@@ -1,12 +1,8 @@
 """How an extra is installed: as RocketLens itself was, from a directory, a file or an index."""
 
-import json
-import shlex
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 
 def install_command(extra: str) -> str:
@@ -16,6 +12,10 @@ def install_command(extra: str) -> str:
 
 @cache
 def _requirement(extra: str) -> str:
+    # Late, here and below: only a hint needs it.
+    import shlex
+    from urllib.parse import unquote, urlsplit
+
     origin = _origin()
     url = str(origin.get("url", ""))
     directory = Path(unquote(urlsplit(url).path))
@@ -30,6 +30,9 @@ def _requirement(extra: str) -> str:
 
 def _origin() -> dict[str, Any]:
     """Return where pip has installed this from (PEP 610); empty if it was an index."""
+    import json
+    from importlib import metadata
+
     try:
         text = metadata.distribution("rocketlens").read_text("direct_url.json")
         origin = json.loads(text or "{}")

@@ -27,7 +27,6 @@ WORKER_PYTHON: Final = "PYSPARK_PYTHON"
 """The environment variable that names the interpreter of Spark's workers."""
 
 INSTALL_JDK: Final = f"install a JDK >= {OLDEST_JDK} and set JAVA_HOME to it"
-INSTALL_PYSPARK: Final = f"install it with: {install_command('spark')}"
 
 _VERSION: Final = re.compile(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)')
 _MAX_WARM_TASKS: Final = 64
@@ -204,7 +203,10 @@ def check_available() -> None:
     :raises SparkUnavailable: saying what to install.
     """
     if find_spec("pyspark") is None:
-        raise SparkUnavailable(f"PySpark is not installed for {sys.executable}: {INSTALL_PYSPARK}")
+        raise SparkUnavailable(
+            f"PySpark is not installed for {sys.executable}: install it with: "
+            f"{install_command('spark')}"
+        )
     java, version = find_java()
     if version < OLDEST_JDK:
         raise SparkUnavailable(f"{java} is Java {version}, too old for Spark: {INSTALL_JDK}")

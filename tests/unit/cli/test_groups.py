@@ -70,11 +70,12 @@ def test_a_cluster_says_how_far_its_groups_are(run, answers):
     assert group["members"] == []
     done = run("groups", "--namesrv", rocketmq.name_server)
     titles, row = (line.split("\t") for line in done.out.splitlines())
-    assert dict(zip(titles, row, strict=True)) | {"last_consumed": ""} == {
+    assert dict(zip(titles, row, strict=True)) | {"last_consumed": "", "behind": ""} == {
         "group": GROUP,
         "members": "0",
         "model": "?",
         "lag": "3",
+        "behind": "",
         "to_retry": "1",
         "dead_letters": "2",
         "last_consumed": "",
@@ -104,9 +105,23 @@ def test_a_broker_that_cannot_be_asked_is_named_then_its_store_has_the_same(run,
     assert "INCOMPLETE" in done.err
     rows = [line.split("\t") for line in done.out.splitlines()]
     # The name servers still name its topics, and nothing is known of the group.
-    assert rows[1:] == [[GROUP, "?", "?", "?", "?", "?", "?"]]
+    assert rows[1:] == [[GROUP, "?", "?", "?", "?", "?", "?", "?"]]
     rocketmq.stop()
     done = run("groups", GROUP, "--store", str(store), "-o", "json")
     [group] = json.loads(done.out)["groups"]
     assert group["members"] is None
     assert (group["to_retry"], group["dead_letters"]) == (1, 2)
+
+
+def test_groups_are_printed_again_until_ctrl_c(run, golden, monkeypatch):
+    waited = []
+
+    def wait(seconds):
+        waited.append(seconds)
+        if len(waited) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("rocketlens.cli.groups.time.sleep", wait)
+    done = run("groups", "--watch", "7", "--store", str(golden("5.5.0").store))
+    assert (done.code, waited) == (130, [7, 7, 7])
+    assert done.out.count("group\tmembers\tmodel\tlag\tbehind") == 3

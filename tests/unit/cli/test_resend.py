@@ -43,7 +43,7 @@ def found(rocketmq, topic):
 
 def rows(done):
     titles, *lines = (line.split("\t") for line in done.out.splitlines())
-    assert titles == ["n", "state", "id", "from", "to", "detail"]
+    assert titles == ["n", "state", "id", "from", "to", "time", "keys", "body"]
     return lines
 
 
@@ -54,6 +54,7 @@ def test_a_dry_run_sends_nothing_and_makes_no_file(run, rocketmq, sent, tmp_path
     done = run("resend", *ids, "--namesrv", rocketmq.name_server, "--job", str(job))
     assert done.code == 0
     assert [row[1:3] for row in rows(done)] == [["would send", each.msg_id] for each in results[:3]]
+    assert all(row[5].startswith("20") and row[7] for row in rows(done))
     assert "dry run: 3 messages" in done.err
     assert not list(tmp_path.iterdir())
     assert len(found(rocketmq, topic)[0]) == 5

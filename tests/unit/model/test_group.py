@@ -39,3 +39,19 @@ def test_an_answer_of_groups_is_iterated_over_and_printed_in_few_words():
     assert list(GroupsAnswer((found,), (searched,))) == [found]
     assert repr(GroupsAnswer((found,), (searched,))) == "GroupsAnswer(1 group, complete)"
     assert repr(GroupsAnswer((), (failed,))) == "GroupsAnswer(0 groups, INCOMPLETE: 1 failed)"
+
+
+@pytest.mark.parametrize(
+    ("queues", "expected"),
+    [
+        (None, None),
+        ((), 0),
+        ((GroupQueue("T", None, 0, 5, 5, 100),), 0),
+        ((GroupQueue("T", None, 0, 9, 5, 400), GroupQueue("T", None, 1, 9, 5, 100)), 900),
+        ((GroupQueue("T", None, 0, 9, 5, 100), GroupQueue("T", None, 1, 5, 5, 1)), 900),
+        ((GroupQueue("T", None, 0, 9, -1, None),), None),
+    ],
+)
+def test_a_group_is_behind_by_the_age_of_what_it_consumed_last(queues, expected):
+    group = FoundGroup("g", None, None, None, queues, None)
+    assert group.behind_ms(1000) == expected
