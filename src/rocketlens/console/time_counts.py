@@ -2,7 +2,7 @@
 
 Bars are of equal lengths that begin at round times, as a clock has them in UTC. They go from the
 oldest to the newest message, or over all of the time that was asked for if the page has all that
-was found in it.
+was found in it, and they are of several bars there.
 """
 
 from collections import Counter
@@ -37,10 +37,16 @@ def time_counts(
     times = [each.store_timestamp_ms for each in rows]
     if not times:
         return None
-    low, high = min(times), max(times)
-    if is_whole:
-        low = low if question.begin is None else min(low, question.begin)
-        high = high if question.end is None else max(high, question.end)
+    own = min(times), max(times)
+    asked = (
+        own[0] if question.begin is None else min(own[0], question.begin),
+        own[1] if question.end is None else max(own[1], question.end),
+    )
+    # In a long time that was asked for, all of them can be in one bar.
+    return (_counts(times, *asked) if is_whole else None) or _counts(times, *own)
+
+
+def _counts(times: Sequence[int], low: int, high: int) -> TimeCountsValue | None:
     step = _step_for(high - low)
     first = low // step
     counted = Counter(each // step - first for each in times)

@@ -43,7 +43,7 @@ MASTER = BrokerStatus(
 SLAVE = BrokerStatus("C1", "broker-a", 1, "10.0.0.2:10911", error="connection refused")
 OTHER = BrokerStatus("C2", "broker-b", 0, "10.0.0.3:10911", version="V4_9_7")
 SEARCHED = Coverage("broker-a", SourceKind.BROKER, SourceState.SEARCHED)
-SHOWN = ("/brokers", "/pipeline", "/clients")
+SHOWN = ("/brokers", "/pipeline", "/clients", "/overview")
 FAILED = Coverage("broker-a", SourceKind.BROKER, SourceState.FAILED, None, "connection refused")
 
 

@@ -50,6 +50,14 @@ def test_a_page_with_all_that_was_found_has_all_of_the_time_that_was_asked_for()
     assert part.step_ms * len(part.counts) <= 12 * MINUTE_MS
 
 
+def test_messages_that_a_long_time_has_in_one_bar_have_bars_of_their_own_time():
+    rows = rows_of([NOW_MS, NOW_MS + 700])
+    asked = Question.read(topic="T", since=str(NOW_MS - 86_400_000))
+    found = time_counts(rows, asked, is_whole=True)
+    assert found.step_ms < 1000
+    assert sum(found.counts) == 2
+
+
 def test_a_part_of_a_time_is_within_what_was_asked_for_and_written_as_its_reader_does():
     asked = Question.read(topic="T", since=str(NOW_MS), until=str(NOW_MS + 100))
     found = within(asked, NOW_MS - 50, NOW_MS + 49, "Asia/Shanghai")

@@ -2,13 +2,21 @@
 
 import asyncio
 import json
+from html.parser import HTMLParser
 from urllib.parse import quote
 
 import pytest
 
 from rocketlens import SyncPushConsumer, testing
 from rocketlens.client.message import Message
+from rocketlens.console.masks import MaskRule, Masks
+from rocketlens.console.sources import ClusterOfConsole
+from rocketlens.console.users import LocalUsers
 from rocketlens.console.viewer import Grant, Role
+from rocketlens.model.answer import Coverage, SourceKind, SourceState
+from rocketlens.model.group import FoundGroup, GroupQueue, GroupsAnswer
+from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer, TopicSettings
+from rocketlens.query.pattern import TextPattern
 from tests.support.console_client import (
     answer,
     answers,
@@ -19,7 +27,9 @@ from tests.support.console_client import (
 )
 from tests.support.console_users import user, users
 from tests.support.made_stores import NOW_MS, Sent, make_store
+from tests.support.xss_payloads import PAYLOADS
 
+SEARCHED = Coverage("broker-a", SourceKind.BROKER, SourceState.SEARCHED)
 GROUP = "billing"
 
 
@@ -186,3 +196,63 @@ def test_the_page_is_there_in_chinese_with_the_same_elements(running):
     assert "最近一分钟" in chinese
     assert "Configuration" not in chinese
     assert english.count("<td") == chinese.count("<td")
+
+
+def test_what_is_masked_is_masked_on_the_page_of_a_topic(running):
+    rule = MaskRule(("*",), pattern=TextPattern("body-[0-9]+"))
+    masked = LocalUsers([user("li", Grant(Role.VIEWER))], Masks([rule]))
+
+    async def ask():
+        async with console_client(live(running), users=masked) as client:
+            await log_in(client, "li")
+            return (await client.get("/topics/Orders")).text
+
+    text = asyncio.run(ask())
+    assert "body-5" not in text
+    assert "***" in text
+
+
+class Elements(HTMLParser):
+    """The elements of a page with the names of their attributes."""
+
+    def __init__(self, html):
+        super().__init__(convert_charrefs=True)
+        self.found = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.found.append((tag, tuple(sorted(name for name, _ in attributes))))
+
+
+def test_hostile_names_and_attributes_add_no_element(monkeypatch):
+    names = ["harmless", *PAYLOADS[::20]]
+    found = []
+    for hostile in names:
+
+        async def topics(_, __=None, hostile=hostile):
+            queue = TopicQueue(hostile, 0, 0, 9)
+            return TopicsAnswer((FoundTopic("Orders", (queue,)),), (SEARCHED,))
+
+        async def groups(_, __=None, hostile=hostile):
+            queue = GroupQueue("Orders", hostile, 0, 9, 1, None)
+            one = FoundGroup(hostile, (), None, {"Orders": hostile}, (queue,), 0)
+            return GroupsAnswer((one,), (SEARCHED,))
+
+        async def settings(_, __, hostile=hostile):
+            return [TopicSettings(hostile, 6, 1, 1, attributes={hostile: hostile}, error=hostile)]
+
+        async def lately(*_):
+            return 3
+
+        for name, function in (
+            ("topics", topics),
+            ("groups", groups),
+            ("topic_settings", settings),
+            ("stored_since", lately),
+        ):
+            monkeypatch.setattr(ClusterOfConsole, name, function)
+        page = answer("/topics/Orders", cluster_at("127.0.0.1:1", "live"))
+        assert page.status_code == 200, hostile
+        found.append(Elements(page.text).found)
+    assert all(each == found[0] for each in found)
