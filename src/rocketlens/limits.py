@@ -703,6 +703,12 @@ longer text is not searched, and the answer says so.
 """
 MAX_FILTER_VALUES: Final = 10_000
 """Values of one body that one path of a filter selects."""
+MAX_WAITING_MESSAGES: Final = 2_000
+"""Newest messages that wait, of delays and of timers, that are counted by topic."""
+MAX_DELAY_MS: Final = 2 * 3_600_000
+"""How long a delayed message is taken to wait. RocketMQ: messageDelayLevel, by default up to 2h."""
+MAX_TIMER_MS: Final = 3 * 86_400_000
+"""How long a timer is taken to wait. RocketMQ: timerMaxDelaySec (default 3 days)."""
 MAX_HINTED_BODIES: Final = 200
 """Messages without a property of a filter whose bodies are looked at for a field of that name."""
 MAX_FILTER_FAILURES: Final = 100_000

@@ -1,19 +1,25 @@
 """``rocketlens topics``: the topics of a store or a cluster, and what is in them."""
 
 import sys
+import time
 from argparse import ArgumentParser, Namespace
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketlens import limits
 from rocketlens.cli.options import add_source, add_table_or_json
+from rocketlens.errors import RocketLensError, TopicNotFound
 from rocketlens.terminal.exit_code import SEARCH_EXIT_CODES, ExitCode
 
 if TYPE_CHECKING:
     from rocketlens.cli.table import Moment
+    from rocketlens.client.admin import MQAdmin
     from rocketlens.model.topic import FoundTopic, TopicQueue, TopicsAnswer
+    from rocketlens.query.offline import Store
+    from rocketlens.query.waiting import WaitingMessages
 
-_TITLES: Final = ("topic", "queues", "messages", "oldest", "newest", "size")
+_TITLES: Final = ("topic", "queues", "messages", "waiting", "oldest", "newest", "size")
 _QUEUE_TITLES: Final = ("broker", "queue_id", "min_offset", "max_offset", "oldest", "newest")
 EXAMPLES: Final = (
     ("rocketlens topics --store /data/rocketmq/store", "what is in this store?"),
@@ -29,7 +35,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.epilog = (
         f"{SEARCH_EXIT_CODES}\n? is what could not be learnt: brokers do not tell sizes, and of a "
         "topic\nthat was deleted only the log is left. Those of the broker it\n"
-        "creates by itself, under its own name and its cluster's."
+        "creates by itself, under its own name and its cluster's. waiting: delayed messages\n"
+        "and timers that are kept for the topic until they are due."
     )
     parser.add_argument(
         "topic",
@@ -56,18 +63,18 @@ def run(arguments: Namespace) -> ExitCode:
     from rocketlens.terminal.notes import print_notes
     from rocketlens.terminal.output import note
 
-    found = _find(arguments)
+    found, waiting = _find(arguments)
     shown = [
         topic
         for topic in found.topics
         if arguments.all or arguments.topic or topic.kind is TopicKind.NORMAL
     ]
     if arguments.output == "json":
-        _print_json(found, shown)
+        _print_json(found, shown, waiting)
     elif arguments.output == "csv":
-        print_csv(_TITLES, map(_row, shown))
+        print_csv(_TITLES, (_row(topic, waiting) for topic in shown))
     elif shown:
-        print_rows(_TITLES, map(_row, shown))
+        print_rows(_TITLES, (_row(topic, waiting) for topic in shown))
         if arguments.topic and len(shown) == 1 and shown[0].queues:
             print()
             print_rows(_QUEUE_TITLES, map(_queue_row, shown[0].queues))
@@ -88,26 +95,79 @@ def run(arguments: Namespace) -> ExitCode:
     return exit_code(answer, len(shown))
 
 
-def _find(arguments: Namespace) -> "TopicsAnswer":
+def _find(arguments: Namespace) -> "tuple[TopicsAnswer, WaitingMessages | None]":
+    """Return the topics, and how many messages wait for each; None if that is not known."""
     from rocketlens.cli.source import ask_source
 
     asked = arguments.topic or None
-    return ask_source(
-        arguments, lambda store: store.topics(asked), lambda admin: admin.topics(asked)
-    )
+
+    async def in_cluster(admin: "MQAdmin") -> "tuple[TopicsAnswer, WaitingMessages | None]":
+        return await admin.topics(asked), await _waiting_in_cluster(admin)
+
+    def in_store(store: "Store") -> "tuple[TopicsAnswer, WaitingMessages | None]":
+        found = store.topics(asked)
+        return found, _waiting_in_store(store, found)
+
+    return ask_source(arguments, in_store, in_cluster)
 
 
-def _row(topic: "FoundTopic") -> Sequence[object]:
+def _waiting_in_store(store: "Store", found: "TopicsAnswer") -> "WaitingMessages | None":
+    from rocketlens.query.waiting import KEPT_FOR_MS, newest_ms, waiting_messages
+
+    most = limits.MAX_WAITING_MESSAGES
+    try:
+        answers = [store.find(topic=topic, max_num=most) for topic in KEPT_FOR_MS]
+    except RocketLensError:
+        return None
+    now_ms = newest_ms(answers, (each.newest_ms for each in found.topics))
+    return waiting_messages(answers, now_ms)
+
+
+async def _waiting_in_cluster(admin: "MQAdmin") -> "WaitingMessages | None":
+    from rocketlens.client.namespace import without_namespace
+    from rocketlens.query.waiting import KEPT_FOR_MS, waiting_messages
+
+    now_ms = time.time_ns() // 1_000_000
+    answers = []
+    for topic, longest_ms in KEPT_FOR_MS.items():
+        try:
+            answers.append(
+                await admin.find(
+                    topic=topic, begin=now_ms - longest_ms, max_num=limits.MAX_WAITING_MESSAGES
+                )
+            )
+        except TopicNotFound:
+            # Brokers of RocketMQ 4 have no timers.
+            continue
+        except RocketLensError:
+            return None
+    found = waiting_messages(answers, now_ms)
+    if found is None:
+        return None
+    counts = {without_namespace(admin.namespace, name): n for name, n in found.counts.items()}
+    return found._replace(counts=counts)
+
+
+def _row(topic: "FoundTopic", waiting: "WaitingMessages | None") -> Sequence[object]:
     from rocketlens.terminal.output import size_text
 
     return (
         _name(topic),
         None if topic.queues is None else len(topic.queues),
         topic.messages,
+        _waiting(topic, waiting),
         _time(topic.oldest_ms, topic.messages),
         _time(topic.newest_ms, topic.messages),
         None if topic.size_bytes is None else size_text(topic.size_bytes),
     )
+
+
+def _waiting(topic: "FoundTopic", waiting: "WaitingMessages | None") -> object:
+    """Return how many messages wait for a topic; with a plus if there may be more."""
+    if waiting is None:
+        return None
+    count = waiting.counts.get(topic.name, 0)
+    return count if waiting.is_exact else f"{count}+"
 
 
 def _name(topic: "FoundTopic") -> str:
@@ -135,7 +195,9 @@ def _time(epoch_ms: int | None, messages: int | None) -> "Moment | str | None":
     return Moment(epoch_ms)
 
 
-def _print_json(found: "TopicsAnswer", shown: Sequence["FoundTopic"]) -> None:
+def _print_json(
+    found: "TopicsAnswer", shown: Sequence["FoundTopic"], waiting: "WaitingMessages | None"
+) -> None:
     from dataclasses import asdict
 
     from rocketlens.terminal.as_json import coverage_fields, json_line
@@ -145,6 +207,7 @@ def _print_json(found: "TopicsAnswer", shown: Sequence["FoundTopic"]) -> None:
             **asdict(topic),
             "kind": topic.kind,
             "messages": topic.messages,
+            "waiting": None if waiting is None else waiting.counts.get(topic.name, 0),
             "size_bytes": topic.size_bytes,
             "oldest_ms": topic.oldest_ms,
             "newest_ms": topic.newest_ms,
@@ -152,4 +215,6 @@ def _print_json(found: "TopicsAnswer", shown: Sequence["FoundTopic"]) -> None:
         for topic in shown
     ]
     coverage = [coverage_fields(each) for each in found.coverage]
-    print(json_line({"complete": found.complete, "topics": topics, "coverage": coverage}))
+    is_exact = waiting is not None and waiting.is_exact
+    fields = {"complete": found.complete, "waiting_is_exact": is_exact}
+    print(json_line({**fields, "topics": topics, "coverage": coverage}))

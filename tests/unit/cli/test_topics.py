@@ -32,6 +32,7 @@ def test_topics_of_a_store_have_messages_times_and_size(run, golden):
         "topic": "PayTopic",
         "queues": "4",
         "messages": "491",
+        "waiting": "0",
         "oldest": "2026-11-21T02:40:33.459+00:00",
         "newest": "2026-11-21T02:40:40.853+00:00",
         "size": "236.7K",
@@ -91,7 +92,8 @@ def test_a_broker_that_cannot_be_asked_is_named(run, tmp_path):
         done = run("topics", "Orders", "--namesrv", running.name_server)
     assert done.code == 3
     assert rows_of(done.out) == [
-        dict.fromkeys(("queues", "messages", "oldest", "newest", "size"), "?") | {"topic": "Orders"}
+        dict.fromkeys(("queues", "messages", "waiting", "oldest", "newest", "size"), "?")
+        | {"topic": "Orders"}
     ]
     assert "broker-a" in done.err
     assert "INCOMPLETE" in done.err
@@ -124,6 +126,22 @@ def test_topics_that_a_broker_creates_by_itself_are_marked(run, rocketmq, golden
 def test_topics_can_be_csv(run, rocketmq):
     done = run("topics", "Orders", "-n", rocketmq.name_server, "-o", "csv")
     titles, row = csv.reader(io.StringIO(done.out))
-    assert titles == ["topic", "queues", "messages", "oldest", "newest", "size"]
-    assert (row[0], row[2], row[5]) == ("Orders", "5", "")
-    assert row[3].startswith("20")
+    assert titles == ["topic", "queues", "messages", "waiting", "oldest", "newest", "size"]
+    assert (row[0], row[2], row[3], row[6]) == ("Orders", "5", "0", "")
+    assert row[4].startswith("20")
+
+
+def test_messages_that_wait_are_counted_for_the_topic_that_they_are_for(run, tmp_path):
+    with cluster(tmp_path / "waiting", timerWheelEnable=True) as running:
+        with running.admin() as admin:
+            admin.create_topic("Reminders")
+        with running.producer() as producer:
+            for number in range(3):
+                producer.send(Message("Reminders", f"{number}", delay_level=18))
+            producer.send(Message("Reminders", "now"))
+        for source in (("-n", running.name_server), ("--store", str(running.store))):
+            [row] = rows_of(run("topics", "Reminders", *source, "-o", "table").out.split("\n\n")[0])
+            assert (row["messages"], row["waiting"]) == ("1", "3"), source
+            listed = json.loads(run("topics", *source, "-o", "json").out)
+            assert {each["name"]: each["waiting"] for each in listed["topics"]}["Reminders"] == 3
+            assert listed["waiting_is_exact"]

@@ -1,0 +1,55 @@
+"""How many messages brokers keep for later, by the topics that they are for.
+
+Those that were delivered stay in the log, so a message waits if it is due later than now; in the
+files of a store, later than the newest message there, because no broker may run on it.
+The newest messages of each topic in which brokers keep them are looked at, up to a bound.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from rocketlens import limits
+from rocketlens.model import properties as props
+from rocketlens.model.answer import Answer
+from rocketlens.model.due import due_ms
+from rocketlens.model.rocketmq import SCHEDULE_TOPIC, TIMER_TOPIC
+
+KEPT_FOR_MS: Final = {SCHEDULE_TOPIC: limits.MAX_DELAY_MS, TIMER_TOPIC: limits.MAX_TIMER_MS}
+"""How long a message waits at most by default, by the topic in which it does."""
+
+
+class WaitingMessages(NamedTuple):
+    """How many messages wait, by the topic that they are for."""
+
+    counts: Mapping[str, int]
+    is_exact: bool
+    """Whether these are all, and not only those that were looked at."""
+
+
+def waiting_messages(answers: Iterable[Answer], now_ms: int) -> WaitingMessages | None:
+    """Return how many of the newest messages of the topics for waiting are due later; None if not
+    all of these topics could be searched.
+
+    ``answers`` has those of each topic, up to `rocketlens.limits.MAX_WAITING_MESSAGES`.
+    """
+    counts: Counter[str] = Counter()
+    is_exact = True
+    for answer in answers:
+        if not answer.complete:
+            return None
+        due = [due_ms(each) or 0 for each in answer]
+        for message, at_ms in zip(answer, due, strict=True):
+            if at_ms > now_ms:
+                counts[message.properties.get(props.REAL_TOPIC, "")] += 1
+        oldest = min((each.store_timestamp_ms for each in answer), default=0)
+        longest = max((KEPT_FOR_MS.get(each.topic, 0) for each in answer), default=0)
+        # What is left out is older.
+        is_exact &= not answer.truncated or oldest + longest <= now_ms
+    return WaitingMessages(counts, is_exact)
+
+
+def newest_ms(answers: Iterable[Answer], others: Iterable[int | None]) -> int:
+    """Return the newest store time of messages and of others, in epoch milliseconds."""
+    times = [each.store_timestamp_ms for answer in answers for each in answer]
+    return max((*times, *(each for each in others if each is not None)), default=0)
