@@ -56,6 +56,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--broker-port",
+        "--port",
         metavar="N",
         type=port_number,
         help="default: listenPort of broker.conf, else 10911; 0: any free port. The port two below "

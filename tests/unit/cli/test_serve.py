@@ -19,6 +19,8 @@ import pytest
 import rocketlens
 from rocketlens.broker.service import BrokerService
 from rocketlens.errors import BadInput
+from rocketlens.main import build_parser
+from rocketlens.model.installation import install_command
 from rocketlens.namesrv.service import NameServer
 from rocketlens.net.channel import Response
 from rocketlens.net.pool import ClientPool, parse_address
@@ -590,7 +592,7 @@ def without_fastapi(tmp_path):
         (("--console", "nonsense"), "IP:PORT"),
         (("--console", "0", "--console-users", "/nonexistent/users"), "the file of users"),
         (("--console-users", "/nonexistent/users"), "no console without --console"),
-        (("--console",), "[console]'"),
+        (("--console",), install_command("console")),
     ],
 )
 def test_a_console_that_cannot_be_is_an_error_before_the_store_is_opened(tmp_path, words, said):
@@ -601,3 +603,8 @@ def test_a_console_that_cannot_be_is_an_error_before_the_store_is_opened(tmp_pat
         assert said in err
         assert err.count("\n") == 1
         assert not (tmp_path / "h" / "store").exists()
+
+
+def test_port_is_that_of_the_broker():
+    arguments = build_parser(["serve"]).parse_args(["serve", "--port", "10922"])
+    assert arguments.broker_port == 10922

@@ -1,6 +1,7 @@
 """Messages as Arrow, pandas and Polars."""
 
 import importlib
+import re
 
 import pyarrow as pa
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from rocketlens import PackageMissing, open_store
 from rocketlens.formats import columns
 from rocketlens.model import arrow
+from rocketlens.model.installation import install_command
 from rocketlens.query import by_time
 
 
@@ -128,7 +130,7 @@ def test_what_is_not_installed_is_named_with_its_extra(store, monkeypatch, metho
 
     monkeypatch.setattr(arrow, "import_module", missing)
     with pytest.raises(
-        PackageMissing, match=rf"needs {package}: pip install 'rocketlens\[{extra}\]'"
+        PackageMissing, match=re.escape(f"needs {package}: {install_command(extra)}")
     ):
         getattr(store.find("order-42"), method)()
 
