@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from rocketlens.bulk.ranges import Bytes, LogRange, RangeReader, Rows, Walked
     from rocketlens.store.read.commitlog import CommitLog
+    from rocketlens.store.read.log_evidence import LostEnd
     from rocketlens.store.read.scan import Damage
 
 _log = logging.getLogger(__name__)
@@ -127,6 +128,7 @@ class BatchScan:
             raise BadInput('say which store to read: .option("store", DIRECTORY)')
         self.is_damage = choice_option(options, "table", TABLES) == "damage"
         self.fails_on_loss = flag_option(options, "failOnDataLoss", default=False)
+        self.takes_lost_end = "failOnDataLoss" in options and not self.fails_on_loss
         self.with_body = flag_option(options, "body", default=True)
         self.check_crc = flag_option(options, "checkCrc", default=True)
         self.min_partitions = number_option(options, "minPartitions", 1)
@@ -157,9 +159,12 @@ class BatchScan:
 
         :raises NotAStore: when there is no commit log.
         :raises BadInput: when the store does not have a topic that is asked for.
+        :raises StoreError: when messages at the end of the log are lost, as its queues, index files
+            or checkpoint show, unless ``failOnDataLoss`` is ``false``.
         """
         from rocketlens.bulk.ranges import cut
         from rocketlens.store.read.commitlog import CommitLog
+        from rocketlens.store.read.log_evidence import lost_end_of
 
         log = CommitLog(Path(self.store, "commitlog"))
         self.check_topics()
@@ -167,8 +172,15 @@ class BatchScan:
             if self.fails_on_loss:
                 raise StoreError(f'{what}. option("failOnDataLoss", "false") reads what is there')
             _log.warning("%s: %s", self.store, what)
+        lost = lost_end_of(Path(self.store), log)
         if self.is_damage:
-            return _whole_segments(log)
+            return _whole_segments(log, lost)
+        if lost is not None:
+            if not self.takes_lost_end:
+                raise StoreError(
+                    f'{self.store}: {lost.text}. option("failOnDataLoss", "false") reads the others'
+                )
+            _log.warning("%s: %s", self.store, lost.text)
         low, high = self.row_filter.bounds["physical_offset"]
         return [
             Share(one)
@@ -318,8 +330,11 @@ def _placed(starts: Positions, ends: Positions) -> dict[tuple[str, int], tuple[i
     return placed
 
 
-def _whole_segments(log: "CommitLog") -> list[Share]:
-    """Return a share for each segment, so that its damage is reported as a whole."""
+def _whole_segments(log: "CommitLog", lost: "LostEnd | None") -> list[Share]:
+    """Return a share for each segment, so that its damage is reported as a whole.
+
+    The last one has what is lost behind it.
+    """
     from rocketlens.bulk.ranges import LogRange, is_unwritten
     from rocketlens.store.read.scan import Damage
 
@@ -337,6 +352,10 @@ def _whole_segments(log: "CommitLog") -> list[Share]:
         shares.append(Share(whole, ends_log, gap))
         ends_log = ends_log and is_unwritten(segment)
         following = segment.base_offset
+    if lost is not None:
+        end = log.max_offset
+        stop = end if lost.physical_offset is None else max(lost.physical_offset, end)
+        shares[0] = shares[0]._replace(damage=(Damage(end, stop, lost.text),))
     return shares[::-1]
 
 

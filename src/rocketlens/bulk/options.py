@@ -144,7 +144,8 @@ OPTIONS: Final = (
     SourceOption(
         "failOnDataLoss",
         "false",
-        "Whether the job fails when a broker deletes a segment that is still to be read.",
+        "Whether the job fails when a broker deletes a segment that is still to be read. Given as "
+        "false, messages that are lost at the end of the log are no error.",
         _BATCHES,
     ),
     SourceOption(

@@ -68,9 +68,11 @@ def record_of_offset_id(reader: StoreReader, asked: OffsetMessageId) -> Record:
 
 
 def _is_unread(reader: StoreReader, offset: int, error: RecordError) -> bool:
-    """Return whether the bytes at an offset of the log cannot be read now."""
+    """Return whether the bytes at an offset of the log cannot be read now, or are lost."""
     if offset < reader.log.min_offset:
         return False
+    if offset >= reader.least_end() and reader.lost_end() is not None:
+        return True
     is_hole = reader.log.segment_of(offset) is None and offset < reader.log.max_offset
     return is_hole or isinstance(error, SegmentLost) or reader.log.unlisted is not None
 

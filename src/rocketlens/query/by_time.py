@@ -121,9 +121,9 @@ class Scan(ArrowMessages):
     @property
     def failures(self) -> list[str]:
         """Descriptions of what could not be read, one line each."""
-        walk = self._walk
+        walk, reader = self._walk, self._reader
         return [
-            *self._reader.unlisted(),
+            *(reader.missing_parts() if self._stop is None else reader.unlisted()),
             *map(str, walk.damage),
             *unfinished(walk.unfinished_at),
             *self._errors,

@@ -9,9 +9,11 @@ from rocketlens.errors import NotAStore, RecordError, WrongUse
 from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Reason, Record
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.query.topics import Topics
+from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.consumequeue import ConsumeQueues
 from rocketlens.store.read.index_files import CorruptIndexFile, IndexFiles, IndexFileState
+from rocketlens.store.read.log_evidence import LogEvidence, LostEnd
 from rocketlens.store.read.starts import RecordStarts
 from rocketlens.store.read.tail import Tail
 
@@ -57,6 +59,8 @@ class StoreReader:
         self._covered_to: int | None = None
         self._with_log: tuple[tuple[object, ...], tuple[Coverage, ...]] | None = None
         self._log_version = self.log.version
+        self._evidence = LogEvidence(StoreLayout(path), self.log, self.queues)
+        self._lost_end: tuple[LostEnd | None] | None = None
         self._is_tail_checked = False
         self.is_closed = False
         self.on_progress: OnProgress | None = None
@@ -70,6 +74,7 @@ class StoreReader:
         self.log.refresh_if_changed()
         self.queues.look_again()
         self._is_tail_checked = False
+        self._lost_end = None
         is_listed_again = False
         if self.queues.unlisted is not None:
             self.queues.topics()
@@ -188,13 +193,14 @@ class StoreReader:
         the question was asked. Made anew only when something changed: a broker can have thousands
         of files.
         """
-        state = (tail, tail.version, self.index.version, *self.unlisted())
+        missing_parts = self.missing_parts()
+        state = (tail, tail.version, self.index.version, *missing_parts)
         if self._coverage is None or self._coverage[0] != state:
             files = tuple(_file_coverage(state) for state in self.index.states)
             found = (*filter(None, files), *_tail_coverage(tail))
             # The memory must cover all that index files do not.
             missing = set(self.index.uncovered()) - set(tail.ranges)
-            failures = [*self.unlisted(), *map(str, tail.damage), *unfinished(tail.unfinished_at)]
+            failures = [*missing_parts, *map(str, tail.damage), *unfinished(tail.unfinished_at)]
             self._coverage = state, (*found, *self.log_failures(failures))
             self._covered_to = min(missing)[0] if missing else tail.end_offset
             self._with_log = None
@@ -247,6 +253,17 @@ class StoreReader:
         can.
         """
         return [text for text in (self.log.unlisted, self.queues.unlisted) if text is not None]
+
+    def lost_end(self) -> LostEnd | None:
+        """Return what other files tell of messages behind the end of the log, once a query."""
+        if self._lost_end is None:
+            self._lost_end = (self._evidence.lost_end(),)
+        return self._lost_end[0]
+
+    def missing_parts(self) -> list[str]:
+        """Return why a search to the end of the log cannot be complete: see also `unlisted`."""
+        lost = self.lost_end()
+        return self.unlisted() if lost is None else [*self.unlisted(), lost.text]
 
     def log_failures(self, errors: Iterable[str]) -> Iterator[Coverage]:
         """Return unreadable ranges of the log as coverage; the first 1,000 by name."""

@@ -189,7 +189,11 @@ class _StoreTopics:
             for chunk in walk.chunks():
                 for topic, queue_id, rows in chunk.queues():
                     self._add_rows(topic, queue_id, rows)
-        failures = [*reader.unlisted(), *map(str, walk.damage), *unfinished(walk.unfinished_at)]
+        failures = [
+            *reader.missing_parts(),
+            *map(str, walk.damage),
+            *unfinished(walk.unfinished_at),
+        ]
         self._coverage += reader.log_failures(failures)
         self._coverage += torn_coverage(walk.torn_at)
         log = reader.log_coverage(walk.position, min(walk.stop, log_end), begin_offset=start)

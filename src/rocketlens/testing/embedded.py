@@ -10,7 +10,7 @@ import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from rocketlens.broker.config import BrokerSettings, settings_of
 from rocketlens.broker.service import BrokerService
@@ -20,6 +20,9 @@ from rocketlens.model.rocketmq_config_keys import ROCKETMQ_KEYS
 from rocketlens.namesrv.config import NameServerConfig
 from rocketlens.namesrv.service import NameServer
 from rocketlens.net.sync import LoopThread
+
+if TYPE_CHECKING:
+    from os import PathLike
 
 DEFAULTS: Final = {
     "listenPort": "0",
@@ -39,7 +42,10 @@ OUR_OWN: Final = frozenset({"namesrvAddr", "storePathRootDir", "storePathCommitL
 
 
 def cluster(
-    directory: Path | None = None, *, build_index: bool = False, **broker_conf: Any
+    directory: "str | PathLike[str] | None" = None,
+    *,
+    build_index: bool = False,
+    **broker_conf: Any,
 ) -> "Cluster":
     """Return a name server and a broker, to be started by ``with`` or ``async with``.
 
@@ -58,7 +64,9 @@ def cluster(
     strange = [key for key in settings.unknown if key not in ROCKETMQ_KEYS]
     if strange:
         raise BadInput(f"cluster(): {', '.join(strange)}: not keys of RocketMQ")
-    return Cluster(settings, directory, build_index=build_index)
+    return Cluster(
+        settings, None if directory is None else Path(directory), build_index=build_index
+    )
 
 
 @dataclass(slots=True)

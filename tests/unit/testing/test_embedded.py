@@ -47,6 +47,12 @@ def test_a_temporary_directory_is_deleted_and_a_given_one_stays(tmp_path):
         assert store.view_message(result.msg_id).body == b"body"
 
 
+@pytest.mark.parametrize("kind", [str, Path])
+def test_the_directory_is_a_text_or_a_path(tmp_path, kind):
+    with cluster(kind(tmp_path)) as running:
+        assert running.store == tmp_path / "store"
+
+
 def test_a_cluster_on_the_directory_of_another_finds_its_messages(tmp_path):
     with cluster(tmp_path) as first, first.producer() as producer:
         result = producer.send(Message("Orders", b"body"))
