@@ -120,11 +120,15 @@ class Topics:
             return {}, ()
         if self.may_be_more():
             self.read_log()
-        if self._unread_bytes() > 0 or self._damage:
+        if self._unread_bytes() > 0 or self._damage or self._lacks_records():
             return {}, tuple(self.tell_unknown(asked))
         unknown = [name for name in asked if not is_pattern(name) and name not in self.known()]
         meant = self.known() - BROKER_TOPICS
         return {name: unknown_topic(name, meant, "this store") for name in unknown}, ()
+
+    def _lacks_records(self) -> bool:
+        """Return whether the log had, or gets, records that cannot be read now."""
+        return self._source.tail.unfinished_at is not None or bool(self._source.missing_parts())
 
     def check_listed(self, asked: Sequence[str]) -> dict[str, TopicNotFound]:
         """Return the errors of names that are not topics of this store, as `check_known`.

@@ -7,32 +7,42 @@ zeros. The log itself does not show that; these files do:
 file                what it proves
 ==================  =============================================================================
 consume queues      a record began at the physical offset of their last entry
-index files         a record began at the last physical offset in their header, if the first one
-                    is a record of this log
+index files         a record began at the physical offset of their last entry, if others are for
+                    records of this log
 ``synced``          a record of a RocketLens broker was on the disk
 ``checkpoint``      a record of this store time was on the disk
 ==================  =============================================================================
 
-A broker writes all of them after the log, so on a live store they are never ahead of it.
+RocketMQ writes all of them after the log, so on a live store they are never ahead of it.
+RocketLens writes queues before it, and all others after it.
 """
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import CheckpointError, IndexFileError, RecordError
 from rocketlens.formats import checkpoint
+from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES
 from rocketlens.formats.index_file import HEADER_BYTES, IndexHeader, decode_header
 from rocketlens.store import fs
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.commitlog import CommitLog, SegmentLost
-from rocketlens.store.read.consumequeue import ConsumeQueues
-from rocketlens.store.read.scan import LogWalk
+from rocketlens.store.read.consumequeue import ConsumeQueue, ConsumeQueues, QueueName
+from rocketlens.store.read.index import IndexFile
+from rocketlens.store.read.scan import LogWalk, exhaust
 from rocketlens.store.read.state import read_synced
 
 _CLOCK_ERROR_MS: Final = 600_000
 """How far a checkpoint's time may be ahead of its file's: beyond that it is damage."""
+
+_ENTRIES_COMPARED: Final = 8
+"""Entries of an index file that are compared with their records, about."""
+
+_FARTHEST_NEXT_RECORD: Final = 1 << 20
+"""Bytes from a queue's last record but one to its last, at most."""
 
 _HEAD_BYTES: Final = 8
 """Size and magic of a record: zero where none was written."""
@@ -43,6 +53,7 @@ class Proof(NamedTuple):
 
     physical_offset: int
     file: str
+    queue: QueueName | None = None
 
 
 class LostEnd(NamedTuple):
@@ -79,12 +90,17 @@ class LogEvidence:
         last = self._last
         if last is not None and self._is_lost(last.physical_offset):
             # Read again: a broker may have cut the log, and the queues after it, since.
-            self._last = last = max(self._proofs(), default=None)
-            if last is not None and self._is_lost(last.physical_offset):
+            proofs = sorted(self._proofs(), reverse=True)
+            lost = [proof for proof in proofs if self._is_lost(proof.physical_offset)]
+            last = next((proof for proof in proofs if self._is_read(proof)), None)
+            end = self._records_end(last)
+            believed = next((proof for proof in lost if self._is_sound(proof, end)), None)
+            if believed is not None:
                 return LostEnd(
-                    last.physical_offset,
-                    f"{last.file} leads to a message at physical offset {last.physical_offset}, "
-                    "and the log does not have it: messages at its end are lost",
+                    believed.physical_offset,
+                    f"{believed.file} leads to a message at physical offset "
+                    f"{believed.physical_offset}, and the log does not have it: messages at its "
+                    "end are lost",
                 )
         return self._by_checkpoint(last)
 
@@ -93,8 +109,22 @@ class LogEvidence:
         and entries of records that are deleted.
         """
         least = self._log.min_offset
-        found = (*self._of_queues(), *self._of_index(), *self._of_synced())
+        found = (*self._of_synced_or_queues(), *self._of_index())
         return (proof for proof in found if least <= proof.physical_offset)
+
+    def _of_synced_or_queues(self) -> Iterator[Proof]:
+        """Yield what `synced` proves, or without it the queues.
+
+        RocketLens writes the entry of a record before the record: its queues prove nothing.
+        """
+        try:
+            synced = read_synced(self._layout)
+        except OSError:
+            return
+        if synced is None:
+            yield from self._of_queues()
+        elif synced.last_record_offset >= 0:
+            yield Proof(synced.last_record_offset, "rocketlens/synced")
 
     def _of_queues(self) -> Iterator[Proof]:
         try:
@@ -108,23 +138,28 @@ class LogEvidence:
             except OSError:
                 continue
             if entry is not None:
-                yield Proof(entry.physical_offset, f"consumequeue/{name.topic}/{name.queue_id}")
+                file = f"consumequeue/{name.topic}/{name.queue_id}"
+                yield Proof(entry.physical_offset, file, name)
 
     def _of_index(self) -> Iterator[Proof]:
+        for name, header in self._index_headers():
+            if self._begins_here(header):
+                yield Proof(header.end_offset, f"index/{name}")
+
+    def _index_headers(self) -> Iterator[tuple[str, IndexHeader]]:
+        """Yield the names of index files that have entries, and their headers."""
         try:
-            files = fs.entries(self._layout.index)
+            names = [file.name for file in fs.entries(self._layout.index) if file.name.isdigit()]
         except OSError:
             return
-        for file in files:
-            if not file.name.isdigit():
-                continue
+        for name in names:
             try:
-                content = fs.read_part(self._layout.index / file.name, 0, HEADER_BYTES)
+                content = fs.read_part(self._layout.index / name, 0, HEADER_BYTES)
                 header = decode_header(content or b"")
             except (OSError, IndexFileError):
                 continue
-            if header.last_entry and self._begins_here(header):
-                yield Proof(header.end_offset, f"index/{file.name}")
+            if header.last_entry:
+                yield name, header
 
     def _begins_here(self, header: IndexHeader) -> bool:
         """Return whether an index file can be of this log, by its first record."""
@@ -137,13 +172,65 @@ class LogEvidence:
             return begin <= header.end_offset and self._is_lost(begin)
         return record.store_timestamp_ms == header.begin_timestamp_ms
 
-    def _of_synced(self) -> Iterator[Proof]:
+    def _is_sound(self, proof: Proof, end: int) -> bool:
+        """Return whether a file that leads behind the end of the log is right: it may be damaged,
+        or another's.
+        """
         try:
-            synced = read_synced(self._layout)
-        except OSError:
-            return
-        if synced is not None and synced.last_record_offset >= 0:
-            yield Proof(synced.last_record_offset, "rocketlens/synced")
+            if proof.queue is not None:
+                queue = self._queues.queue(*proof.queue)
+                return queue is not None and (_goes_on(queue, end) or self._is_led_to(end))
+            if proof.file.startswith("index/"):
+                return self._ends_with_header(proof) and self._is_index_of_log(end)
+        except (OSError, IndexFileError):
+            return False
+        return True
+
+    def _is_led_to(self, end: int) -> bool:
+        """Return whether a queue has an entry of a record at the end of the log. O(queues)."""
+        queues = (self._queues.queue(*name) for name in self._queues.names())
+        return any(queue is not None and _leads_to(queue, end) for queue in queues)
+
+    def _ends_with_header(self, proof: Proof) -> bool:
+        """Return whether an index file's last entry leads where its header says.
+
+        :raises IndexFileError: if the file cannot be used.
+        """
+        with closing(IndexFile(self._layout.root / proof.file)) as file:
+            return file.entry(file.last_entry).physical_offset == proof.physical_offset
+
+    def _is_index_of_log(self, end: int) -> bool:
+        """Return whether the last index file that begins in the log is for it: for most records of
+        its entries, as some of those can be damaged.
+
+        :raises IndexFileError: if the file cannot be used, or an entry is for another record.
+        """
+        begins = {header.begin_offset: name for name, header in self._index_headers()}
+        name = begins.get(max((begin for begin in begins if begin < end), default=-1))
+        if name is None:
+            return False
+        with closing(IndexFile(self._layout.index / name)) as file:
+            known = file.number_before(end)
+            compared = [
+                file.is_for_its_record(self._log, number)
+                for number in range(1, known + 1, max(known // _ENTRIES_COMPARED, 1))
+                if file.entry(number).physical_offset >= self._log.min_offset
+            ]
+        return 0 < len(compared) <= 2 * sum(compared)
+
+    def _records_end(self, last: Proof | None) -> int:
+        """Return where the records of the log end, read from the last that is known."""
+        start = self._last_start() if last is None else last.physical_offset
+        walk = LogWalk(self._log, start)
+        exhaust(walk)
+        return walk.damage[0].start if walk.damage else walk.position
+
+    def _is_read(self, proof: Proof) -> bool:
+        try:
+            self._log.record_at(proof.physical_offset, check_crc=False)
+        except RecordError:
+            return False
+        return True
 
     def _is_lost(self, physical_offset: int) -> bool:
         """Return whether the log has nothing at an offset: damage there is told by who reads it."""
@@ -169,7 +256,7 @@ class LogEvidence:
         if not 0 < newest_ms <= written_ms + _CLOCK_ERROR_MS:
             return None
         start = self._last_start() if last is None else last.physical_offset
-        if start is None or self._reaches(start, newest_ms):
+        if self._reaches(start, newest_ms):
             return None
         return LostEnd(
             None,
@@ -177,7 +264,7 @@ class LogEvidence:
             "all at the end of the log: messages there are lost",
         )
 
-    def _last_start(self) -> int | None:
+    def _last_start(self) -> int:
         """Return where the last file that is not empty begins."""
         for segment in reversed(self._log.segments):
             if any(self._log.bytes_at(segment.base_offset, _HEAD_BYTES)):
@@ -195,6 +282,22 @@ class LogEvidence:
             if walk.position - start > limits.MAX_INTERPRETED_SCAN_BYTES:
                 return True
         return bool(walk.damage) or walk.torn_at is not None or walk.unfinished_at is not None
+
+
+def _leads_to(queue: ConsumeQueue, end: int) -> bool:
+    entry = queue.entry(queue.first_where(lambda entry: entry.physical_offset >= end))
+    return entry is not None and entry.physical_offset == end
+
+
+def _goes_on(queue: ConsumeQueue, end: int) -> bool:
+    """Return whether a queue's last two entries are of records behind the end of a log, and as far
+    from each other as records in a row. Damaged ones lead anywhere.
+    """
+    before, last = (queue.entry(queue.max_offset - count) for count in (2, 1))
+    if before is None or last is None or before.physical_offset < end:
+        return False
+    step = last.physical_offset - before.physical_offset
+    return MIN_RECORD_BYTES <= before.store_size <= step <= _FARTHEST_NEXT_RECORD
 
 
 def lost_end_of(store: Path, log: CommitLog) -> LostEnd | None:

@@ -6,7 +6,9 @@ import pytest
 
 import rocketlens
 from rocketlens.formats.checkpoint import Checkpoint
+from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.log_evidence import lost_end_of
+from rocketlens.store.read.state import Synced
 from tests.support.made_stores import overwrite
 
 
@@ -87,3 +89,43 @@ def test_an_open_store_notices_that_its_end_is_lost(made, log):
         with suppress(FileNotFoundError):
             last.unlink()
         assert not store.find(topic=topic).complete
+
+
+def flip_last_entry(made, byte_offset):
+    path = next(iter(sorted(made.path.glob("consumequeue/*/*/*"))))
+    content = path.read_bytes()
+    last = max(at for at in range(0, len(content), 20) if any(content[at + 8 : at + 12]))
+    overwrite(path, last + byte_offset, bytes([content[last + byte_offset] ^ 8]))
+
+
+@pytest.mark.parametrize("byte_offset", range(6))
+def test_an_entry_that_is_damaged_proves_nothing(made, log, byte_offset):
+    shutil.rmtree(made.path / "index")
+    flip_last_entry(made, byte_offset)
+    assert lost_end_of(made.path, log) is None
+
+
+def test_an_index_header_that_is_damaged_proves_nothing(made, log):
+    overwrite(made.index_paths()[-1], 24, (log.max_offset + 1000).to_bytes(8, "big"))
+    assert lost_end_of(made.path, log) is None
+
+
+def test_the_only_message_that_is_lost_is_proved_by_its_entry(made, log):
+    shutil.rmtree(made.path / "index")
+    last = made.records[-1]
+    path = log.segment_of(last.physical_offset).path
+    overwrite(path, last.physical_offset - int(path.name), bytes(last.total_size))
+    lost = lost_end_of(made.path, log)
+    assert lost is not None
+    assert lost.physical_offset == last.physical_offset
+
+
+def test_the_queues_of_rocketlens_prove_nothing_because_it_writes_them_before_records(made, log):
+    shutil.rmtree(made.path / "index")
+    last_files(log)[-1].unlink()
+    log.refresh()
+    assert lost_end_of(made.path, log) is not None
+    synced = StoreLayout(made.path).synced
+    synced.parent.mkdir()
+    synced.write_bytes(Synced(100, made.records[0].physical_offset).encode(2)[1])
+    assert lost_end_of(made.path, log) is None
