@@ -361,6 +361,10 @@ MAX_ADDRESS_CHARACTERS: Final = 300
 ROUTE_REFRESH_S: Final = 30.0
 """Seconds for which a client believes a topic's route, unless a send fails. RocketMQ: 30."""
 
+FORMER_QUEUES_ASKED_FOR: Final = 16
+"""Queues behind those of a topic's route that a broker is asked for: it had them before the topic
+was given fewer. All at once, so a search waits for one answer.
+"""
 MAX_ROUTE_QUEUES: Final = 4 * MAX_TOPIC_QUEUES
 """Queues of one topic on all brokers that a client believes; more is an error. RocketMQ: any."""
 

@@ -25,6 +25,7 @@ from rocketlens.model.message import Host
 from rocketlens.model.message_id import OffsetMessageId
 from rocketlens.net.channel import Response
 from rocketlens.net.server import RemotingServer
+from rocketlens.wire.bodies.consumer import ConsumeQueueAnswer
 from rocketlens.wire.bodies.route import (
     BrokerData,
     ClusterInfo,
@@ -196,6 +197,7 @@ class FakeBroker(Fake):
             RequestCode.GET_EARLIEST_MSG_STORETIME: self.earliest,
             RequestCode.GET_TOPIC_STATS_INFO: self.topic_stats,
             RequestCode.RECALL_MESSAGE: self.recall,
+            RequestCode.QUERY_CONSUME_QUEUE: self.query_queue,
             RequestCode.UPDATE_AND_CREATE_TOPIC: lambda *_: Response(),
             RequestCode.HEART_BEAT: lambda *_: Response(),
             RequestCode.UNREGISTER_CLIENT: lambda *_: Response(),
@@ -363,6 +365,14 @@ class FakeBroker(Fake):
     def max_offset(self, header, _):
         count = len(self.queue(header.topic, header.queue_id))
         return Response(ext_fields={"offset": str(count)})
+
+    def query_queue(self, header, _):
+        """Answer for a queue as RocketMQ does: it is not made by the question."""
+        if (header.topic, header.queue_id) not in self.queues:
+            name = f"{header.queue_id}@{header.topic}"
+            return Response(ResponseCode.SYSTEM_ERROR, remark=f"{name} is not exist!")
+        count = len(self.queue(header.topic, header.queue_id))
+        return Response(body=write_body(ConsumeQueueAnswer(max_offset=count)))
 
     def earliest(self, header, _):
         queue = self.queue(header.topic, header.queue_id)

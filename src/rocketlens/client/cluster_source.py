@@ -314,10 +314,9 @@ class ClusterSource:
             findings.cover(await self._no_topic(error))
             return
         findings.cover(surveyed)
-        queues, unreadable = (
-            [each for each in some if queue_ids is None or each.queue_id in queue_ids]
-            for some in (route.read_queues, route.unreadable_queues)
-        )
+        queues = [
+            each for each in route.read_queues if queue_ids is None or each.queue_id in queue_ids
+        ]
         dispatch = Dispatch(self.cluster)
 
         async def ask_all(broker: Broker, address: str) -> _BrokerSearch:
@@ -328,8 +327,9 @@ class ClusterSource:
                 search.damage.append(behind)
             for queue in own:
                 await ask(queue, search)
-            refused = [queue for queue in unreadable if queue.broker_name == broker.name]
-            search.damage.extend(await unreadable_messages(self.cluster, address, refused))
+            search.damage.extend(
+                await unreadable_messages(self.cluster, address, broker.name, route, queue_ids)
+            )
             return search
 
         answers = await self.cluster.ask_brokers(route.brokers.values(), ask_all)

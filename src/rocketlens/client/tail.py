@@ -213,12 +213,9 @@ class TopicTail:
     async def _cover_unreadable(self, route: Route) -> None:
         """Add the queues with messages that cannot be read to the coverage."""
         for broker in route.brokers.values():
-            queues = [each for each in route.unreadable_queues if each.broker_name == broker.name]
-            if not queues:
-                continue
 
-            async def problems(address: str, queues: list[MessageQueue] = queues) -> list[str]:
-                return await unreadable_messages(self._cluster, address, queues)
+            async def problems(address: str, name: str = broker.name) -> list[str]:
+                return await unreadable_messages(self._cluster, address, name, route, None)
 
             answer = await self._cluster.ask_broker(broker, problems)
             for error in answer.value or ():

@@ -5,6 +5,7 @@ that broker is asked, then its slaves. If not, for example because the broker mo
 and a record counts only if its store host is the id's address.
 """
 
+from dataclasses import replace
 from typing import Final
 
 from rocketlens.client.cluster import BrokerAnswer, ClusterCalls, broker_error
@@ -95,5 +96,25 @@ async def _is_forged(cluster: ClusterCalls, broker: Broker, address: str, record
         return False
     for each in records_in(answer.body, []):
         if each.queue_offset == record.queue_offset:
-            return each.physical_offset != record.physical_offset
+            return each.physical_offset != record.physical_offset and not await _is_compacted(
+                cluster, address, each, record
+            )
     return False
+
+
+async def _is_compacted(
+    cluster: ClusterCalls, address: str, pulled: Record, record: Record
+) -> bool:
+    """Return whether a pulled record is a broker's other copy of the same message.
+
+    Messages of a topic that is compacted are pulled from a log of their own, whose offsets lead to
+    other records of the commit log, or to none.
+    """
+    if replace(pulled, physical_offset=record.physical_offset) != record:
+        return False
+    where = OffsetMessageId(record.store_host, pulled.physical_offset)
+    try:
+        there = await _record_at(cluster, address, where, None)
+    except (RocketLensError, RecordError):
+        return True
+    return there != pulled

@@ -35,6 +35,7 @@ from rocketlens.bulk.positions import (
 )
 from rocketlens.client.cluster import ClusterCalls, Credentials
 from rocketlens.client.name_servers import name_server_addresses
+from rocketlens.client.queue_offsets import unreadable_messages
 from rocketlens.client.queue_stretch import PulledChunk, QueueStretch, StretchReader, cut
 from rocketlens.client.route import MessageQueue, Route
 from rocketlens.client.survey import Survey
@@ -221,6 +222,9 @@ class ClusterScan:
         survey = Survey(cluster, None, time.monotonic)
         reader = StretchReader(cluster)
         routes = [await self._route(survey, topic) for topic in await self._chosen_topics(survey)]
+        for route in routes:
+            if route is not None:
+                await self._check_unreadable(cluster, route)
         asked = [
             reader.stored(route.brokers[queue.broker_name], queue, begin_ms, end_ms)
             for route in routes
@@ -228,6 +232,20 @@ class ClusterScan:
             for queue in route.read_queues
         ]
         return await asyncio.gather(*asked)
+
+    async def _check_unreadable(self, cluster: ClusterCalls, route: Route) -> None:
+        """Warn of messages that cannot be pulled.
+
+        :raises StoreError: for them, if ``failOnDataLoss`` is set.
+        """
+        for broker in route.brokers.values():
+
+            async def problems(address: str, name: str = broker.name) -> list[str]:
+                return await unreadable_messages(cluster, address, name, route, None)
+
+            answer = await cluster.ask_broker(broker, problems)
+            for problem in answer.value or ():
+                self._warn(f"{broker.name}: {problem}")
 
     async def _chosen_topics(self, survey: Survey) -> list[str]:
         """Return the topics of the options that pushed filters do not exclude."""

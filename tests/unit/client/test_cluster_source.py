@@ -46,6 +46,32 @@ def test_of_several_records_with_one_unique_key_the_oldest_is_shown():
     ask(scenario, masters=2)
 
 
+def test_queues_that_a_topic_had_before_make_an_answer_incomplete():
+    async def scenario(cluster, admin):
+        broker = cluster.masters[0]
+        for number in range(4):
+            broker.store("T", b"%d" % number, keys=f"k{number}", queue_id=number)
+        cluster.name_servers[0].queue_data["T"] = {"read_queue_nums": 1, "write_queue_nums": 1}
+        for question in ({}, {"exhaustive": True}, {"where": "TAGS IS NULL"}):
+            answer = await admin.find(None, "T", **question)
+            assert bodies(answer) == [b"0"]
+            assert [each.error.partition(":")[0] for each in answer.failures] == [
+                "T/1",
+                "T/2",
+                "T/3",
+            ]
+        tailed = admin.tail("T")
+        assert [message.body async for message in tailed] == [b"0"]
+        assert not tailed.complete
+        assert not (await admin.find("T/2/0", kind="queue-offset")).complete
+        assert (await admin.find("T/9/0", kind="queue-offset")).complete
+        # The index of a broker answers all the same, and no queue was made by asking.
+        assert bodies(await admin.query_message("T", "k2")) == [b"2"]
+        assert len(broker.queues) == 4
+
+    ask(scenario)
+
+
 @pytest.mark.parametrize("changes", [{"perm": 2}, {"read_queue_nums": 1}, {"perm": 0}])
 def test_messages_that_brokers_let_nobody_pull_make_an_answer_incomplete(changes):
     async def scenario(cluster, admin):
