@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from rocketlens import limits
-from rocketlens.formats.commitlog_record import MAGIC_BLANK, SIZE_AND_MAGIC, Reason
+from rocketlens.formats.commitlog_record import SIZE_AND_MAGIC, Reason, filler_bytes
 from rocketlens.store import fs
 from rocketlens.store.read import resync
 from rocketlens.store.read.commitlog import CommitLog, Segment, SegmentLost
@@ -204,7 +204,7 @@ class RangeReader:
         """
         walked = self.walked
         size, magic = _size_and_magic(self._content, position)
-        if magic == MAGIC_BLANK and size == len(self._content) - position:
+        if filler_bytes(size, magic) == len(self._content) - position > 0:
             walked.next_position, walked.ending = position, RangeEnding.CLOSED
             return None
         reason = _reason(self._content, position, size, magic)

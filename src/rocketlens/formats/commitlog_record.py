@@ -49,6 +49,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, overload
 from rocketlens import limits
 from rocketlens.errors import BodyError, RecordError
 from rocketlens.formats.body_compression import decompress
+from rocketlens.formats.dledger import BLANK_MAGIC
 from rocketlens.formats.layout import CODES, Layout, declared_types
 from rocketlens.model import properties as props
 from rocketlens.model.integers import I32, I64
@@ -466,6 +467,8 @@ def _refused(buffer: Buffer, position: int, physical_offset: int | None) -> Reco
     total_size, magic = SIZE_AND_MAGIC.unpack_from(buffer, position)
     if magic == MAGIC_BLANK:
         return RecordError(Reason.BLANK, "the segment ends here", physical_offset)
+    if total_size == BLANK_MAGIC and magic == left:
+        return RecordError(Reason.BLANK, "the segment ends here", physical_offset)
     if magic not in (MAGIC_V1, MAGIC_V2):
         if total_size == 0 and magic == 0:
             return RecordError(Reason.END, "nothing was written here", physical_offset)
@@ -482,6 +485,13 @@ def _is_crc_tail(tail: bytes) -> bool:
 def _crc_tail(before: Buffer) -> bytes:
     digits = f"{zlib.crc32(before) & CRC_MASK:010d}"[::-1]
     return _CRC_NAME + digits.encode() + b"\x02"
+
+
+def filler_bytes(size: int, magic: int) -> int:
+    """Return the bytes of a filler that begins so, a DLedger log's too; 0 for anything else."""
+    if magic == MAGIC_BLANK:
+        return size
+    return magic if size == BLANK_MAGIC else 0
 
 
 def encode(record: Record, *, append_crc: bool = False) -> bytes:

@@ -30,7 +30,7 @@ from rocketlens.formats.kernels_device import (
 from rocketlens.formats.kernels_scan import READ_ONLY_ROWS, Row, RowArray, row_position
 from rocketlens.model.rocketmq import SYS_FLAG_BORN_HOST_V6, SYS_FLAG_STORE_HOST_V6
 
-INLINED: Final = "7ad16050a8e28018"
+INLINED: Final = "9284425d3cca28b0"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 

@@ -25,6 +25,7 @@ from rocketlens.formats.commitlog_record import (
     MAGIC_V2,
     MIN_RECORD_BYTES,
 )
+from rocketlens.formats.dledger import BLANK_MAGIC, ENTRY_FIELDS, ENTRY_HEADER_BYTES, ENTRY_MAGIC
 from rocketlens.formats.kernels_device import (
     INT32S,
     INT64S,
@@ -57,7 +58,7 @@ from rocketlens.model.rocketmq import (
     SYS_FLAG_TRANSACTION_MASK,
 )
 
-INLINED: Final = "94b92234696abc75"
+INLINED: Final = "ef5d7210fd9b5b69"
 """Digest of the other files whose functions are compiled into this one; kept by a test, so that a
 change there makes numba's cache of this file stale."""
 
@@ -119,6 +120,9 @@ _STORE_PORT: Final = _HEAD.offsets["store_port"]
 _RECONSUME_TIMES: Final = _HEAD.offsets["reconsume_times"]
 _PREPARED_OFFSET: Final = _HEAD.offsets["prepared_transaction_offset"]
 _BODY_LENGTH: Final = _HEAD.offsets["body_length"]
+_ENTRY_SIZE: Final = ENTRY_FIELDS.offsets["size"]
+_ENTRY_POSITION: Final = ENTRY_FIELDS.offsets["position"]
+_ENTRY_BODY_LENGTH: Final = ENTRY_FIELDS.offsets["body_length"]
 _MORE_BYTES: Final = HOST_BYTES_V6 - HOST_BYTES_V4
 LENGTH_BYTES: Final = 2
 """Bytes of the length of properties, and of a V2 topic's length."""
@@ -211,13 +215,25 @@ def measure_record(
 
 
 @device
+def bytes_before_record(buffer: ByteArray, physical_offset: int, position: int, limit: int) -> int:
+    """Do what :func:`rocketlens.formats.dledger.bytes_before_record` does."""
+    if limit - position < ENTRY_HEADER_BYTES or load_i32(buffer, position) != ENTRY_MAGIC:
+        return 0
+    size = load_i32(buffer, position + _ENTRY_SIZE)
+    body_length = np.int64(load_i32(buffer, position + _ENTRY_BODY_LENGTH))
+    is_here = load_i64(buffer, position + _ENTRY_POSITION) == physical_offset
+    is_entry = is_here and size == body_length + ENTRY_HEADER_BYTES > ENTRY_HEADER_BYTES
+    return ENTRY_HEADER_BYTES if is_entry else 0
+
+
+@device
 def reason_without_record(buffer: ByteArray, position: int, limit: int) -> int:
     """Return why no record begins at ``position``: BLANK, END or BAD."""
     if limit - position < 8:
         return END
     size = load_i32(buffer, position)
     magic = load_i32(buffer, position + _MAGIC)
-    if magic == MAGIC_BLANK:
+    if magic == MAGIC_BLANK or (size == BLANK_MAGIC and magic == limit - position):
         return BLANK
     if magic == 0 and size == 0:
         return END
@@ -461,6 +477,10 @@ def scan(
     while position < stop:
         measured = measure_record(memory, base_offset + position, position, limit)
         if measured[0] == 0:
+            header = bytes_before_record(memory, base_offset + position, position, limit)
+            position += header
+            if header > 0:
+                continue
             reason = reason_without_record(memory, position, limit)
             break
         if count == len(rows):
@@ -476,6 +496,8 @@ def scan(
             number = after
         count += 1
         position += measured[0]
+    if reason == STOP and position >= stop:
+        position += bytes_before_record(memory, base_offset + position, position, limit)
     return count, number, position, reason
 
 
@@ -571,6 +593,7 @@ def walk(buffer: ByteArray, base_offset: int, start: int, target: int) -> tuple[
     position = start
     while position < target:
         size = measure_record(memory, base_offset + position, position, limit)[0]
+        size = size or bytes_before_record(memory, base_offset + position, position, limit)
         if size == 0:
             return position, reason_without_record(memory, position, limit)
         position += size

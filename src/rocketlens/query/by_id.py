@@ -56,6 +56,9 @@ def record_of_offset_id(reader: StoreReader, asked: OffsetMessageId) -> Record:
             raise _damaged(reader, asked, str(error)) from error
         detail = f"no record begins at physical offset {offset}"
         raise MessageNotFound(f"{asked.encode()}: {detail}") from error
+    if record.physical_offset != offset:
+        detail = f"no record begins at physical offset {offset}"
+        raise MessageNotFound(f"{asked.encode()}: {detail}")
     if not _is_host(record, asked):
         detail = f"physical offset {offset} holds a message of {record.store_host} here"
         raise MessageNotFound(f"{asked.encode()}: {detail}")

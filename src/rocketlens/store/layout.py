@@ -135,9 +135,6 @@ class StoreLayout:
 def missing_log(commit_log: Path) -> str:
     """Return what is where a commit log was looked for, and which stores are near it."""
     root = commit_log.parent
-    dledger = [path for path in _directories(root, "dledger-*") if _is_directory(path / "data")]
-    if dledger:
-        return f"{min(dledger)} is a DLedger log, which is not read here"
     message = f"{commit_log} holds no commit log segment (a file named by 20 digits)"
     stores = _stores_near(root)
     if not stores:
@@ -150,15 +147,14 @@ def missing_log(commit_log: Path) -> str:
 def _stores_near(root: Path) -> list[Path]:
     """Return `root/store` or the parent of `root` if that is a store, else the stores below."""
     for near in (root / "store", root.absolute().parent):
-        if _is_directory(near / "commitlog"):
+        if _has_log(near):
             return [near]
     below = sorted(_directories(root, "*"))
-    return [
-        store
-        for child in below
-        for store in (child, child / "store")
-        if _is_directory(store / "commitlog")
-    ]
+    return [store for child in below for store in (child, child / "store") if _has_log(store)]
+
+
+def _has_log(store: Path) -> bool:
+    return _is_directory(store / "commitlog") or any(_directories(store, "dledger-*"))
 
 
 def _directories(root: Path, pattern: str) -> Iterator[Path]:

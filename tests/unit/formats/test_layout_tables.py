@@ -23,6 +23,7 @@ from rocketlens.formats.batch_body import BatchMember
 from rocketlens.formats.checkpoint import Checkpoint
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.formats.consumequeue_entry import QueueEntry
+from rocketlens.formats.dledger import EntryHeader
 from rocketlens.formats.index_file import IndexEntry, IndexHeader
 from rocketlens.formats.layout import declared_types
 from rocketlens.formats.timer_checkpoint import TimerCheckpoint
@@ -56,6 +57,7 @@ DECLARED = {
     "checkpoint": [Checkpoint],
     "commitlog_record": [Record],
     "consumequeue_entry": [QueueEntry],
+    "dledger": [EntryHeader],
     "index_file": [IndexHeader, IndexEntry],
     "timer_checkpoint": [TimerCheckpoint],
 }
@@ -257,6 +259,7 @@ def test_sizes_named_beside_the_structs_are_theirs():
     for name, constant, size in [
         ("checkpoint", "CHECKPOINT_BYTES", 4096),
         ("consumequeue_entry", "ENTRY_BYTES", 20),
+        ("dledger", "ENTRY_HEADER_BYTES", 48),
         ("index_file", "HEADER_BYTES", 40),
         ("index_file", "ENTRY_BYTES", 20),
         ("index_file", "SLOT_BYTES", 4),

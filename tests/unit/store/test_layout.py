@@ -55,8 +55,6 @@ def test_stores_near_a_directory_that_is_none_are_named(tmp_path):
     assert above.endswith(f"; did you mean {tmp_path / 'b/store'}?")
 
 
-def test_a_dledger_log_is_named_for_what_it_is(tmp_path):
-    (tmp_path / "dledger-n0" / "data").mkdir(parents=True)
-    (tmp_path / "commitlog").mkdir()
-    said = missing_log(tmp_path / "commitlog")
-    assert said == f"{tmp_path / 'dledger-n0'} is a DLedger log, which is not read here"
+def test_a_store_with_a_dledger_log_is_named_when_it_is_near(tmp_path):
+    (tmp_path / "a" / "dledger-n0" / "data").mkdir(parents=True)
+    assert missing_log(tmp_path / "commitlog").endswith(f"; did you mean {tmp_path / 'a'}?")

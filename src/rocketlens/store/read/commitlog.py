@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import NotAStore, RecordError
-from rocketlens.formats import commitlog_record
+from rocketlens.formats import commitlog_record, dledger
 from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES, TOTAL_SIZE, Reason, Record
 from rocketlens.store import fs
 from rocketlens.store.layout import missing_log
 from rocketlens.store.read.mapped import MappedFiles
+from rocketlens.store.read.replica import Replica
 
 if TYPE_CHECKING:
     from os import DirEntry
@@ -71,6 +72,10 @@ class CommitLog:
         :raises NotAStore: when there is not one segment, or the directory cannot be read.
         """
         self.directory = directory
+        self.replica = Replica.beside(directory)
+        """The DLedger log, if the broker has that instead."""
+        if self.replica is not None:
+            self.directory = directory = self.replica.data
         self._directory_text = str(directory)
         self._mapped = MappedFiles()
         self.odd_files: tuple[str, ...] = ()
@@ -116,6 +121,8 @@ class CommitLog:
         read.
         """
         self._mapped.look_again()
+        if self.replica is not None:
+            self.replica.look_again()
         if self._stamp is None or not fs.is_as_stamped(self._directory_text, self._stamp):
             self.refresh()
 
@@ -200,7 +207,7 @@ class CommitLog:
             return b""
 
     def record_at(self, physical_offset: int, *, check_crc: bool = True) -> Record:
-        """Read the record at ``physical_offset``.
+        """Read the record at ``physical_offset``, or behind the header of a DLedger entry there.
 
         Nothing here proves that a record begins there: bytes inside a body can look like one.
 
@@ -219,17 +226,15 @@ class CommitLog:
         except SegmentLost:
             self.refresh()
             raise
-        view, byte_offset = mapped.view, physical_offset - segment.base_offset
-        last_bytes = _last_bytes(view, byte_offset)
-        record = commitlog_record.decode(
-            view, byte_offset, physical_offset=physical_offset, check_crc=check_crc
-        )
-        if any(last_bytes[2:]) or last_bytes == _last_bytes(view, byte_offset):
-            return record
-        # A broker wrote its end meanwhile, so what was decoded before may also be incomplete.
-        return commitlog_record.decode(
-            view, byte_offset, physical_offset=physical_offset, check_crc=check_crc
-        )
+        try:
+            return _record(mapped.view, segment.base_offset, physical_offset, check_crc=check_crc)
+        except RecordError:
+            byte_offset = physical_offset - segment.base_offset
+            behind = dledger.bytes_before_record(mapped.view, byte_offset, physical_offset)
+            if not behind:
+                raise
+        physical_offset += behind
+        return _record(mapped.view, segment.base_offset, physical_offset, check_crc=check_crc)
 
     def is_finished(self, record: Record) -> bool:
         """Return whether a record is known to be written to its last byte.
@@ -237,8 +242,11 @@ class CommitLog:
         A broker copies a record from front to back, and each after the one before. So the record
         is finished when its last byte is not zero, or when something follows it: at once, or in a
         later segment, as where both ends of two records were lost. A record whose properties end
-        with a zero byte can be finished though nothing here shows it.
+        with a zero byte can be finished though nothing here shows it. That of a DLedger log is
+        when it is committed.
         """
+        if self.replica is not None:
+            return self.replica.has_committed(record.physical_offset)
         if record.properties:
             if record.properties[-1]:
                 return True
@@ -303,6 +311,20 @@ def _is_other_log(before: list[Segment], after: list[Segment]) -> bool:
         elif old.file_id != segment.file_id or segment.size < old.size:
             return True
     return any(base_offset > after[0].base_offset for base_offset in known)
+
+
+def _record(view: memoryview, base: int, physical_offset: int, *, check_crc: bool) -> Record:
+    byte_offset = physical_offset - base
+    last_bytes = _last_bytes(view, byte_offset)
+    record = commitlog_record.decode(
+        view, byte_offset, physical_offset=physical_offset, check_crc=check_crc
+    )
+    if any(last_bytes[2:]) or last_bytes == _last_bytes(view, byte_offset):
+        return record
+    # A broker wrote its end meanwhile, so what was decoded before may also be incomplete.
+    return commitlog_record.decode(
+        view, byte_offset, physical_offset=physical_offset, check_crc=check_crc
+    )
 
 
 def _last_bytes(view: memoryview, byte_offset: int) -> bytes:

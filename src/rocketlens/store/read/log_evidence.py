@@ -88,12 +88,12 @@ class LogEvidence:
             self._last = max(self._proofs(), default=None)
             self._seen = seen
         last = self._last
-        if last is not None and self._is_lost(last.physical_offset):
+        if last is not None and not self._is_read(last):
             # Read again: a broker may have cut the log, and the queues after it, since.
             proofs = sorted(self._proofs(), reverse=True)
-            lost = [proof for proof in proofs if self._is_lost(proof.physical_offset)]
             last = next((proof for proof in proofs if self._is_read(proof)), None)
             end = self._records_end(last)
+            lost = [proof for proof in proofs if proof.physical_offset >= end]
             believed = next((proof for proof in lost if self._is_sound(proof, end)), None)
             if believed is not None:
                 return LostEnd(
@@ -226,8 +226,11 @@ class LogEvidence:
         return walk.damage[0].start if walk.damage else walk.position
 
     def _is_read(self, proof: Proof) -> bool:
+        """Return whether the log has a record, or its file cannot be opened now."""
         try:
             self._log.record_at(proof.physical_offset, check_crc=False)
+        except SegmentLost:
+            return True
         except RecordError:
             return False
         return True

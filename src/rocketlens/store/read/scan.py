@@ -18,6 +18,7 @@ from rocketlens.formats.commitlog_record import (
     SIZE_AND_MAGIC,
     Reason,
     Record,
+    filler_bytes,
 )
 from rocketlens.model.java import decode_utf8
 from rocketlens.store.read.commitlog import CommitLog, Segment, SegmentLost, SegmentUnread
@@ -163,10 +164,14 @@ class LogWalk:
             except RecordError as error:
                 self._skip_damage(segment, Reason(error.reason), str(error))
                 continue
-            if self._grows and not self._is_finished(record):
-                self.unfinished_at = self.stop = self.position
+            if record.physical_offset >= self.stop:
+                # Only the header of its DLedger entry is before the end.
+                self.position = record.physical_offset
                 return
-            self.position += record.total_size
+            if self._grows and not self._is_finished(record):
+                self.unfinished_at = self.stop = record.physical_offset
+                return
+            self.position = record.physical_offset + record.total_size
             yield record
 
     def chunks(self) -> Iterator[Chunk]:
@@ -191,7 +196,14 @@ class LogWalk:
             LogWalk.is_compiled = True
             end = segment.base_offset + byte_offset
             is_end = reason in (kernels.ScanReason.END, kernels.ScanReason.BAD)
-            if self._grows and is_end and count and end > scanned_to:
+            if self._grows and self.log.replica is not None:
+                offsets = rows["physical_offset"][:count]
+                committed = self._count_committed(offsets)
+                if committed < count:
+                    count, end = committed, int(offsets[committed])
+                    self.stop = self.unfinished_at = end
+                    is_end = False
+            elif self._grows and is_end and count and end > scanned_to:
                 # Some of these rows may have been read while they were written: read them again.
                 offsets = rows["physical_offset"][:count]
                 # Always for the last row: its last bytes may still be missing.
@@ -209,6 +221,25 @@ class LogWalk:
                     self.log.record_at(self.position, check_crc=False)
                 except RecordError as error:
                     self._skip_damage(segment, Reason(error.reason), str(error))
+
+    def _count_committed(self, offsets: "npt.NDArray[np.int64]") -> int:
+        """Return how many records of a DLedger log are committed: those behind one that is not
+        are not.
+        """
+        low, high = 0, len(offsets)
+        while low < high:
+            middle = (low + high) // 2
+            if self._is_committed(int(offsets[middle])):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _is_committed(self, physical_offset: int) -> bool:
+        try:
+            return self._is_finished(self.log.record_at(physical_offset, check_crc=False))
+        except RecordError:
+            return True
 
     def _is_finished(self, record: Record) -> bool:
         """Return whether a record was written to its last byte, as far as can be known."""
@@ -301,7 +332,8 @@ class LogWalk:
 
     def _is_true_blank(self, segment: Segment) -> bool:
         byte_offset = self.position - segment.base_offset
-        bytes_left, _ = SIZE_AND_MAGIC.unpack_from(self.log.map(segment).view, byte_offset)
+        head = SIZE_AND_MAGIC.unpack_from(self.log.map(segment).view, byte_offset)
+        bytes_left = filler_bytes(*head)
         later = self._later_segment()
         return bytes_left == segment.size - byte_offset or (
             later is not None and later.base_offset == self.position + bytes_left

@@ -22,6 +22,7 @@ from rocketlens.store.layout import StoreLayout
 from rocketlens.store.lock import StoreLock
 from rocketlens.store.read.commitlog import OpenLog
 from rocketlens.store.read.deleted import DeletionMark
+from rocketlens.store.read.replica import Replica
 from rocketlens.store.read.state import StoreState, read_state, read_synced
 from rocketlens.store.write.append import Appender
 from rocketlens.store.write.config import StoreConfig
@@ -63,10 +64,17 @@ class Opening:
     def run(self) -> Opened:
         """Open the store, or make one, and start the appender.
 
-        :raises BadInput: when its files have sizes that are not the configuration's.
+        :raises BadInput: when its files have sizes that are not the configuration's, or its log is
+            one of DLedger.
         :raises OSError: when it cannot be read or written.
         """
         layout, appender = self._layout, self._appender
+        replica = Replica.beside(layout.commit_log)
+        if replica is not None:
+            raise BadInput(
+                f"{replica.data} is a DLedger log, which only RocketMQ can write: search it with "
+                f"--store {layout.root}, and give the broker another storePathRootDir"
+            )
         self._disk.make_directory(layout.commit_log)
         self._disk.make_directory(layout.own)
         self._disk.restore_directories(layout.root)

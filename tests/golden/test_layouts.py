@@ -1,0 +1,210 @@
+"""Every message of stores that real brokers laid out in other ways is found, or is said to lack."""
+
+import json
+import shutil
+import tarfile
+
+import pytest
+import zstandard
+
+import rocketlens
+from rocketlens.bulk.messages import read_batches
+from rocketlens.errors import AnswerIncomplete, BadInput, MessageNotFound, NotAStore
+from rocketlens.formats import dledger
+from rocketlens.model.message import Host
+from rocketlens.store.write.config import StoreConfig
+from rocketlens.store.write.message_store import MessageStore, StoreOptions
+from tests.conftest import GOLDEN_ARCHIVES
+
+DLEDGER = ("dledger-4.9.7", "dledger-5.5.0")
+LAYOUTS = DLEDGER
+LOST = ((), ("index",), ("consumequeue",), ("index", "consumequeue"))
+
+every_layout = pytest.mark.parametrize("name", LAYOUTS)
+both_dledgers = pytest.mark.parametrize("name", DLEDGER)
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("layouts")
+    with (
+        (GOLDEN_ARCHIVES / "layouts.tar.zst").open("rb") as packed,
+        zstandard.ZstdDecompressor().stream_reader(packed) as stream,
+        tarfile.open(fileobj=stream, mode="r|") as members,
+    ):
+        members.extractall(directory, filter="data")
+    return directory
+
+
+class Layout:
+    """A copy of a broker's directory, and what was sent to it."""
+
+    def __init__(self, path):
+        self.path = path
+        self.store = path / "store"
+        lines = (path / "sent.jsonl").read_text(encoding="utf-8").splitlines()
+        self.sent = [json.loads(line) for line in lines]
+
+    def open(self):
+        return rocketlens.open_store(self.store)
+
+    def log_files(self):
+        names = ("store/commitlog", "store/dledger-n0/data", "log", "disk1", "disk2")
+        files = [path for name in names for path in (self.path / name).glob("0*")]
+        return sorted(files, key=lambda path: path.name)
+
+
+@pytest.fixture
+def layout(unpacked, name, tmp_path):
+    shutil.copytree(unpacked / name, tmp_path / "broker")
+    return Layout(tmp_path / "broker")
+
+
+def ids(answer):
+    return [message.offset_msg_id for message in answer.messages]
+
+
+def assert_found(store, sent, times):
+    topic, offset_msg_id = sent["topic"], sent["offset_msg_id"]
+    message = store.view_message(offset_msg_id)
+    times[sent["unique_key"]] = message.store_timestamp_ms
+    assert message.unique_key == sent["unique_key"]
+    position = (topic, sent["queue_id"], sent["queue_offset"])
+    assert store.query_by_queue_offset(*position).offset_msg_id == offset_msg_id
+    for text in (sent["key"], sent["unique_key"]):
+        for answer in (store.find(text, topic=topic), store.find(text)):
+            assert answer.complete, answer.failures
+            assert ids(answer) == [offset_msg_id]
+
+
+@every_layout
+@pytest.mark.parametrize("lost", LOST, ids=lambda lost: "-".join(lost) or "whole")
+def test_every_message_is_found_by_each_id_and_key_and_by_topic_time_and_content(layout, lost):
+    for part in lost:
+        shutil.rmtree(layout.store / part)
+    times = {}
+    with layout.open() as store:
+        for sent in layout.sent:
+            assert_found(store, sent, times)
+        for topic in {sent["topic"] for sent in layout.sent}:
+            of_topic = [each for each in layout.sent if each["topic"] == topic]
+            answer = store.find(topic=topic)
+            assert answer.complete, answer.failures
+            assert sorted(ids(answer)) == sorted(each["offset_msg_id"] for each in of_topic)
+            moment = times[of_topic[7]["unique_key"]]
+            answer = store.find(topic=topic, begin=moment, end=moment)
+            assert of_topic[7]["offset_msg_id"] in ids(answer)
+            answer = store.find(topic=topic, where="body.$.n >= 60")
+            assert sorted(ids(answer)) == sorted(
+                each["offset_msg_id"] for each in of_topic if each["n"] >= 60
+            )
+
+
+@every_layout
+def test_a_file_that_is_gone_makes_no_answer_falsely_complete(layout):
+    # What was before the log is deleted, as by a cleaner: that is no damage.
+    first, *others = layout.log_files()
+    for path in [first, *others, *sorted((layout.store / "index").iterdir())]:
+        is_first = path == first
+        aside = path.with_name("aside")
+        path.rename(aside)
+        shutil.move(aside, layout.path / "aside")
+        with layout.open() as store:
+            for sent in layout.sent[::5]:
+                answer = store.find(sent["key"], topic=sent["topic"])
+                assert ids(answer) == [sent["offset_msg_id"]] or is_first or not answer.complete
+                try:
+                    found = store.view_message(sent["offset_msg_id"])
+                except AnswerIncomplete:
+                    continue
+                except MessageNotFound:
+                    assert is_first
+                    continue
+                assert found.unique_key == sent["unique_key"]
+            for topic in {sent["topic"] for sent in layout.sent}:
+                answer = store.find(topic=topic)
+                wanted = {each["offset_msg_id"] for each in layout.sent if each["topic"] == topic}
+                lost = wanted - set(ids(answer))
+                assert not lost or is_first or not answer.complete
+        (layout.path / "aside").rename(path)
+
+
+@every_layout
+def test_a_bulk_read_has_every_message(layout):
+    batches = list(read_batches(layout.store))
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    found = {row["offset_msg_id"] for row in rows}
+    assert found >= {sent["offset_msg_id"] for sent in layout.sent}
+
+
+def entries_of(path):
+    content = memoryview(path.read_bytes())
+    position, base = 0, int(path.name)
+    while behind := dledger.bytes_before_record(content, position, base + position):
+        size = int.from_bytes(content[position + 4 : position + 8], "big")
+        yield position, behind, size
+        position += size
+
+
+@both_dledgers
+def test_what_a_replica_has_not_committed_is_no_message(layout):
+    """Neither its checkpoint nor a queue shows that the last entries are committed."""
+    shutil.rmtree(layout.store / "consumequeue")
+    shutil.rmtree(layout.store / "index")
+    checkpoint = layout.store / "dledger-n0" / "checkpoint"
+    committed = 99
+    checkpoint.write_text(f"committedIndex={committed}\nendIndex=119\n")
+    with layout.open() as store:
+        for number, sent in enumerate(layout.sent):
+            answer = store.find(sent["key"], topic=sent["topic"])
+            assert bool(answer.messages) == (number <= committed)
+            assert answer.complete == (number <= committed) or not answer.complete
+        answer = store.find(topic="Orders")
+        assert not answer.complete
+        assert len(answer.messages) == sum(
+            each["topic"] == "Orders" for each in layout.sent[: committed + 1]
+        )
+        with pytest.raises(AnswerIncomplete):
+            store.view_message(layout.sent[committed + 1]["offset_msg_id"])
+        # A copy that is open learns of it when the replica does.
+        checkpoint.write_text("committedIndex=119\nendIndex=119\n")
+        assert store.find(topic="Orders").complete
+
+
+@both_dledgers
+@pytest.mark.parametrize("keep", [3, 40, 48, 60])
+def test_a_replica_that_is_cut_in_an_entry_gives_what_is_before(layout, keep):
+    path = layout.log_files()[-1]
+    *_, (last, _, _) = entries_of(path)
+    with path.open("r+b") as file:
+        file.truncate(last + keep)
+    with layout.open() as store:
+        *others, lost = layout.sent
+        for sent in others[-9:]:
+            assert ids(store.find(sent["key"], topic=sent["topic"])) == [sent["offset_msg_id"]]
+        assert not store.find(lost["key"], topic=lost["topic"]).complete
+        with pytest.raises(AnswerIncomplete):
+            store.view_message(lost["offset_msg_id"])
+
+
+@both_dledgers
+def test_the_header_of_an_entry_is_no_message(layout):
+    with layout.open() as store:
+        first = layout.sent[0]["offset_msg_id"]
+        assert int(first[16:], 16) == dledger.ENTRY_HEADER_BYTES
+        with pytest.raises(MessageNotFound):
+            store.view_message(first[:16] + f"{0:016X}")
+
+
+@both_dledgers
+def test_a_store_with_two_replicas_is_refused_by_name(layout):
+    shutil.copytree(layout.store / "dledger-n0", layout.store / "dledger-n1")
+    with pytest.raises(NotAStore, match=r"dledger-n0.*dledger-n1"):
+        layout.open()
+
+
+@both_dledgers
+def test_a_broker_of_ours_does_not_write_a_replica(layout):
+    with pytest.raises(BadInput, match="DLedger log, which only RocketMQ can write"):
+        MessageStore(layout.store, StoreConfig(), StoreOptions(Host("127.0.0.1", 10911)))
+    assert not (layout.store / "commitlog").exists()
