@@ -17,10 +17,12 @@ from rocketlens.store.write.message_store import MessageStore, StoreOptions
 from tests.conftest import GOLDEN_ARCHIVES
 
 DLEDGER = ("dledger-4.9.7", "dledger-5.5.0")
-LAYOUTS = DLEDGER
+ELSEWHERE = ("elsewhere-4.9.7", "elsewhere-5.5.0", "multi-5.5.0")
+LAYOUTS = (*DLEDGER, *ELSEWHERE)
 LOST = ((), ("index",), ("consumequeue",), ("index", "consumequeue"))
 
 every_layout = pytest.mark.parametrize("name", LAYOUTS)
+every_other_place = pytest.mark.parametrize("name", ELSEWHERE)
 both_dledgers = pytest.mark.parametrize("name", DLEDGER)
 
 
@@ -44,6 +46,11 @@ class Layout:
         self.store = path / "store"
         lines = (path / "sent.jsonl").read_text(encoding="utf-8").splitlines()
         self.sent = [json.loads(line) for line in lines]
+        self.conf = path / "conf" / "broker.conf"
+        self.conf.parent.mkdir()
+        text = (path / "broker.conf").read_text(encoding="utf-8")
+        self.conf.write_text(text.replace("/data/broker", str(path)), encoding="utf-8")
+        (path / "broker.conf").unlink()
 
     def open(self):
         return rocketlens.open_store(self.store)
@@ -199,6 +206,9 @@ def test_the_header_of_an_entry_is_no_message(layout):
 @both_dledgers
 def test_a_store_with_two_replicas_is_refused_by_name(layout):
     shutil.copytree(layout.store / "dledger-n0", layout.store / "dledger-n1")
+    # The broker.conf says which of them is the broker's.
+    layout.open().close()
+    layout.conf.unlink()
     with pytest.raises(NotAStore, match=r"dledger-n0.*dledger-n1"):
         layout.open()
 
@@ -208,3 +218,56 @@ def test_a_broker_of_ours_does_not_write_a_replica(layout):
     with pytest.raises(BadInput, match="DLedger log, which only RocketMQ can write"):
         MessageStore(layout.store, StoreConfig(), StoreOptions(Host("127.0.0.1", 10911)))
     assert not (layout.store / "commitlog").exists()
+
+
+@every_other_place
+def test_a_store_whose_log_is_elsewhere_is_named_by_its_broker_conf(layout, monkeypatch):
+    expected = {sent["offset_msg_id"] for sent in layout.sent}
+    conf = layout.conf.rename(layout.path / "other.conf")
+    with pytest.raises(NotAStore, match="no commit log segment"):
+        layout.open()
+    for store in (
+        rocketlens.open_store(broker_conf=conf),
+        rocketlens.open_store(str(conf)),
+        rocketlens.Store(conf),
+    ):
+        with store:
+            assert expected <= set(ids(store.find(topic=["Orders", "Payments"])))
+    batches = read_batches(conf)
+    assert expected <= {row["offset_msg_id"] for each in batches for row in each.to_pylist()}
+    with pytest.raises(BadInput, match="which store"):
+        rocketlens.open_store(layout.store, broker_conf=conf)
+
+
+@every_other_place
+def test_paths_of_a_broker_conf_that_are_not_there_are_named(layout):
+    text = layout.conf.read_text(encoding="utf-8")
+    (first, *_) = layout.log_files()
+    for more, said in [
+        (f"storePathCommitLog={layout.path / 'gone'}", "gone, which is not a directory"),
+        ("storePathRootDir=store", "relative to where the broker was started"),
+        (f"readOnlyCommitLogStorePaths={first.parent}", "twice as a directory of the log"),
+    ]:
+        layout.conf.write_text(f"{text}\n{more}\n", encoding="utf-8")
+        with pytest.raises(NotAStore, match=said):
+            rocketlens.open_store(broker_conf=layout.conf)
+
+
+@pytest.mark.parametrize("name", ["multi-5.5.0"])
+def test_two_directories_with_one_part_of_the_log_are_refused(layout):
+    first, second = layout.log_files()
+    shutil.copy(first, second.with_name(first.name))
+    with pytest.raises(NotAStore, match="are the same part of the log"):
+        layout.open()
+    second.with_name(first.name).rename(second.with_name(f"{16384:020}"))
+    with pytest.raises(NotAStore, match="are the same part of the log"):
+        layout.open()
+
+
+@pytest.mark.parametrize("name", ["multi-5.5.0"])
+def test_a_directory_of_the_log_that_is_gone_while_the_store_is_open_is_named(layout):
+    with layout.open() as store:
+        assert store.find(topic="Orders").complete
+        last = layout.log_files()[-1]
+        last.parent.rename(layout.path / "unmounted")
+        assert not store.find(topic="Orders").complete

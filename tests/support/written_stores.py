@@ -56,7 +56,8 @@ class Clock:
 def open_small(path, config=SMALL, options=QUIET, **arguments):
     """Open a store of small files that does nothing by itself."""
     arguments.setdefault("clock", Clock())
-    return MessageStore(Path(path), config, options, **arguments)
+    store = path if isinstance(path, StoreLayout) else Path(path)
+    return MessageStore(store, config, options, **arguments)
 
 
 def properties_of(number, tags="TagA"):

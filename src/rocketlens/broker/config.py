@@ -33,6 +33,7 @@ from rocketlens.model.rocketmq import (
 )
 from rocketlens.net.server_config import warn_if_open, warn_of_unknown
 from rocketlens.net.tls import TlsSettings, tls_of_properties
+from rocketlens.store.layout import StoreLayout
 from rocketlens.store.write.config import StoreConfig
 
 VIP_DISTANCE: Final = 2
@@ -78,7 +79,9 @@ class BrokerConfig(Configuration):
     storePathRootDir: str = key(
         "", "The store directory; that of --home unless set. RocketMQ: ~/store."
     )
-    storePathCommitLog: str = key("", "Must be commitlog in the store directory if it is set.")
+    storePathCommitLog: str = key(
+        "", "The directory of the log: commitlog in the store unless it is set."
+    )
     brokerPermission: int = key(
         PERM_READ_WRITE, "What clients may do with its topics: 4 read, 2 write.", allowed=range(8)
     )
@@ -226,7 +229,14 @@ class BrokerSettings(NamedTuple):
     @property
     def commit_log_path(self) -> Path:
         """The directory of the log."""
-        return self.store_path / "commitlog"
+        path = self.broker.storePathCommitLog
+        return Path(path) if path else self.store_path / "commitlog"
+
+    @property
+    def layout(self) -> StoreLayout:
+        """The paths of the store."""
+        is_elsewhere = self.commit_log_path != self.store_path / "commitlog"
+        return StoreLayout(self.store_path, (self.commit_log_path,) if is_elsewhere else ())
 
     def with_broker(self, **changes: Any) -> "BrokerSettings":
         """Return these settings with other values for some of the broker's keys."""
@@ -288,7 +298,7 @@ def settings_of(properties: Mapping[str, str], where: str) -> BrokerSettings:
     """Return the settings of the keys of a ``broker.conf``; errors name the source ``where``.
 
     :raises BadInput: if a value is not allowed, a key must not be ignored, or
-        ``storePathCommitLog`` is outside the store.
+        ``storePathCommitLog`` is not the path of one directory.
     :raises OSError: if the file of TLS settings cannot be read.
     """
     tls, values = tls_of_properties(properties)
@@ -298,6 +308,6 @@ def settings_of(properties: Mapping[str, str], where: str) -> BrokerSettings:
     passed_over = warn_of_unknown(unknown, (BrokerConfig, AuthConfig, StoreConfig), where)
     settings = BrokerSettings(broker, store, passed_over, tls, auth)
     path = broker.storePathCommitLog
-    if path and Path(path) != settings.commit_log_path:
-        raise BadInput(f"storePathCommitLog {path}: it must be {settings.commit_log_path}")
+    if "," in path or (path and not Path(path).is_absolute()):
+        raise BadInput(f"storePathCommitLog {path}: give the whole path of one directory")
     return settings

@@ -40,7 +40,7 @@ class LiveIndex:
 
     def __init__(self, store: MessageStore) -> None:
         self.store: Final = store
-        self.reader = StoreReader(store.layout.root)
+        self.reader = StoreReader(store.layout)
         self.tail: Tail | None = None
         self.unread: list[tuple[int, int]] = []
         self.open_at = self.read_to = 0
@@ -180,7 +180,7 @@ class LiveIndex:
 
         They cover less for a moment while a builder writes to them, and if one of them is damaged.
         """
-        reader = StoreReader(self.store.layout.root)
+        reader = StoreReader(self.store.layout)
         uncovered = reader.index.uncovered()
         more_bytes = _gap_bytes(uncovered) - _gap_bytes(self.reader.index.uncovered())
         if uncovered[-1][0] < self.open_at or more_bytes > limits.MAX_INDEX_GAP_BYTES:

@@ -109,7 +109,7 @@ VALUES: Final = (
     _gauge(
         "rocketlens_disk_used_ratio",
         "How full the disk of the store is, 0 to 1.",
-        lambda core: core.disk.used_ratio(core.store.layout.root),
+        lambda core: max(map(core.disk.used_ratio, core.store.layout.disks)),
     ),
     _gauge(
         "rocketlens_store_writable",

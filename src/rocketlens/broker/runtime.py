@@ -134,7 +134,7 @@ class RuntimeProcessor:
             return self._disk
         layout = self.core.store.layout
         space = self.core.disk.space(layout.root)
-        ratio = str(self.core.disk.used_ratio(layout.root))
+        ratio = str(max(map(self.core.disk.used_ratio, layout.disks)))
         self._disk_measured_ms = now_ms
         self._disk = {
             "commitLogDirCapacity": f"Total : {_size_1024(space.total)}, "

@@ -182,7 +182,7 @@ class LiveSearch:
 
     def _by_tag(self, look_up: LookUp) -> Work[FoundRecords]:
         if self._tag_log is None:
-            self._tag_log = CommitLog(self._store.layout.commit_log)
+            self._tag_log = CommitLog.of(self._store.layout)
         return (yield from look_ups.by_tag(self._store, self._tag_log, look_up))
 
 

@@ -300,7 +300,7 @@ class BrokerService:
         """Open the store and create the processors."""
         options = StoreOptions(store_host=host, build_index=self._build_index)
         store = MessageStore(
-            self.settings.store_path,
+            self.settings.layout,
             self.settings.store,
             options,
             disk=self._disk,

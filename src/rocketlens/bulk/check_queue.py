@@ -10,6 +10,7 @@ from rocketlens.errors import RecordError
 from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT, FILLER_SIZE
 from rocketlens.model.rocketmq import is_topic_name
 from rocketlens.store import fs
+from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.consumequeue import ConsumeQueue, QueueFile
 from rocketlens.store.read.former_topics import Run
@@ -169,8 +170,9 @@ class QueueChecked(NamedTuple):
 def check_queue(task: QueueCheckTask) -> QueueChecked:
     """Count the entries of a queue, and name those without a record; runs in an executor."""
     findings = StoreFindings()
-    log = CommitLog(Path(task.store, "commitlog"))
-    directory = Path(task.store, "consumequeue", task.topic, str(task.queue_id))
+    layout = StoreLayout.of(Path(task.store))
+    log = CommitLog.of(layout)
+    directory = layout.consume_queue / task.topic / str(task.queue_id)
     queue = ConsumeQueue(directory)
     names = {file.path.name for file in queue.files}
     for entry in fs.entries(directory):

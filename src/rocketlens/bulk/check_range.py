@@ -21,6 +21,7 @@ from rocketlens.bulk.ranges import (
 from rocketlens.bulk.report import Finding, FindingKind, StoreFindings
 from rocketlens.formats.commitlog_record import is_indexed
 from rocketlens.formats.consumequeue_entry import ENTRY_LAYOUT
+from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.former_topics import TopicEvidence
 
@@ -78,7 +79,7 @@ def check_range(task: RangeTask) -> RangeChecked:
         low = base_offset + log_range.start
         high = base_offset + max(reader.walked.next_position, log_range.stop)
         checked.index = check_index.compare(_join(expected), low, high, task.files)
-        _compare_queues(checked.queues, Path(task.store), queue_rows, task.evidence)
+        _compare_queues(checked.queues, StoreLayout.of(Path(task.store)), queue_rows, task.evidence)
         del content
     return checked
 
@@ -114,14 +115,14 @@ def _join(pieces: Sequence[tuple[Any, ...]]) -> Expected:
 
 
 def _compare_queues(
-    compared: QueueCompared, store: Path, queue_rows: QueueRows, evidence: TopicEvidence
+    compared: QueueCompared, layout: StoreLayout, queue_rows: QueueRows, evidence: TopicEvidence
 ) -> None:
     import numpy as np
 
     grouped = queue_rows.grouped()
     entries = grouped.entries.view(ENTRY_LAYOUT.dtype)
-    log = CommitLog(store / "commitlog")
-    batch_topics = store_settings.batch_topics(store)
+    log = CommitLog.of(layout)
+    batch_topics = store_settings.batch_topics(layout.root)
     for topic, queue_id, own in grouped.queues:
         if topic in batch_topics:
             continue
@@ -141,5 +142,5 @@ def _compare_queues(
             entries["tags_code"][own].astype(np.int64),
             grouped.levels[own] > 0,
         )
-        check_queue.compare(compared, store / "consumequeue", records, log)
+        check_queue.compare(compared, layout.consume_queue, records, log)
     log.close()

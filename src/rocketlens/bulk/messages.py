@@ -123,7 +123,9 @@ class BatchScan:
 
         :raises BadInput: naming the option that is not valid.
         """
-        self.store: Final = options.get("store") or options.get("path") or ""
+        self.store: Final = next(
+            (options[name] for name in ("store", "brokerConf", "path") if options.get(name)), ""
+        )
         if not self.store:
             raise BadInput('say which store to read: .option("store", DIRECTORY)')
         self.is_damage = choice_option(options, "table", TABLES) == "damage"
@@ -163,16 +165,18 @@ class BatchScan:
             or checkpoint show, unless ``failOnDataLoss`` is ``false``.
         """
         from rocketlens.bulk.ranges import cut
+        from rocketlens.store.layout import StoreLayout
         from rocketlens.store.read.commitlog import CommitLog
         from rocketlens.store.read.log_evidence import lost_end_of
 
-        log = CommitLog(Path(self.store, "commitlog"))
+        layout = StoreLayout.of(Path(self.store))
+        log = CommitLog.of(layout)
         self.check_topics()
         for what in self.misplaced():
             if self.fails_on_loss:
                 raise StoreError(f'{what}. option("failOnDataLoss", "false") reads what is there')
             _log.warning("%s: %s", self.store, what)
-        lost = lost_end_of(Path(self.store), log)
+        lost = lost_end_of(layout, log)
         if self.is_damage:
             return _whole_segments(log, lost)
         if lost is not None:

@@ -51,6 +51,12 @@ OPTIONS: Final = (
         _STORES,
     ),
     SourceOption(
+        "brokerConf",
+        "",
+        "The broker.conf that says where the store and its log are, instead of the directory.",
+        _STORES,
+    ),
+    SourceOption(
         "namesrv",
         "",
         "The name servers of a cluster, ADDR or ADDR;ADDR, instead of a store.",
@@ -337,13 +343,13 @@ def check_topics(store: str, asked: TopicSelection | None) -> None:
     """
     if asked is None:
         return
-    layout = StoreLayout(Path(store))
+    layout = StoreLayout.of(Path(store))
     known = set(ConsumeQueues(layout.consume_queue).topics()) | (
         configured_topics(layout) or frozenset()
     )
     if not known:
         return
-    log = CommitLog(layout.commit_log)
+    log = CommitLog.of(layout)
     known |= deleted.read_ends(layout, log).keys()
     log.close()
     for name in sorted(asked.names):

@@ -212,9 +212,9 @@ class StoreQueues:
     """What the files of a store say of its queues; its log is not read."""
 
     def __init__(self, store: str) -> None:
-        self._layout: Final = StoreLayout(Path(store))
+        self._layout: Final = StoreLayout.of(Path(store))
         self._queues: Final = ConsumeQueues(self._layout.consume_queue)
-        self._log: Final = CommitLog(self._layout.commit_log)
+        self._log: Final = CommitLog.of(self._layout)
         self._configured: Final = read_table(self._layout.root, TOPICS_FILE, TOPICS_MEMBER).entries
 
     def close(self) -> None:

@@ -40,12 +40,15 @@ def store_checks(store: Path) -> Iterator[Check]:
     """Check a store: its log, queues, index, tables, offsets, disk and clock."""
     from rocketlens.query.store_check import read_contents
     from rocketlens.query.store_reader import StoreReader
+    from rocketlens.store.layout import StoreLayout
 
     try:
-        source = StoreReader(store)
+        layout = StoreLayout.of(store)
+        source = StoreReader(layout)
     except (RocketLensError, OSError) as error:
         yield fail("store", str(error), "name the directory that holds commitlog/: --store DIR")
         return
+    store = layout.root
     try:
         yield from _log_files(source)
         yield _owner(store)

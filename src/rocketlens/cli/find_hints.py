@@ -72,8 +72,10 @@ def other_cases(
 
 def _topics_of(store: Path) -> set[str]:
     """Return the topics that have queues or are configured; reads no log."""
+    from rocketlens.store.layout import StoreLayout
     from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER, read_table
     from rocketlens.store.read.consumequeue import ConsumeQueues
 
-    queues = ConsumeQueues(store / "consumequeue")
-    return {*queues.topics(), *read_table(store, TOPICS_FILE, TOPICS_MEMBER).entries}
+    layout = StoreLayout.of(store)
+    queues = ConsumeQueues(layout.consume_queue)
+    return {*queues.topics(), *read_table(layout.root, TOPICS_FILE, TOPICS_MEMBER).entries}

@@ -17,6 +17,7 @@ from rocketlens.cli.options import (
 from rocketlens.errors import BadInput
 from rocketlens.model.counted import counted
 from rocketlens.model.escape import printable
+from rocketlens.store.layout import StoreLayout
 from rocketlens.terminal.exit_code import ExitCode
 from rocketlens.terminal.output import note, say, size_text
 
@@ -68,14 +69,15 @@ def run(arguments: Namespace) -> ExitCode:
     from rocketlens.query.offline import open_store
 
     store = store_directory(arguments)
+    layout = StoreLayout.of(store)
     # Refuse what can be refused before Spark takes seconds to start.
     open_store(store).close()
     _refuse_queue_options(arguments)
     delays_ms = _delays_ms(arguments.delay_levels)
     out = Path(arguments.out) if arguments.out else None
-    check_output(store, out, force=arguments.force)
+    check_output(layout.root, out, force=arguments.force)
     if arguments.dry_run:
-        for line in (*read_lines(store), *_write_lines(arguments, store, out)):
+        for line in (*read_lines(layout), *_write_lines(arguments, layout, out)):
             print(line)
         print("nothing was written or started (--dry-run)")
         return ExitCode.OK
@@ -103,18 +105,18 @@ def run(arguments: Namespace) -> ExitCode:
     return ExitCode.OK
 
 
-def read_lines(store: Path) -> Iterator[str]:
+def read_lines(layout: StoreLayout) -> Iterator[str]:
     """Return what a job would read of a store."""
     from rocketlens.store.read.commitlog import CommitLog
 
-    log = CommitLog(store / "commitlog")
+    log = CommitLog.of(layout)
     size = size_text(sum(segment.size for segment in log.segments))
     offsets = f"physical offsets {log.min_offset:,} to at most {log.max_offset:,}"
     yield f"would read      {size} of log in {counted(len(log.segments), 'file')}, {offsets}"
     log.close()
 
 
-def _write_lines(arguments: Namespace, store: Path, out: Path | None) -> Iterator[str]:
+def _write_lines(arguments: Namespace, layout: StoreLayout, out: Path | None) -> Iterator[str]:
     """Return what would be written where, and what would be replaced.
 
     :raises BadInput: if it could not be.
@@ -125,13 +127,14 @@ def _write_lines(arguments: Namespace, store: Path, out: Path | None) -> Iterato
     from rocketlens.store.disk import Disk
     from rocketlens.store.read.commitlog import CommitLog
 
+    store = layout.root
     root = store if out is None else out
     if arguments.queues and root == store and store_settings.queues_are_in_rocksdb(store):
         raise BadInput(f"the consume queues of {store} are in RocksDB, which is not rebuilt here")
     geometry = chosen_geometry(store, arguments.slots, arguments.entries)
     with_tags = arguments.tag_index
     if with_tags is None:
-        with_tags = store_settings.has_tag_entries(store, CommitLog(store / "commitlog"), geometry)
+        with_tags = store_settings.has_tag_entries(store, CommitLog.of(layout), geometry)
     where = printable(str(root))
     tags = "with" if with_tags else "without"
     yield (

@@ -47,8 +47,9 @@ def run(arguments: Namespace) -> ExitCode:
     open_store(store).close()
     if arguments.dry_run:
         from rocketlens.cli.index_build import read_lines
+        from rocketlens.store.layout import StoreLayout
 
-        for line in read_lines(store):
+        for line in read_lines(StoreLayout.of(store)):
             print(line)
         print("nothing was compared or started (--dry-run)")
         return ExitCode.OK

@@ -19,6 +19,8 @@ _MAX_DIGITS: Final = 20
 """Of a number: converting very many takes long."""
 _STORE_HELP: Final = f"the directory that holds commitlog/ (default: ${STORE_VARIABLE})"
 
+_BROKER_CONF_HELP: Final = "the broker.conf that says where a store and its log are"
+
 
 def add_table_or_json(parser: ArgumentParser, *, with_csv: bool = False) -> None:
     """Add ``-o``, for commands whose answer is a list of things."""
@@ -123,11 +125,17 @@ def listen_address(text: str) -> tuple[str, int]:
 
 def add_store(parser: ArgumentParser) -> None:
     """Add ``--store`` and ``--context``, which `store_directory` reads."""
-    # Without a default, so that an option counts more than the environment.
-    parser.add_argument("--store", metavar="DIR", help=_STORE_HELP)
+    _add_store(parser)
     parser.add_argument(
         "--context", metavar="NAME", help="the store of a named context (rocketlens context list)"
     )
+
+
+def _add_store(parser: ArgumentParser) -> None:
+    named = parser.add_mutually_exclusive_group()
+    # Without a default, so that an option counts more than the environment.
+    named.add_argument("--store", metavar="DIR", help=_STORE_HELP)
+    named.add_argument("--broker-conf", dest="store", metavar="FILE", help=_BROKER_CONF_HELP)
 
 
 def store_directory(arguments: Namespace) -> Path:
@@ -168,8 +176,7 @@ def store_if_any(arguments: Namespace) -> Path | None:
 
 def add_source(parser: ArgumentParser) -> None:
     """Add the options that name a store or a cluster, for `rocketlens.cli.source`."""
-    # Without a default, so that an option counts more than the environment.
-    parser.add_argument("--store", metavar="DIR", help=_STORE_HELP)
+    _add_store(parser)
     add_cluster(parser, "$NAMESRV_ADDR, unless a store is given")
 
 

@@ -38,18 +38,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "Prints one line when it is ready. SIGTERM or Ctrl-C stops it. Without "
         "--users\nit listens on the loopback interface only, and its readers may see everything."
     )
-    parser.add_argument(
-        "--store",
-        metavar="DIR",
-        action="append",
-        help="a directory that holds commitlog/; repeat it for several",
-    )
-    parser.add_argument(
-        "-n",
-        "--namesrv",
-        metavar="ADDR",
-        help="a running cluster: host:port of its name server, several separated by semicolons",
-    )
+    _add_sources(parser)
     parser.add_argument(
         "--bind",
         "--port",
@@ -101,6 +90,28 @@ def add_arguments(parser: ArgumentParser) -> None:
         "the file of users, and end",
     )
     add_connection_options(parser, several_contexts=True)
+
+
+def _add_sources(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--store",
+        metavar="DIR",
+        action="append",
+        help="a directory that holds commitlog/; repeat it for several",
+    )
+    parser.add_argument(
+        "--broker-conf",
+        dest="store",
+        metavar="FILE",
+        action="append",
+        help="a broker.conf that says where a store and its log are",
+    )
+    parser.add_argument(
+        "-n",
+        "--namesrv",
+        metavar="ADDR",
+        help="a running cluster: host:port of its name server, several separated by semicolons",
+    )
 
 
 def _bind_address(text: str) -> tuple[str, int]:

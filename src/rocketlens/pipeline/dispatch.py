@@ -33,6 +33,7 @@ from rocketlens.model.rocketmq import LMQ_PREFIX, SCHEDULE_TOPIC
 from rocketlens.pipeline import jobs
 from rocketlens.store import fs
 from rocketlens.store.disk import Disk
+from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.consumequeue import ConsumeQueues
 from rocketlens.store.read.former_topics import read_evidence
@@ -111,8 +112,8 @@ def dispatch(
         another store.
     :raises StoreError: when a task or a write failed, for example because the disk is full.
     """
-    store = Path(store_path)
-    log = CommitLog(store / "commitlog")
+    layout = StoreLayout.of(Path(store_path))
+    store, log = layout.root, CommitLog.of(layout)
     check_output(store, Path(out) if out else None, force=force, disk=disk)
     in_place = not out or fs.is_same(store, Path(out))
     if queues and in_place and store_settings.queues_are_in_rocksdb(store):

@@ -75,7 +75,7 @@ class IndexFollower:
         :raises StoreLocked: when another builder runs.
         :raises OSError: when the index files cannot be read or mended.
         """
-        layout = StoreLayout(store)
+        layout = StoreLayout.of(store)
         synced = read_synced_offset(layout)
         if synced is None:
             raise NotAStore(
@@ -156,7 +156,7 @@ class IndexFollower:
     def _start(self, spark: "SparkSession", trigger: str | None) -> Any:
         """Start the query: with a trigger, or once for all existing data."""
         _start_callbacks(spark)
-        checkpoint = StoreLayout(self.store).own / "dispatch"
+        checkpoint = StoreLayout.of(self.store).own / "dispatch"
         self.disk.remove_tree(checkpoint)
         stream = (
             spark.readStream.format("rocketmq")
@@ -186,7 +186,7 @@ class IndexFollower:
 
     def clean(self) -> None:
         """Delete index files whose records the broker deleted."""
-        log = CommitLog(self.store / "commitlog")
+        log = CommitLog.of(StoreLayout.of(self.store))
         min_offset = log.min_offset
         log.close()
         with self._lock:

@@ -95,7 +95,8 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._messages = BatchScan(others, is_stream=True)
         if self._messages.placed and self._of_entries:
             raise BadInput("the table index_entries is of all queues: leave out startingOffsets")
-        self._store = Path(self._messages.store)
+        self._layout = StoreLayout.of(Path(self._messages.store))
+        self._store = self._layout.root
         self._target: int | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -271,7 +272,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _log(self) -> "CommitLog":
         from rocketlens.store.read.commitlog import CommitLog
 
-        return CommitLog(self._store / "commitlog")
+        return CommitLog.of(self._layout)
 
     def _synced(self) -> int | None:
         """Return the offset up to which the broker synced the log; None if only RocketLens's
@@ -279,7 +280,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         :raises NotAStore: for index entries, when no broker of this project wrote to the store.
         """
-        layout = StoreLayout(self._store)
+        layout = self._layout
         synced = read_synced_offset(layout)
         if self._of_entries:
             if synced is None:

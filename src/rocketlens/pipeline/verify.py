@@ -25,6 +25,7 @@ from rocketlens.formats import checkpoint
 from rocketlens.model.rocketmq import LMQ_PREFIX
 from rocketlens.pipeline import jobs
 from rocketlens.store import fs
+from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.consumequeue import ConsumeQueues
 from rocketlens.store.read.former_topics import (
@@ -87,17 +88,18 @@ def verify(
     :raises StoreError: when a task failed, or the broker deletes segments faster than they are
         compared.
     """
-    store = Path(store_path)
+    layout = StoreLayout.of(Path(store_path))
+    store = layout.root
     for _ in range(_MAX_ATTEMPTS):
-        before = _segments(store)
+        before = _segments(layout)
         report: VerifyReport | None = None
         failure: StoreError | None = None
         try:
-            report = _verify(spark, store, range_bytes, progress, check_crc=check_crc)
+            report = _verify(spark, Path(store_path), range_bytes, progress, check_crc=check_crc)
         except StoreError as error:
             failure = error
         # A segment that is created meanwhile was not compared, and has no effect.
-        if before <= _segments(store):
+        if before <= _segments(layout):
             if report is None:
                 raise failure or StoreError(f"{store} was not compared")
             return report
@@ -107,22 +109,23 @@ def verify(
     )
 
 
-def _segments(store: Path) -> set[Path]:
-    log = CommitLog(store / "commitlog")
+def _segments(layout: StoreLayout) -> set[Path]:
+    log = CommitLog.of(layout)
     log.close()
     return {segment.path for segment in log.segments}
 
 
 def _verify(
     spark: "SparkSession",
-    store: Path,
+    store_path: Path,
     range_bytes: int,
     progress: jobs.Progress,
     *,
     check_crc: bool,
 ) -> VerifyReport:
     """Compare once."""
-    log = CommitLog(store / "commitlog")
+    layout = StoreLayout.of(store_path)
+    store, log = layout.root, CommitLog.of(layout)
     report = VerifyReport(store)
     findings = StoreFindings()
     is_open = (store / "abort").exists()
@@ -130,7 +133,7 @@ def _verify(
         report.notes.append(
             "the store was not closed (abort is there): its tails may be unfinished"
         )
-    job = _Verify(spark, store, findings, report, progress, is_open)
+    job = _Verify(spark, store, store_path, findings, report, progress, is_open)
     files = job.check_index_files(log.min_offset)
     ranges = cut(log, range_bytes, spark.sparkContext.defaultParallelism * _RANGES_PER_CORE)
     with_queues = not store_settings.queues_are_in_rocksdb(store)
@@ -140,7 +143,7 @@ def _verify(
     evidence = read_evidence(store, log)
 
     def task_of(log_range: LogRange) -> RangeTask:
-        return RangeTask(log_range, str(store), tuple(files), check_crc, with_queues, evidence)
+        return RangeTask(log_range, str(store_path), tuple(files), check_crc, with_queues, evidence)
 
     tasks = [task_of(one) for one in ranges]
     checked = jobs.run(spark, "log", tasks, check_range, progress)
@@ -179,6 +182,7 @@ class _Verify:
 
     spark: "SparkSession"
     store: Path
+    store_path: Path
     findings: StoreFindings
     report: VerifyReport
     progress: jobs.Progress
@@ -279,7 +283,7 @@ class _Verify:
             names = [name for name in names if name not in light]
         tasks = [
             check_queue.QueueCheckTask(
-                str(self.store),
+                str(self.store_path),
                 name.topic,
                 name.queue_id,
                 sound[name.topic, name.queue_id],

@@ -48,13 +48,17 @@ if TYPE_CHECKING:
 
 
 def open_store(
-    path: "str | PathLike[str]",
+    path: "str | PathLike[str] | None" = None,
     *,
+    broker_conf: "str | PathLike[str] | None" = None,
     max_topic_scan_bytes: int | None = limits.MAX_TOPIC_SCAN_BYTES,
     before_long_scan: Callable[[int], None] = lambda _: None,
     on_progress: OnProgress | None = None,
 ) -> "Store":
     """Open a RocketMQ store directory (the one that holds ``commitlog``) for reading.
+
+    Instead of its path the ``broker_conf`` can be given: the file that says where the store and
+    its log are.
 
     Needs no lock and changes nothing; the store may have been closed cleanly or not, and a broker
     may be running on it. Stores of RocketMQ 4.9 and 5 are read alike.
@@ -70,9 +74,12 @@ def open_store(
     returns False, reading ends there, and the answer is incomplete.
 
     :raises NotAStore: when it is no directory, or holds no commit log.
+    :raises BadInput: unless one of both is given.
     """
+    if (path is None) == (broker_conf is None):
+        raise BadInput("which store? Give its directory, or the broker_conf that names it")
     return Store(
-        Path(path),
+        Path(path or broker_conf or ""),
         max_topic_scan_bytes=max_topic_scan_bytes,
         before_long_scan=before_long_scan,
         on_progress=on_progress,

@@ -34,7 +34,7 @@ class StoreReader:
 
     def __init__(
         self,
-        path: Path,
+        store: Path | StoreLayout,
         *,
         max_topic_scan_bytes: int | None = limits.MAX_TOPIC_SCAN_BYTES,
         before_long_scan: Callable[[int], None] = lambda _: None,
@@ -43,12 +43,13 @@ class StoreReader:
 
         :raises NotAStore: when there is none.
         """
-        self.path = path
-        if not path.is_dir():
-            message = f"{path} is not a directory"
+        layout = store if isinstance(store, StoreLayout) else StoreLayout.of(store)
+        self.path = layout.root
+        if not self.path.is_dir():
+            message = f"{self.path} is not a directory"
             raise NotAStore(message)
-        self.log = CommitLog(path / COMMIT_LOG)
-        self.queues = ConsumeQueues(path / CONSUME_QUEUE)
+        self.log = CommitLog.of(layout)
+        self.queues = ConsumeQueues(layout.consume_queue)
         self.starts = RecordStarts(self.log, self.is_indexed, self._start_by_index)
         self._topic_options = max_topic_scan_bytes, before_long_scan
         self.topics = Topics(self, *self._topic_options)
@@ -59,7 +60,7 @@ class StoreReader:
         self._covered_to: int | None = None
         self._with_log: tuple[tuple[object, ...], tuple[Coverage, ...]] | None = None
         self._log_version = self.log.version
-        self._evidence = LogEvidence(StoreLayout(path), self.log, self.queues)
+        self._evidence = LogEvidence(layout, self.log, self.queues)
         self._lost_end: tuple[LostEnd | None] | None = None
         self._is_tail_checked = False
         self.is_closed = False

@@ -12,6 +12,7 @@ not even for a moment.
 ``index.json``          how far the index files are synced: the safe offset, and their headers
 ``index/``              index files being built while ``index/`` of the store has those of another
 ``index.lock``          held by the one builder of index files
+``log_path``            the directory of the log, if that is not ``commitlog`` in the store
 ``deleted.json``        topics that were deleted while the log still has messages of them
 ``name_taken.json``     another broker that registered under this broker's name, if any
 ``aside/``              bytes that recovery found damaged, or cut off the log or a queue
@@ -22,6 +23,7 @@ All of ours may be deleted while no broker runs: the next start then reads the w
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -29,6 +31,9 @@ from pathlib import Path
 from typing import Final
 
 from rocketlens import limits
+from rocketlens.errors import NotAStore
+from rocketlens.store import fs
+from rocketlens.store.broker_conf import paths_of
 
 INDEX_LOCK: Final = "index.lock"
 _NAME_FORMAT: Final = "%Y%m%d%H%M%S"
@@ -52,14 +57,50 @@ def index_file_name(timestamp_ms: int, before: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StoreLayout:
-    """The paths of one store."""
+    """The paths of one store.
+
+    ``elsewhere``: the directories of its log, where those are not ``commitlog`` in ``root``.
+    """
 
     root: Path
+    elsewhere: tuple[Path, ...] = ()
+
+    @classmethod
+    def of(cls, path: Path) -> "StoreLayout":
+        """Return the layout of a store that is named by its directory, or by its ``broker.conf``.
+
+        Of a directory a ``broker.conf`` in it, or beside it, is used if it names that directory.
+
+        :raises NotAStore: if the file names paths that are not there.
+        """
+        if path.is_file():
+            return cls(*paths_of(path))
+        noted = cls(path).noted_log()
+        if noted is not None:
+            return cls(path, (noted,))
+        near = (path, path.parent, path.parent / "conf")
+        for file in (directory / "broker.conf" for directory in near):
+            if file.is_file():
+                with suppress(NotAStore):
+                    layout = cls(*paths_of(file))
+                    if fs.is_same(layout.root, path):
+                        return cls(path, layout.elsewhere)
+        return cls(path)
+
+    @property
+    def commit_logs(self) -> tuple[Path, ...]:
+        """The directories of segments."""
+        return self.elsewhere or (self.root / "commitlog",)
 
     @property
     def commit_log(self) -> Path:
-        """Segments."""
-        return self.root / "commitlog"
+        """The directory of segments that are written."""
+        return self.commit_logs[0]
+
+    @property
+    def disks(self) -> tuple[Path, ...]:
+        """A directory on each disk that the store may be on."""
+        return (self.root, *self.elsewhere)
 
     @property
     def consume_queue(self) -> Path:
@@ -90,6 +131,20 @@ class StoreLayout:
     def own(self) -> Path:
         """RocketLens's own files."""
         return self.root / "rocketlens"
+
+    @property
+    def log_path(self) -> Path:
+        """Where the log is, if a broker of ours has it elsewhere."""
+        return self.own / "log_path"
+
+    def noted_log(self) -> Path | None:
+        """Return where a broker of ours has the log of this store, if that is elsewhere."""
+        try:
+            content = fs.read_bytes(self.log_path, limits.MAX_STATE_BYTES)
+        except OSError:
+            return None
+        path = None if content is None else Path(content.decode("utf-8", "surrogateescape"))
+        return path if path is not None and path.is_dir() else None
 
     @property
     def state(self) -> Path:

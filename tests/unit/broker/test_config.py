@@ -57,7 +57,8 @@ def test_configuration_comes_from_a_broker_conf(caplog):
         ("brokerIP1=localhost", "brokerIP1 'localhost': give an IPv4 or IPv6 address"),
         ("brokerId=1", "slaves are not supported"),
         ("brokerRole=SLAVE", "slaves are not supported"),
-        ("storePathCommitLog=/elsewhere", "storePathCommitLog /elsewhere: it must be"),
+        ("storePathCommitLog=/a,/b", "storePathCommitLog /a,/b: give the whole path of one"),
+        ("storePathCommitLog=log", "storePathCommitLog log: give the whole path of one"),
         ("flushDiskType=NEVER", "flushDiskType 'NEVER'"),
     ],
 )

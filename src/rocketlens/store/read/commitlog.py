@@ -1,16 +1,16 @@
 """The commit log: segment files that together are one long sequence of records."""
 
 from collections import Counter
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from rocketlens import limits
 from rocketlens.errors import NotAStore, RecordError
 from rocketlens.formats import commitlog_record, dledger
 from rocketlens.formats.commitlog_record import MIN_RECORD_BYTES, TOTAL_SIZE, Reason, Record
 from rocketlens.store import fs
-from rocketlens.store.layout import missing_log
+from rocketlens.store.layout import StoreLayout, missing_log
 from rocketlens.store.read.mapped import MappedFiles
 from rocketlens.store.read.replica import Replica
 
@@ -57,7 +57,7 @@ class SegmentUnread(OSError):
 
 
 class CommitLog:
-    """Reads the records of a commit log directory.
+    """Reads the records of a commit log, which is in one directory or several.
 
     Segments are those that are there: the first may have been deleted by the broker's cleaner,
     and a copy may lack others or hold cut ones. They never overlap here: see :func:`_disjoint`.
@@ -66,30 +66,36 @@ class CommitLog:
     the middle. ``unlisted`` says why the segments cannot be listed now; those known are kept.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, *directories: Path) -> None:
         """List the segments; none is opened yet.
 
-        :raises NotAStore: when there is not one segment, or the directory cannot be read.
+        :raises NotAStore: when there is not one segment, a directory cannot be read, or two
+            directories have the same part of the log.
         """
-        self.directory = directory
+        directory = directories[0]
         self.replica = Replica.beside(directory)
         """The DLedger log, if the broker has that instead."""
         if self.replica is not None:
-            self.directory = directory = self.replica.data
-        self._directory_text = str(directory)
+            directories = (self.replica.data,)
+        self.directories = directories
         self._mapped = MappedFiles()
         self.odd_files: tuple[str, ...] = ()
         self.segments: list[Segment] = []
         self.version = 0
         self.unlisted: str | None = None
-        self._stamp: fs.DirectoryStamp | None = None
+        self._stamps: list[tuple[str, fs.DirectoryStamp | None]] = []
         try:
             self._list()
         except OSError as error:
-            message = f"{directory} cannot be read: {error.strerror}"
+            message = f"{error.filename or directory} cannot be read: {error.strerror}"
             raise NotAStore(message) from error
         if not self.segments:
             raise NotAStore(missing_log(directory))
+
+    @classmethod
+    def of(cls, layout: StoreLayout) -> Self:
+        """List the segments of a store."""
+        return cls(*layout.commit_logs)
 
     def refresh(self) -> None:
         """List the segments again: a running broker adds and deletes some.
@@ -102,12 +108,14 @@ class CommitLog:
         try:
             self._list()
         except OSError as error:
-            self.unlisted = f"{self.directory} cannot be listed: {error.strerror}"
+            self.unlisted = f"{error.filename or self._names} cannot be listed: {error.strerror}"
+        except NotAStore as error:
+            self.unlisted = str(error)
         else:
             if not self.segments:
-                self.unlisted = f"{self.directory} holds no segment any more"
+                self.unlisted = f"{self._names} holds no segment any more"
         if self.unlisted is not None:
-            self.segments, self._stamp = before, None
+            self.segments, self._stamps = before, []
             return
         for segment in {s.path for s in before} - {s.path for s in self.segments}:
             self._mapped.drop(segment)
@@ -123,14 +131,19 @@ class CommitLog:
         self._mapped.look_again()
         if self.replica is not None:
             self.replica.look_again()
-        if self._stamp is None or not fs.is_as_stamped(self._directory_text, self._stamp):
-            self.refresh()
+        for directory, stamp in self._stamps:
+            if stamp is None or not fs.is_as_stamped(directory, stamp):
+                break
+        else:
+            if self._stamps:
+                return
+        self.refresh()
 
     def _list(self) -> None:
-        self._stamp = fs.directory_stamp(self.directory)
+        self._stamps = [(str(each), fs.directory_stamp(each)) for each in self.directories]
         segments: list[Segment] = []
         odd_files: list[str] = []
-        for entry in fs.entries(self.directory):
+        for entry in self._entries():
             size = _segment_size(entry)
             if size:
                 base_offset = int(entry.name)
@@ -146,6 +159,26 @@ class CommitLog:
         kept = {segment.path for segment in self.segments}
         odd_files += [s.path.name for s in segments if s.path not in kept]
         self.odd_files = tuple(odd_files)
+
+    def _entries(self) -> "list[DirEntry[str]]":
+        """Return the entries of all directories, by name.
+
+        :raises NotAStore: if two directories have a part of the log.
+        """
+        if len(self.directories) == 1:
+            return list(fs.entries(self.directories[0]))
+        entries = [entry for each in self.directories for entry in fs.entries(each)]
+        entries.sort(key=lambda entry: entry.name)
+        files = [entry for entry in entries if _segment_size(entry)]
+        for one, other in pairwise(files):
+            is_elsewhere = Path(one.path).parent != Path(other.path).parent
+            if is_elsewhere and int(one.name) + _segment_size(one) > int(other.name):
+                raise NotAStore(f"{one.path} and {other.path} are the same part of the log")
+        return entries
+
+    @property
+    def _names(self) -> str:
+        return " and ".join(map(str, self.directories))
 
     @property
     def min_offset(self) -> int:
@@ -271,7 +304,7 @@ class OpenLog(CommitLog):
     look like damage, or like the end of the log.
     """
 
-    def __init__(self, directory: Path, *, may_lose: bool = False) -> None:
+    def __init__(self, *directories: Path, may_lose: bool = False) -> None:
         """List the segments. With ``may_lose`` one that was deleted meanwhile is lost all the same.
 
         :raises NotAStore: when there is not one segment.
@@ -279,7 +312,7 @@ class OpenLog(CommitLog):
         """
         self._may_lose = may_lose
         try:
-            super().__init__(directory)
+            super().__init__(*directories)
         except NotAStore as error:
             if isinstance(error.__cause__, OSError):
                 # It exists: its bytes must not be mistaken for those of a log that is gone.

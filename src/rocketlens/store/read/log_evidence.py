@@ -19,7 +19,6 @@ RocketLens writes queues before it, and all others after it.
 
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from rocketlens import limits
@@ -303,9 +302,8 @@ def _goes_on(queue: ConsumeQueue, end: int) -> bool:
     return MIN_RECORD_BYTES <= before.store_size <= step <= _FARTHEST_NEXT_RECORD
 
 
-def lost_end_of(store: Path, log: CommitLog) -> LostEnd | None:
+def lost_end_of(layout: StoreLayout, log: CommitLog) -> LostEnd | None:
     """Return what is known of messages behind the end of a store's log, looked at once."""
-    layout = StoreLayout(store)
     queues = ConsumeQueues(layout.consume_queue)
     try:
         return LogEvidence(layout, log, queues).lost_end()

@@ -217,7 +217,7 @@ class Cleaner:
         :meth:`clean_queues` goes on.
         """
         now_ms = self._clock()
-        used_ratio = self._disk.used_ratio(self._layout.root)
+        used_ratio = max(map(self._disk.used_ratio, self._layout.disks))
         ages = [
             SegmentAge(one.path, one.base_offset, int(one.path.stat().st_mtime * 1000))
             for one in self._log.listed()

@@ -115,7 +115,7 @@ class MessageStore:
 
     def __init__(
         self,
-        path: Path,
+        store: Path | StoreLayout,
         config: StoreConfig,
         options: StoreOptions,
         *,
@@ -128,14 +128,14 @@ class MessageStore:
         :raises BadInput: when its files have sizes that are not the configuration's.
         :raises OSError: when it cannot be read or written.
         """
-        self.layout = StoreLayout(path)
+        self.layout = store if isinstance(store, StoreLayout) else StoreLayout(store)
         self.config = config
         self._options = options
         self._disk = disk or Disk()
         self._clock = clock
         self._is_closed = False
-        self._disk.make_directory_durably(path)
-        self._lock = StoreLock(path)
+        self._disk.make_directory_durably(self.layout.root)
+        self._lock = StoreLock(self.layout.root)
         self._parts = ExitStack()
         """Closes the parts, in reverse order, and releases the lock."""
         self._parts.callback(self._lock.release)

@@ -77,6 +77,7 @@ class Opening:
             )
         self._disk.make_directory(layout.commit_log)
         self._disk.make_directory(layout.own)
+        self._note_log()
         self._disk.restore_directories(layout.root)
         log = self._existing_log()
         state = read_state(layout)
@@ -99,6 +100,14 @@ class Opening:
             _log.warning("%s: nothing is stored before there is room: %s", layout.root, full)
         state_offset = state.queues_offset if state and recovered.is_ours else -1
         return Opened(recovered, deleted, state_offset)
+
+    def _note_log(self) -> None:
+        """Write down where the log is, for who opens the store by its directory."""
+        layout = self._layout
+        if layout.elsewhere:
+            self._disk.write_durably(layout.log_path, str(layout.commit_log).encode())
+        else:
+            self._disk.remove_file(layout.log_path)
 
     def _mark_open(self, *, was_closed: bool) -> list[Callable[[], None]]:
         """Create ``abort``; return the work that a full disk leaves for later."""

@@ -29,7 +29,7 @@ def last_files(log):
 
 @pytest.mark.parametrize("way", ["missing", "empty", "zeroed", "cut"])
 def test_queues_prove_a_lost_end(made, log, way):
-    assert lost_end_of(made.path, log) is None
+    assert lost_end_of(StoreLayout(made.path), log) is None
     shutil.rmtree(made.path / "index")
     for path in last_files(log):
         if way == "missing":
@@ -39,7 +39,7 @@ def test_queues_prove_a_lost_end(made, log, way):
         else:
             os.truncate(path, 0 if way == "empty" else 40)
     log.refresh()
-    lost = lost_end_of(made.path, log)
+    lost = lost_end_of(StoreLayout(made.path), log)
     assert lost is not None
     assert lost.physical_offset == made.records[-1].physical_offset
     assert "consumequeue/" in lost.text
@@ -60,23 +60,23 @@ def test_an_index_file_of_another_log_proves_nothing(made, log):
     index = made.index_paths()[-1]
     overwrite(index, 0, (newest_ms(made) + 1).to_bytes(8, "big"))
     overwrite(index, 24, (log.max_offset + 1000).to_bytes(8, "big"))
-    assert lost_end_of(made.path, log) is None
+    assert lost_end_of(StoreLayout(made.path), log) is None
 
 
 def test_a_checkpoint_of_a_later_time_than_all_messages_proves_a_lost_end(made, log):
     write_checkpoint(made, newest_ms(made))
-    assert lost_end_of(made.path, log) is None
+    assert lost_end_of(StoreLayout(made.path), log) is None
     write_checkpoint(made, newest_ms(made) + 1)
-    lost = lost_end_of(made.path, log)
+    lost = lost_end_of(StoreLayout(made.path), log)
     assert lost is not None
     assert lost.physical_offset is None
 
 
 def test_a_checkpoint_that_is_damaged_proves_nothing(made, log):
     write_checkpoint(made, newest_ms(made) + 10**10)
-    assert lost_end_of(made.path, log) is None
+    assert lost_end_of(StoreLayout(made.path), log) is None
     (made.path / "checkpoint").write_bytes(b"short")
-    assert lost_end_of(made.path, log) is None
+    assert lost_end_of(StoreLayout(made.path), log) is None
 
 
 def test_an_open_store_notices_that_its_end_is_lost(made, log):
@@ -102,12 +102,12 @@ def flip_last_entry(made, byte_offset):
 def test_an_entry_that_is_damaged_proves_nothing(made, log, byte_offset):
     shutil.rmtree(made.path / "index")
     flip_last_entry(made, byte_offset)
-    assert lost_end_of(made.path, log) is None
+    assert lost_end_of(StoreLayout(made.path), log) is None
 
 
 def test_an_index_header_that_is_damaged_proves_nothing(made, log):
     overwrite(made.index_paths()[-1], 24, (log.max_offset + 1000).to_bytes(8, "big"))
-    assert lost_end_of(made.path, log) is None
+    assert lost_end_of(StoreLayout(made.path), log) is None
 
 
 def test_the_only_message_that_is_lost_is_proved_by_its_entry(made, log):
@@ -115,7 +115,7 @@ def test_the_only_message_that_is_lost_is_proved_by_its_entry(made, log):
     last = made.records[-1]
     path = log.segment_of(last.physical_offset).path
     overwrite(path, last.physical_offset - int(path.name), bytes(last.total_size))
-    lost = lost_end_of(made.path, log)
+    lost = lost_end_of(StoreLayout(made.path), log)
     assert lost is not None
     assert lost.physical_offset == last.physical_offset
 
@@ -124,8 +124,8 @@ def test_the_queues_of_rocketlens_prove_nothing_because_it_writes_them_before_re
     shutil.rmtree(made.path / "index")
     last_files(log)[-1].unlink()
     log.refresh()
-    assert lost_end_of(made.path, log) is not None
+    assert lost_end_of(StoreLayout(made.path), log) is not None
     synced = StoreLayout(made.path).synced
     synced.parent.mkdir()
     synced.write_bytes(Synced(100, made.records[0].physical_offset).encode(2)[1])
-    assert lost_end_of(made.path, log) is None
+    assert lost_end_of(StoreLayout(made.path), log) is None

@@ -1,0 +1,73 @@
+"""Which paths of a store a ``broker.conf`` of RocketMQ names.
+
+=============================  =====================================================================
+key                            names
+=============================  =====================================================================
+``storePathRootDir``           the store; ``~/store`` if it is missing
+``storePathCommitLog``         the directory of its log, or several with commas between them;
+                               ``commitlog`` in the store if it is missing
+``readOnlyCommitLogStorePaths``  directories with older files of the log, with commas between them
+``enableDLegerCommitLog``      ``true``: the log is ``dledger-ID/data`` instead
+``dLegerSelfId``               that ID
+``storePathDLedgerCommitLog``  where ``dledger-ID`` is, if not in the store
+=============================  =====================================================================
+
+Everything else is in the store. Of a key that stands there twice the last value counts, as in
+RocketMQ. Source: ``MessageStoreConfig``, ``MultiPathMappedFileQueue``, ``DLedgerCommitLog``.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from rocketlens import limits
+from rocketlens.errors import NotAStore
+from rocketlens.formats import java_properties
+from rocketlens.store import fs
+
+_SEPARATOR: Final = ","
+
+
+def paths_of(file: Path) -> tuple[Path, tuple[Path, ...]]:
+    """Return the store that a ``broker.conf`` names, and the directories of its log.
+
+    :raises NotAStore: if the file cannot be read, or names paths that are not there, or contradict
+        each other.
+    """
+    try:
+        content = fs.read_bytes(file, limits.MAX_CONFIG_READ_BYTES) or b""
+    except OSError as error:
+        raise NotAStore(f"{file} cannot be read: {error.strerror}") from error
+    values = java_properties.loads(content.decode("utf-8", "replace"))
+    root = _directory(file, "storePathRootDir", values.get("storePathRootDir") or "~/store")
+    if values.get("enableDLegerCommitLog", "").strip() == "true":
+        return root, (_dledger_log(file, values, root),)
+    logs = [
+        _directory(file, key, each.strip())
+        for key in ("storePathCommitLog", "readOnlyCommitLogStorePaths")
+        for each in values.get(key, "").split(_SEPARATOR)
+        if each.strip()
+    ]
+    for number, path in enumerate(logs):
+        if any(fs.is_same(path, other) for other in logs[:number]):
+            raise NotAStore(f"{file} names {path} twice as a directory of the log")
+    return root, tuple(logs) or (root / "commitlog",)
+
+
+def _dledger_log(file: Path, values: Mapping[str, str], root: Path) -> Path:
+    key = "storePathDLedgerCommitLog"
+    base = _directory(file, key, values[key]) if values.get(key) else root
+    name = f"dledger-{values.get('dLegerSelfId', '').strip()}"
+    return _directory(file, "dLegerSelfId", str(base / name)) / "data"
+
+
+def _directory(file: Path, key: str, text: str) -> Path:
+    path = Path(text.strip()).expanduser()
+    if not path.is_absolute():
+        raise NotAStore(
+            f"{file}: {key} is {text!r}, relative to where the broker was started: give the whole "
+            "path"
+        )
+    if not path.is_dir():
+        raise NotAStore(f"{file}: {key} is {path}, which is not a directory")
+    return path
