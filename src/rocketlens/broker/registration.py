@@ -237,7 +237,8 @@ class Registrar:
         state = self._states[address]
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(state.wake.wait(), self._period_s)
+                async with asyncio.timeout(self._period_s):
+                    await state.wake.wait()
             state.wake.clear()
             announced, state.next = state.next, None
             try:

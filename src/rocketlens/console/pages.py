@@ -282,7 +282,8 @@ class Pages:
         searching = asyncio.ensure_future(self.searches.search(question))
         patience = _FIRST_VIEW_S if preferences.has_script else None
         try:
-            answer = await asyncio.wait_for(searching, patience)
+            async with asyncio.timeout(patience):
+                answer = await searching
         except TimeoutError:
             values["is_open"] = True
             return self.page("search.html", request, preferences, **values, form=form, answer=None)

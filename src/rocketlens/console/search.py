@@ -202,7 +202,8 @@ class Searches:
             try:
                 while not searching.done():
                     try:
-                        await asyncio.wait_for(changed.wait(), _PROGRESS_S)
+                        async with asyncio.timeout(_PROGRESS_S):
+                            await changed.wait()
                         # Messages can come without an end when no more rows are shown.
                         is_due = self._clock() - reported >= _PROGRESS_S
                     except TimeoutError:

@@ -317,6 +317,7 @@ class ChannelGroup:
         while self.channels and loop.time() < deadline:
             self._changed.clear()
             try:
-                await asyncio.wait_for(self._changed.wait(), deadline - loop.time())
+                async with asyncio.timeout_at(deadline):
+                    await self._changed.wait()
             except TimeoutError:
                 return

@@ -188,7 +188,8 @@ class ClientPool:
     async def _until_writable(self, channel: Channel, timeout_s: float | None) -> None:
         wait_s = self.call_timeout_s if timeout_s is None else timeout_s
         try:
-            await asyncio.wait_for(channel.writable(), wait_s)
+            async with asyncio.timeout(wait_s):
+                await channel.writable()
         except TimeoutError:
             raise CallTimeout(channel.address, f"it read nothing for {wait_s:g} s") from None
 

@@ -216,13 +216,15 @@ async def _in_loop_of(source: StatusSource, work: Coroutine[Any, Any, T]) -> T:
     :raises TimeoutError: if that does not end within some seconds, or the loop is closed.
     """
     if source.loop is None:
-        return await asyncio.wait_for(work, _REACTION_S)
+        async with asyncio.timeout(_REACTION_S):
+            return await work
     try:
         future = asyncio.run_coroutine_threadsafe(work, source.loop)
     except RuntimeError:
         work.close()
         raise TimeoutError from None
-    return await asyncio.wait_for(asyncio.wrap_future(future), _REACTION_S)
+    async with asyncio.timeout(_REACTION_S):
+        return await asyncio.wrap_future(future)
 
 
 def _verdict(problems: Sequence[str]) -> Reply:

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -240,6 +241,23 @@ def test_what_a_server_does_not_read_for_the_timeout_is_an_error_too():
                     await asyncio.sleep(0)
                 with pytest.raises(CallTimeout, match="read nothing"):
                     await pool.call(hole.address, ECHO, timeout_s=0.02)
+
+    run(main)
+
+
+def test_a_call_that_is_cancelled_when_it_could_go_on_ends():
+    """asyncio.wait_for of Python 3.11 takes such a cancellation for its own, and it is lost."""
+
+    async def main():
+        async with calling() as pool:
+            goes_on = asyncio.Event()
+            channel = SimpleNamespace(address="127.0.0.1:1", writable=goes_on.wait)
+            waits = asyncio.create_task(pool._until_writable(channel, PATIENCE_S))
+            await until(lambda: goes_on._waiters)
+            goes_on.set()
+            waits.cancel()
+            await asyncio.wait({waits})
+            assert waits.cancelled()
 
     run(main)
 
