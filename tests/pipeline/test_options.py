@@ -38,7 +38,7 @@ def test_an_option_that_is_none_is_refused_with_the_one_that_was_meant(make, tmp
 
 @pytest.mark.parametrize("make", [batch, stream])
 def test_an_option_like_no_other_is_refused_with_all_there_are(make, tmp_path):
-    with pytest.raises(BadInput, match=r"no option 'qwertz' \(options: store, topic, "):
+    with pytest.raises(BadInput, match=r"no option 'qwertz' \(options: store, brokerConf, topic, "):
         make(tmp_path, qwertz="x")
 
 

@@ -17,12 +17,12 @@ from rocketlens.cli.options import (
 from rocketlens.errors import BadInput
 from rocketlens.model.counted import counted
 from rocketlens.model.escape import printable
-from rocketlens.store.layout import StoreLayout
 from rocketlens.terminal.exit_code import ExitCode
 from rocketlens.terminal.output import note, say, size_text
 
 if TYPE_CHECKING:
     from rocketlens.pipeline.dispatch import DispatchResult
+    from rocketlens.store.layout import StoreLayout
 
 _MAX_DAMAGE_LINES: Final = 20
 EXAMPLES: Final = (
@@ -67,6 +67,7 @@ def run(arguments: Namespace) -> ExitCode:
     from rocketlens.bulk.workspace import check_output
     from rocketlens.cli.spark import ProgressLine, session
     from rocketlens.query.offline import open_store
+    from rocketlens.store.layout import StoreLayout
 
     store = store_directory(arguments)
     layout = StoreLayout.of(store)
@@ -105,7 +106,7 @@ def run(arguments: Namespace) -> ExitCode:
     return ExitCode.OK
 
 
-def read_lines(layout: StoreLayout) -> Iterator[str]:
+def read_lines(layout: "StoreLayout") -> Iterator[str]:
     """Return what a job would read of a store."""
     from rocketlens.store.read.commitlog import CommitLog
 
@@ -116,7 +117,7 @@ def read_lines(layout: StoreLayout) -> Iterator[str]:
     log.close()
 
 
-def _write_lines(arguments: Namespace, layout: StoreLayout, out: Path | None) -> Iterator[str]:
+def _write_lines(arguments: Namespace, layout: "StoreLayout", out: Path | None) -> Iterator[str]:
     """Return what would be written where, and what would be replaced.
 
     :raises BadInput: if it could not be.
