@@ -71,10 +71,11 @@ def test_killed_at_random_nothing_acknowledged_is_lost_and_nothing_is_there_twic
     randomness = random.Random(SEED)
     acknowledged = []
     first = 0
-    # A machine that is busy with other work writes less in each: then there are more of them.
+    # A machine that is busy with other work writes less in each: then there are more of them, and
+    # longer ones, as a start that always ends before its index has grown gets nowhere.
     for cycle in takewhile(lambda n: n < cycles or not has_rolled(tmp_path, cycles), count()):
         seed = SEED + cycle
-        done = run_and_kill(tmp_path, first, seed, randomness.randrange(5, 400))
+        done = run_and_kill(tmp_path, first, seed, randomness.randrange(5, 400) << cycle // cycles)
         acknowledged += done
         # The last ones were under way when the process died; the rest is looked for in the end.
         check(tmp_path, done[-40:], seed)
