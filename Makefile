@@ -69,7 +69,7 @@ lock: ## Pin the newest allowed version of every dependency again (needs uv; not
 		--generate-hashes --no-header --no-emit-index-url --no-emit-find-links"; \
 	$$compile --group build -o requirements/build.lock; \
 	$$compile --group dev --group docs --extra spark --extra serve --extra decode --extra sql \
-		--extra console --extra polars pyproject.toml \
+		--extra rocksdb --extra console --extra polars pyproject.toml \
 		-o requirements/dev.lock
 
 clean: ## Remove .venv and everything made while building and testing

@@ -18,11 +18,16 @@ from tests.conftest import GOLDEN_ARCHIVES
 
 DLEDGER = ("dledger-4.9.7", "dledger-5.5.0")
 ELSEWHERE = ("elsewhere-4.9.7", "elsewhere-5.5.0", "multi-5.5.0")
-LAYOUTS = (*DLEDGER, *ELSEWHERE)
+LIGHT = ("lmq-4.9.7", "lmq-5.5.0")
+ROCKSDB, BATCHES, TIERED, COMPACTED = (
+    f"{kind}-5.5.0" for kind in ("rocksdb", "batchcq", "tiered", "compaction")
+)
+LAYOUTS = (*DLEDGER, *ELSEWHERE, *LIGHT, ROCKSDB, TIERED, COMPACTED)
 LOST = ((), ("index",), ("consumequeue",), ("index", "consumequeue"))
 
 every_layout = pytest.mark.parametrize("name", LAYOUTS)
 every_other_place = pytest.mark.parametrize("name", ELSEWHERE)
+both_with_light_topics = pytest.mark.parametrize("name", LIGHT)
 both_dledgers = pytest.mark.parametrize("name", DLEDGER)
 
 
@@ -271,3 +276,189 @@ def test_a_directory_of_the_log_that_is_gone_while_the_store_is_open_is_named(la
         last = layout.log_files()[-1]
         last.parent.rename(layout.path / "unmounted")
         assert not store.find(topic="Orders").complete
+
+
+@both_with_light_topics
+@pytest.mark.parametrize("lost", [(), ("consumequeue",), ("consumequeue", "index")])
+def test_a_light_topic_has_the_messages_that_were_dispatched_to_it(layout, lost):
+    for part in lost:
+        shutil.rmtree(layout.store / part)
+    with layout.open() as store:
+        for topic in ("%LMQ%anna", "%LMQ%ben"):
+            sent = [each for each in layout.sent if topic in each.get("light", "").split(",")]
+            expected = [each["offset_msg_id"] for each in sent]
+            assert len(expected) == 60
+            for answer, number in (
+                (store.find(topic=topic), 60),
+                (store.find(topic=topic, max_num=7), 7),
+                (store.tail(topic, 5), 5),
+                (store.find(topic=topic, where="body.$.n >= 60"), 30),
+            ):
+                assert answer.complete, answer.failures
+                assert sorted(ids(answer)) == sorted(expected[-number:])
+            assert [each.offset_msg_id for each in store.scan(topic)] == expected
+            for queue_offset, each in enumerate(sent):
+                offset_msg_id = expected[queue_offset]
+                there = store.query_by_queue_offset(topic, 0, queue_offset)
+                assert there.offset_msg_id == offset_msg_id
+                assert ids(store.find(f"{topic}/0/{queue_offset}")) == [offset_msg_id]
+                assert ids(store.find(each["key"], topic=topic)) == [offset_msg_id]
+                assert store.view_message(topic, each["unique_key"]).offset_msg_id == offset_msg_id
+            others = [each for each in layout.sent if each not in sent]
+            for each in others[::9]:
+                answer = store.find(each["key"], topic=topic)
+                assert answer.complete
+                assert not answer.messages
+        either = [
+            each for each in layout.sent if each.get("light", "") or each["topic"] == "Orders"
+        ]
+        answer = store.find(topic=["%LMQ%anna", "%LMQ%ben", "Orders"])
+        assert sorted(ids(answer)) == sorted(each["offset_msg_id"] for each in either)
+
+
+@both_with_light_topics
+def test_a_light_topic_that_is_not_there_is_told_or_refused(layout):
+    with layout.open() as store:
+        answer = store.find("k3", topic="%LMQ%bem")
+        assert not answer.messages
+        assert any("did you mean %LMQ%ben" in (each.error or "") for each in answer.coverage)
+
+
+@pytest.mark.parametrize("name", [ROCKSDB])
+def test_queues_groups_and_topics_are_read_from_rocksdb_and_nothing_is_changed(layout):
+    before = {path: path.stat().st_mtime_ns for path in layout.store.rglob("*")}
+    with layout.open() as store:
+        topics = {topic.name: topic for topic in store.topics().topics}
+        assert [topics[name].messages for name in ("Orders", "Payments")] == [60, 60]
+        answer = store.groups()
+        assert answer.complete
+        (group,) = answer.groups
+        assert group.name == "layouts_cg"
+        assert [(each.max_offset, each.consumer_offset) for each in group.queues] == [(30, 30)] * 2
+        for sent in layout.sent:
+            position = f"{sent['topic']}/{sent['queue_id']}/{sent['queue_offset']}"
+            answer = store.find(position)
+            assert ids(answer) == [sent["offset_msg_id"]]
+            assert [each.kind for each in answer.coverage] == ["consume_queue", "commit_log"]
+            assert answer.coverage[0].error is None
+    assert {path: path.stat().st_mtime_ns for path in layout.store.rglob("*")} == before
+
+
+@pytest.mark.parametrize("name", [ROCKSDB])
+def test_what_rocksdb_has_not_written_yet_is_read_from_the_log(layout):
+    # Queues are in memory first: of a broker that runs, their database is behind.
+    layout.store = layout.path / "store-crashed"
+    with layout.open() as store:
+        for sent in layout.sent:
+            position = (sent["topic"], sent["queue_id"], sent["queue_offset"])
+            assert store.query_by_queue_offset(*position).offset_msg_id == sent["offset_msg_id"]
+        assert [topic.messages for topic in store.topics(["Orders", "Payments"])] == [60, 60]
+        (group,) = store.groups().groups
+        assert [(each.max_offset, each.consumer_offset) for each in group.queues] == [(30, 30)] * 2
+
+
+@pytest.mark.parametrize("name", [ROCKSDB])
+def test_without_its_package_rocksdb_is_named_and_positions_are_read_from_the_log(
+    layout, monkeypatch
+):
+    monkeypatch.setattr("rocketlens.store.read.rocks.is_readable", lambda: False)
+    sent = layout.sent[7]
+    with layout.open() as store:
+        answer = store.find(f"{sent['topic']}/{sent['queue_id']}/{sent['queue_offset']}")
+        assert ids(answer) == [sent["offset_msg_id"]]
+        assert "pip install 'rocketlens[rocksdb]'" in answer.coverage[0].error
+        assert store.topics("Orders").topics[0].messages == 60
+        answer = store.groups()
+        assert not answer.complete
+        failures = [each.error for each in answer.coverage if each.state == "failed"]
+        assert any("pip install 'rocketlens[rocksdb]'" in each for each in failures)
+
+
+@pytest.mark.parametrize("name", [ROCKSDB])
+def test_a_database_that_is_damaged_costs_no_message(layout):
+    for table in (layout.store / "consumequeue").glob("*.sst"):
+        table.write_bytes(bytes(table.stat().st_size))
+    with layout.open() as store:
+        for sent in layout.sent[::10]:
+            position = (sent["topic"], sent["queue_id"], sent["queue_offset"])
+            assert store.query_by_queue_offset(*position).offset_msg_id == sent["offset_msg_id"]
+            assert ids(store.find(sent["key"])) == [sent["offset_msg_id"]]
+        answer = store.find(topic="Orders")
+        assert len(answer.messages) == 60
+
+
+@pytest.mark.parametrize("name", [BATCHES])
+@pytest.mark.parametrize("lost", LOST, ids=lambda lost: "-".join(lost) or "whole")
+def test_messages_in_batches_are_found_one_by_one(layout, lost):
+    for part in lost:
+        shutil.rmtree(layout.store / part)
+    in_batches = 0
+    with layout.open() as store:
+        for sent in layout.sent:
+            first = sent.get("batch", sent.get("n", 0) + 2) - 2
+            count = 3 if "batch" in sent else 1
+            in_batches += count if "batch" in sent else 0
+            assert store.view_message(sent["offset_msg_id"])
+            for number in range(count):
+                offset = sent["queue_offset"] + number
+                message = store.query_by_queue_offset(sent["topic"], sent["queue_id"], offset)
+                assert message.offset_msg_id == sent["offset_msg_id"]
+                assert message.queue_offset == offset
+                assert message.keys == (f"k{first + number}",)
+                assert json.loads(message.body)["n"] == first + number
+                for answer in (
+                    store.find(message.keys[0], topic=sent["topic"]),
+                    store.find(message.keys[0]),
+                ):
+                    assert answer.complete, answer.failures
+                    assert [each.queue_offset for each in answer.messages] == [offset]
+                assert store.view_message(sent["topic"], message.unique_key) == message
+            if "batch" in sent:
+                # What the producer was told.
+                assert ids(store.find(sent["ids"])) == [sent["offset_msg_id"]]
+        assert in_batches == 60
+        answer = store.find(topic="Orders", where="body.$.n >= 60")
+        assert answer.complete
+        assert len(answer.messages) == 40
+        assert len(store.find(topic="Orders").messages) == len(list(store.scan("Orders"))) == 80
+        assert len(store.find(topic="Orders", max_num=10).messages) == 10
+
+
+@pytest.mark.parametrize(
+    ("name", "logs", "count"),
+    [
+        (TIERED, "tiered/*/broker-a/*/*/COMMIT_LOG", 120),
+        (COMPACTED, "store/compaction/compactionLog/*/*", 60),
+    ],
+)
+def test_what_is_kept_of_deleted_messages_is_named_and_found_queue_by_queue(layout, logs, count):
+    first, *_ = layout.log_files()
+    first.unlink()
+    with layout.open() as store:
+        oldest, newest = layout.sent[0], layout.sent[-1]
+        position = f"Orders/{oldest['queue_id']}/{oldest['queue_offset']}"
+        for answer in (
+            store.find(oldest["key"]),
+            store.find(position),
+            store.find(topic="Orders"),
+        ):
+            assert not answer.complete
+            assert "open the log of a queue by itself" in answer.failures[0].error
+        moment = store.view_message(newest["offset_msg_id"]).store_timestamp_ms
+        assert store.find(topic="Orders", begin=moment).complete
+        assert store.find(newest["key"], begin=moment).complete
+    found = {}
+    for log in layout.path.glob(logs):
+        with rocketlens.open_store(log) as store:
+            answer = store.find()
+            assert answer.complete
+            found.update((each.unique_key, each) for each in answer.messages)
+            one = answer.messages[7]
+            assert store.find(one.keys[0]).messages == (one,)
+            position = (one.topic, one.queue_id, one.queue_offset)
+            assert store.query_by_queue_offset(*position) == one
+    sent = {each["unique_key"]: each for each in layout.sent if each["unique_key"] in found}
+    assert len(sent) == len(found) == count
+    for unique_key, message in found.items():
+        assert message.queue_offset == sent[unique_key]["queue_offset"]
+        assert message.keys == (sent[unique_key]["key"],)

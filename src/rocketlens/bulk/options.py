@@ -16,8 +16,8 @@ from rocketlens.query.topic_choice import asked_topics, is_pattern, unknown_topi
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read import deleted
 from rocketlens.store.read.commitlog import CommitLog
-from rocketlens.store.read.consumequeue import ConsumeQueues
 from rocketlens.store.read.former_topics import configured_topics
+from rocketlens.store.read.rocks import queues_in
 
 _INT64: Final = (-(2**63), 2**63 - 1)
 Reader = Literal["batch reads", "streams", "read_batches", "cluster reads", "cluster streams"]
@@ -344,7 +344,7 @@ def check_topics(store: str, asked: TopicSelection | None) -> None:
     if asked is None:
         return
     layout = StoreLayout.of(Path(store))
-    known = set(ConsumeQueues(layout.consume_queue).topics()) | (
+    known = set(queues_in(layout.consume_queue).topics()) | (
         configured_topics(layout) or frozenset()
     )
     if not known:

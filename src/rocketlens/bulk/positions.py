@@ -25,7 +25,7 @@ from rocketlens.errors import BadInput
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER, read_table
-from rocketlens.store.read.consumequeue import ConsumeQueues
+from rocketlens.store.read.rocks import queues_in
 
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -213,7 +213,7 @@ class StoreQueues:
 
     def __init__(self, store: str) -> None:
         self._layout: Final = StoreLayout.of(Path(store))
-        self._queues: Final = ConsumeQueues(self._layout.consume_queue)
+        self._queues: Final = queues_in(self._layout.consume_queue)
         self._log: Final = CommitLog.of(self._layout)
         self._configured: Final = read_table(self._layout.root, TOPICS_FILE, TOPICS_MEMBER).entries
 

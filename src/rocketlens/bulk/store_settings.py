@@ -15,8 +15,10 @@ from rocketlens.model import java
 from rocketlens.model import properties as props
 from rocketlens.model.rocketmq import ROCKSDB_HALF_TOPIC
 from rocketlens.store import fs
+from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.commitlog import CommitLog
 from rocketlens.store.read.consumequeue import ConsumeQueues
+from rocketlens.store.read.rocks import is_database
 
 NAME_DIGITS: Final = 17
 _ENTRIES_LOOKED_AT: Final = 20_000
@@ -89,12 +91,12 @@ def _entries_have_tags(mapped: fs.MappedFile, log: CommitLog, geometry: Geometry
 
 def batch_topics(store: Path) -> set[str]:
     """Return the topics of batch queues, which RocketMQ 5 keeps apart, in another format."""
-    return {entry.name for entry in fs.entries(store / "batchconsumequeue")}
+    return {entry.name for entry in fs.entries(StoreLayout(store).batch_queues)}
 
 
 def queues_are_in_rocksdb(store: Path) -> bool:
     """Return whether ``consumequeue`` is a RocksDB database and no directory of queue files."""
-    return (store / "consumequeue" / "CURRENT").is_file()
+    return is_database(StoreLayout(store).consume_queue)
 
 
 def queue_file_bytes(store: Path) -> int:

@@ -135,10 +135,13 @@ def _queues(source: "StoreReader", contents: "LogContents | None") -> Iterator[C
     """Check that queues are there, and reach as far as the log."""
     from rocketlens.bulk.store_settings import queues_are_in_rocksdb
     from rocketlens.query.store_check import queue_faults
+    from rocketlens.store.read.rocks import NEEDED, is_readable
 
     name = "consume queues"
     if queues_are_in_rocksdb(source.path):
-        detail = "in RocksDB, which is not read: positions are looked up in the log"
+        detail = "in RocksDB: what a broker has not written to it yet is looked up in the log"
+        if not is_readable():
+            detail = f"{NEEDED}; positions are looked up in the log"
         yield about(name, detail)
         return
     topics = source.queues.topics()

@@ -74,8 +74,8 @@ def _topics_of(store: Path) -> set[str]:
     """Return the topics that have queues or are configured; reads no log."""
     from rocketlens.store.layout import StoreLayout
     from rocketlens.store.read.config_tables import TOPICS_FILE, TOPICS_MEMBER, read_table
-    from rocketlens.store.read.consumequeue import ConsumeQueues
+    from rocketlens.store.read.rocks import queues_in
 
     layout = StoreLayout.of(store)
-    queues = ConsumeQueues(layout.consume_queue)
+    queues = queues_in(layout.consume_queue)
     return {*queues.topics(), *read_table(layout.root, TOPICS_FILE, TOPICS_MEMBER).entries}

@@ -1,6 +1,7 @@
 """The body of a batch send: members one after another, each a small message of its own.
 
-The broker takes it apart and stores one ordinary record per member, so this is never on disk.
+The broker takes it apart and stores one ordinary record per member; only to a topic with
+``queue.type=BatchCQ``, of RocketMQ 5, it stores all as one record, with a flag: see `records_in`.
 All integers big endian and signed.
 
 ======  =====  ================  ===========================================================
@@ -14,14 +15,19 @@ offset  type   field             notes
 20      i16+n  properties        stored as they are, without the broker's additions
 ======  =====  ================  ===========================================================
 
-Source: ``MessageDecoder.encodeMessage``.
+Source: ``MessageDecoder.encodeMessage``, and ``decodeMessage`` for records.
 """
 
 import struct
+import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final, NamedTuple
 
-from rocketlens.errors import FormatError
+from rocketlens.errors import BodyError, FormatError
+from rocketlens.formats.body_compression import COMPRESSED, TYPE_MASK, decompress
+from rocketlens.formats.commitlog_record import Record
+from rocketlens.model.rocketmq import CRC_MASK, SYS_FLAG_INNER_BATCH, SYS_FLAG_NEED_UNWRAP
 
 HEAD: Final = struct.Struct(">iiiii")
 """total_size .. body length: 20 bytes."""
@@ -83,3 +89,30 @@ def decode(body: bytes | memoryview) -> Iterator[BatchMember]:
             bytes(view[body_end + PROPERTIES_LENGTH.size : start + total_size]),
         )
         start += total_size
+
+
+def records_in(record: Record) -> tuple[Record, ...]:
+    """Return the messages of a record that is a batch, as if each had a record; none of any other.
+
+    They have its place in the log and its size, and queue offsets from its own on. None also if
+    its body cannot be taken apart.
+    """
+    if not record.sys_flag & SYS_FLAG_INNER_BATCH:
+        return ()
+    try:
+        members = tuple(decode(decompress(record.body, record.sys_flag)))
+    except (BodyError, FormatError):
+        return ()
+    sys_flag = record.sys_flag & ~(
+        SYS_FLAG_INNER_BATCH | SYS_FLAG_NEED_UNWRAP | COMPRESSED | TYPE_MASK
+    )
+    return tuple(
+        replace(
+            record,
+            sys_flag=sys_flag,
+            queue_offset=record.queue_offset + number,
+            body_crc=zlib.crc32(member.body) & CRC_MASK,
+            **member._asdict(),
+        )
+        for number, member in enumerate(members)
+    )

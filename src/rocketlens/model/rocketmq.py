@@ -117,7 +117,9 @@ SYS_FLAG_COMMIT: Final = 0x8
 SYS_FLAG_ROLLBACK: Final = 0xC
 SYS_FLAG_BORN_HOST_V6: Final = 0x10
 SYS_FLAG_STORE_HOST_V6: Final = 0x20
+SYS_FLAG_NEED_UNWRAP: Final = 0x40
 SYS_FLAG_INNER_BATCH: Final = 0x80
+"""A record that is a batch of messages, which clients take apart: so is the flag before."""
 
 CRC_MASK: Final = 0x7FFFFFFF
 """RocketMQ keeps 31 bits of each CRC-32."""

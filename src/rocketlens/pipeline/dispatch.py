@@ -118,6 +118,8 @@ def dispatch(
     in_place = not out or fs.is_same(store, Path(out))
     if queues and in_place and store_settings.queues_are_in_rocksdb(store):
         raise BadInput(f"the consume queues of {store} are in RocksDB, which is not rebuilt here")
+    if in_place and layout.is_log_of_queue:
+        raise BadInput(f"{store} is the log of one queue, which has no index: give --out")
     root = store if in_place else Path(out or store)
     with _failures_explained(root), Workspace(root, disk) as workspace:
         log.refresh()

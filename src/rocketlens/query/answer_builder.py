@@ -274,7 +274,8 @@ def memory_bytes(message: MessageExt) -> int:
 
 
 def _order_in_log(stored: Record | MessageExt, sign: int) -> _Rank:
-    return (sign * stored.physical_offset,)
+    # Messages of a batch have one place in the log.
+    return sign * stored.physical_offset, sign * stored.queue_offset
 
 
 def order_in_time(stored: Record | MessageExt, sign: int = 1) -> _Rank:

@@ -2,13 +2,16 @@
 
 from collections import deque
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 from rocketlens.formats.commitlog_record import Record
 from rocketlens.formats.index_keys import key_hash
 from rocketlens.query.answer_builder import Findings
+from rocketlens.query.by_time import Scan, find_in_time
 from rocketlens.query.candidates import read_candidate
 from rocketlens.query.store_reader import StoreReader
 from rocketlens.query.verify import MessageFilter
+from rocketlens.store.fs import entries
 from rocketlens.store.read.index_files import CorruptIndexFile, newest_first
 from rocketlens.store.read.tail import Tail
 
@@ -21,9 +24,7 @@ def find_by_key(reader: StoreReader, message_filter: MessageFilter, findings: Fi
     index file that turns out to be damaged is left, and its part of the log read instead.
     """
     log_end_offset = reader.least_end(reader.tail_end)
-    topics = message_filter.topics
-    if message_filter.topic is not None:
-        topics = frozenset((message_filter.topic,))
+    topics = message_filter.record_topics
     found_before = findings.count
     while True:
         named = reader.topics.known() if topics is None else topics
@@ -36,7 +37,7 @@ def find_by_key(reader: StoreReader, message_filter: MessageFilter, findings: Fi
             if findings.messages.oldest:
                 records = _oldest(records, findings)
             for record in records:
-                if not findings.take(record):
+                if not all(map(findings.take, message_filter.matching_in(record))):
                     break
             if findings.count == found_before:
                 reader.index.count_slots()
@@ -52,9 +53,24 @@ def find_by_key(reader: StoreReader, message_filter: MessageFilter, findings: Fi
     if topics is None:
         coverage += tuple(reader.topics.coverage(is_found=is_found))
     coverage += tuple(reader.log_failures(failures))
+    coverage += reader.kept_elsewhere(message_filter.begin)
     findings.cover(coverage)
+    _find_in_batches(reader, message_filter, findings)
     newest_ms = max((each.indexed_to_ms or 0 for each in coverage), default=0)
     findings.indexed_to_ms = max(findings.indexed_to_ms, newest_ms)
+
+
+def _find_in_batches(
+    reader: StoreReader, message_filter: MessageFilter, findings: Findings
+) -> None:
+    """Read the log for messages in batches, whose keys no index has.
+
+    Those are of topics of RocketMQ 5 with ``queue.type=BatchCQ``.
+    """
+    names = (entry.name for entry in entries(reader.layout.batch_queues))
+    topics = frozenset(filter(message_filter.takes_topic, names))
+    if topics:
+        find_in_time(Scan(reader, replace(message_filter, topic=None, topics=topics)), findings)
 
 
 def _oldest(records: Iterator[Record], findings: Findings) -> Iterator[Record]:

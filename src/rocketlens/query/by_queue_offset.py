@@ -1,8 +1,8 @@
 """Finds the message at one queue offset: by the consume queue, or by reading the log."""
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
-from itertools import zip_longest
 
 from rocketlens.errors import RecordError
 from rocketlens.formats.commitlog_record import Record, has_queue_entry
@@ -15,7 +15,7 @@ from rocketlens.query.answer_builder import Findings
 from rocketlens.query.by_time import Scan
 from rocketlens.query.request import QueuePosition
 from rocketlens.query.store_reader import CONSUME_QUEUE, StoreReader
-from rocketlens.query.verify import MessageFilter
+from rocketlens.query.verify import MessageFilter, light_queues
 from rocketlens.store.read.consumequeue import ConsumeQueue
 from rocketlens.store.read.former_topics import ends_of_former, runs_of
 
@@ -93,15 +93,10 @@ class _Search:
         start, stop = stretch
         state = SourceState.DAMAGED if error else SourceState.SEARCHED
         queue = self._queue_coverage(state, error or self._missing())
-        if position.topic.startswith(LMQ_PREFIX):
-            scan = Scan(reader, MessageFilter(), start=start, stop=stop)
-            claimed = str(position.queue_offset)
-            records = [
-                record
-                for record in scan.records()
-                if _light_queues(record).get(position.topic) == claimed
-            ]
-            self._scanned(queue, scan, records[:1])
+        claims = self._claims_position()
+        if claims is not None:
+            scan = Scan(reader, MessageFilter(topic=position.topic), start=start, stop=stop)
+            self._scanned(queue, scan, list(filter(claims, scan.records()))[:1])
             return
         of_topic = MessageFilter(topic=position.topic)
         scan = Scan(reader, of_topic, position, start=start, stop=stop)
@@ -127,6 +122,17 @@ class _Search:
                 queue = replace(queue, error=error or detail)
         self._scanned(queue, scan, current[-1:], before)
 
+    def _claims_position(self) -> Callable[[Record], bool] | None:
+        """Return what tells a record of the position, if that is not its own queue and offset."""
+        topic, queue_id, queue_offset = self._position
+        if topic.startswith(LMQ_PREFIX):
+            return lambda record: _light_queues(record).get(topic) == str(queue_offset)
+        if not (self._reader.layout.batch_queues / topic).is_dir():
+            return None
+
+        # A scan takes batches apart.
+        return lambda record: (record.queue_id, record.queue_offset) == (queue_id, queue_offset)
+
     def _scanned(
         self,
         queue: Coverage,
@@ -150,12 +156,14 @@ class _Search:
         for record in filter(self._filter.matches, records):
             self._findings.take(record)
         self._findings.cover(coverage)
+        if not records:
+            self._findings.cover(self._reader.kept_elsewhere(None))
         self._findings.indexed_to_ms = max(self._findings.indexed_to_ms, newest_ms)
 
     def _missing(self) -> str | None:
         """Return why the consume queue says nothing; None if it has files."""
         queue = self._reader.queues.queue(self._position.topic, self._position.queue_id)
-        return None if queue is not None and queue.files else "it has no files: the log was read"
+        return None if queue is not None and queue.files else self._reader.queues.missing
 
     def _queue_coverage(
         self, state: SourceState, error: str | None = None, *, newest_ms: int | None = None
@@ -210,15 +218,7 @@ def _record_of(
 
 
 def _light_queues(record: Record) -> dict[str, str]:
-    """Return the light queues that also have a message, each with its offset there as text.
-
-    The broker counts these offsets apart from the queues' own, and can get them wrong, so an
-    entry of such a queue is believed before them.
-    """
-    properties = props.parse(decode_utf8(record.properties))
-    topics = properties.get(props.MULTI_DISPATCH, "").split(",")
-    offsets = properties.get(props.MULTI_QUEUE_OFFSET, "").split(",")
-    return dict(zip_longest(topics, offsets[: len(topics)], fillvalue=""))
+    return light_queues(props.parse(decode_utf8(record.properties)))
 
 
 def _of_queue(scan: Scan) -> list[Record]:

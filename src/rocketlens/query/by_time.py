@@ -5,7 +5,7 @@ breaks that order, so time never cuts a scan short, but where its caller says wh
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, cast
@@ -116,7 +116,10 @@ class Scan(ArrowMessages):
             newest_ms=self.last_timestamp_ms,
         )
         read = replace(read, relies_on=self._relies_on)
-        return (read, *torn_coverage(self.torn_at), *failures)
+        kept: tuple[Coverage, ...] = ()
+        if self._begin_offset <= self._log.min_offset:
+            kept = self._reader.kept_elsewhere(self._message_filter.begin)
+        return (read, *torn_coverage(self.torn_at), *failures, *kept)
 
     @property
     def failures(self) -> list[str]:
@@ -174,7 +177,11 @@ class Scan(ArrowMessages):
         for physical_offset in self.offsets():
             record = self.record_at(physical_offset)
             if record is not None:
-                yield record
+                yield from self.matching_in(record)
+
+    def matching_in(self, record: Record) -> Sequence[Record]:
+        """Return the messages of a record at an offset of :meth:`offsets`."""
+        return self._message_filter.matching_in(record)
 
     def pieces(self) -> Iterator[Record | Chunk]:
         """Yield the messages as they are read: records one by one, or many as rows of a chunk.
@@ -315,7 +322,7 @@ class Scan(ArrowMessages):
         mask = times <= self._message_filter.end
         if self._message_filter.begin is not None:
             mask &= times >= self._message_filter.begin
-        if self._message_filter.topic is not None or self._message_filter.topics is not None:
+        if self._message_filter.record_topics is not None:
             mask &= chunk.topics().are(self._message_filter.takes_topic)
         if self._position is not None:
             mask &= rows["queue_id"] == self._position.queue_id
@@ -397,7 +404,8 @@ def find_in_time(scan: Scan, findings: Findings, *, at_least: int = 0) -> bool:
         findings.messages.truncated = True
     while kept:
         record = scan.record_at(kept.popleft() if oldest else kept.pop())
-        if record is not None and not findings.take(record):
+        found = () if record is None else scan.matching_in(record)
+        if not all(map(findings.take, found)):
             break
     findings.cover(scan.log_coverage)
     findings.indexed_to_ms = max(findings.indexed_to_ms, scan.last_timestamp_ms)

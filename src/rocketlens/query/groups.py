@@ -21,6 +21,7 @@ from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.group import FoundGroup, GroupQueue, GroupsAnswer, group_of_topic
 from rocketlens.model.rocketmq import DEAD_LETTER_PREFIX, RETRY_PREFIX, SYSTEM_GROUPS
 from rocketlens.query.store_reader import StoreReader
+from rocketlens.query.topic_list import topics_of_store
 from rocketlens.store.read.config_tables import (
     GROUPS_FILE,
     GROUPS_MEMBER,
@@ -28,6 +29,7 @@ from rocketlens.store.read.config_tables import (
     OFFSETS_MEMBER,
     read_table,
 )
+from rocketlens.store.read.rocks import is_database
 
 _GROUP_SEPARATOR: Final = "@"
 _NUMBER: Final = re.compile(r"\d{1,10}", re.ASCII)
@@ -45,6 +47,8 @@ class StoreGroupFiles:
         """Read nothing yet."""
         self._reader: Final = reader
         self._coverage: list[Coverage] = []
+        self._counted: dict[tuple[str, int], tuple[int, int]] = {}
+        """Bounds of queues that lack entries, from the log."""
 
     @property
     def coverage(self) -> tuple[Coverage, ...]:
@@ -68,6 +72,7 @@ class StoreGroupFiles:
                     first, end = self._bounds(topic, queue_id)
                     dead_letters[name] += end - first
         names = names - set(SYSTEM_GROUPS) if asked is None else names & {asked}
+        self._count_queues_behind({name: offsets[name] for name in names if name in offsets})
         groups = tuple(
             FoundGroup(
                 name,
@@ -84,6 +89,29 @@ class StoreGroupFiles:
         )
         return GroupsAnswer(groups, tuple(self._coverage))
 
+    def _count_queues_behind(self, offsets: Mapping[str, Mapping[tuple[str, int], int]]) -> None:
+        """Count the messages of topics in the log whose queues end before a group's offset.
+
+        A broker that runs writes them to RocksDB later than its groups' offsets.
+        """
+        if not is_database(self._reader.layout.consume_queue):
+            return
+        behind = {
+            topic
+            for of_group in offsets.values()
+            for (topic, queue_id), offset in of_group.items()
+            if offset > self._bounds(topic, queue_id)[1]
+        }
+        if not behind:
+            return
+        found = topics_of_store(self._reader, ())
+        self._coverage += [each for each in found.coverage if each.state is SourceState.FAILED]
+        for topic in found.topics:
+            if topic.name in behind:
+                for queue in topic.queues or ():
+                    bounds = queue.min_offset, queue.max_offset
+                    self._counted[topic.name, queue.queue_id] = bounds
+
     def _queue(self, topic: str, queue_id: int, offset: int) -> GroupQueue:
         first, end = self._bounds(topic, queue_id)
         last_ms = self._time(topic, queue_id, offset)
@@ -91,6 +119,9 @@ class StoreGroupFiles:
 
     def _bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """Return the first offset of a queue and the next one; both 0 if it has no file."""
+        counted = self._counted.get((topic, queue_id))
+        if counted is not None:
+            return counted
         queue = self._reader.queues.queue(topic, queue_id)
         if queue is None or not queue.files:
             return 0, 0

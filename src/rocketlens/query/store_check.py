@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
@@ -28,9 +28,6 @@ from rocketlens.store.fs import entries
 from rocketlens.store.read.consumequeue import ConsumeQueue, QueueName
 from rocketlens.store.read.former_topics import TopicEvidence, begins_again, read_evidence
 from rocketlens.store.read.scan import Damage, LogWalk, interpreted_bytes
-
-_BATCH_QUEUES: Final = "batchconsumequeue"
-"""Where RocketMQ 5 keeps the queues of topics whose records are batches."""
 
 
 class Span(NamedTuple):
@@ -142,7 +139,7 @@ def queue_faults(reader: StoreReader, contents: LogContents | None) -> Iterator[
     :raises OSError: when a queue cannot be read.
     """
     spans: Mapping[QueueName, Span] = {} if contents is None else contents.spans
-    elsewhere = {each.name for each in entries(reader.path / _BATCH_QUEUES)}
+    elsewhere = {each.name for each in entries(reader.layout.batch_queues)}
     dispatched = reader.queues_end()
     for name in sorted({*reader.queues.names(), *spans}):
         queue = None if name.topic in elsewhere else reader.queues.queue(*name)

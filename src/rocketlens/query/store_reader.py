@@ -11,9 +11,9 @@ from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.query.topics import Topics
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.commitlog import CommitLog
-from rocketlens.store.read.consumequeue import ConsumeQueues
 from rocketlens.store.read.index_files import CorruptIndexFile, IndexFiles, IndexFileState
 from rocketlens.store.read.log_evidence import LogEvidence, LostEnd
+from rocketlens.store.read.rocks import queues_in
 from rocketlens.store.read.starts import RecordStarts
 from rocketlens.store.read.tail import Tail
 
@@ -44,12 +44,13 @@ class StoreReader:
         :raises NotAStore: when there is none.
         """
         layout = store if isinstance(store, StoreLayout) else StoreLayout.of(store)
+        self.layout = layout
         self.path = layout.root
         if not self.path.is_dir():
             message = f"{self.path} is not a directory"
             raise NotAStore(message)
         self.log = CommitLog.of(layout)
-        self.queues = ConsumeQueues(layout.consume_queue)
+        self.queues = queues_in(layout.consume_queue)
         self.starts = RecordStarts(self.log, self.is_indexed, self._start_by_index)
         self._topic_options = max_topic_scan_bytes, before_long_scan
         self.topics = Topics(self, *self._topic_options)
@@ -265,6 +266,33 @@ class StoreReader:
         """Return why a search to the end of the log cannot be complete: see also `unlisted`."""
         lost = self.lost_end()
         return self.unlisted() if lost is None else [*self.unlisted(), lost.text]
+
+    def kept_elsewhere(self, begin: int | None) -> tuple[Coverage, ...]:
+        """Return where messages are that were deleted from the log, but not from the store.
+
+        For a search from a store time on; None is from the first message on.
+        """
+        if self.log.min_offset == 0:
+            return ()
+        kept = {
+            self.layout.tiers: "in tiered storage (BROKER/TOPIC/QUEUE/COMMIT_LOG)",
+            self.layout.compacted: f"of compacted topics ({self.layout.compacted}/TOPIC/QUEUE)",
+        }
+        there = [where for path, where in kept.items() if path.exists()]
+        if not there or (begin is not None and begin >= self._first_time()):
+            return ()
+        error = (
+            f"the log begins at physical offset {self.log.min_offset}; older messages are "
+            f"{' and '.join(there)}, not searched here: open the log of a queue by itself"
+        )
+        return tuple(self.log_failures([error]))
+
+    def _first_time(self) -> int:
+        """Return the store time of the log's first message, or, if that is damaged, any later."""
+        try:
+            return self.log.record_at(self.log.min_offset, check_crc=False).store_timestamp_ms
+        except RecordError:
+            return limits.MAX_TIMESTAMP_MS
 
     def log_failures(self, errors: Iterable[str]) -> Iterator[Coverage]:
         """Return unreadable ranges of the log as coverage; the first 1,000 by name."""

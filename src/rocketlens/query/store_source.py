@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from rocketlens.model.answer import SourceKind
+from rocketlens.model.rocketmq import LMQ_PREFIX
 from rocketlens.query.answer_builder import Findings
 from rocketlens.query.by_id import find_by_offset_id
 from rocketlens.query.by_key import find_by_key
@@ -62,7 +63,9 @@ class StoreSource:
             find_by_offset_id(reader, asked, message_filter, findings)
         position = None if findings.count else request.queue_position
         is_there = position is not None and (
-            request.kind == "queue-offset" or position.topic in reader.topics.known()
+            request.kind == "queue-offset"
+            or position.topic.startswith(LMQ_PREFIX)
+            or position.topic in reader.topics.known()
         )
         if position is not None and is_there:
             message_filter = request.filter_of(is_identified=True)

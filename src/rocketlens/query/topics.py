@@ -15,6 +15,7 @@ from rocketlens.model.answer import Coverage, SourceKind, SourceState
 from rocketlens.model.counted import counted
 from rocketlens.model.rocketmq import (
     DEAD_LETTER_PREFIX,
+    LMQ_PREFIX,
     NOT_ALLOWED_SEND_TOPICS,
     RETRY_PREFIX,
     TIMER_TOPIC,
@@ -122,7 +123,11 @@ class Topics:
             self.read_log()
         if self._unread_bytes() > 0 or self._damage or self._lacks_records():
             return {}, tuple(self.tell_unknown(asked))
-        unknown = [name for name in asked if not is_pattern(name) and name not in self.known()]
+        names = [name for name in asked if not is_pattern(name)]
+        unknown = [name for name in names if name not in self.known()]
+        if any(name.startswith(LMQ_PREFIX) for name in unknown):
+            # Only its queue names a light topic: its messages are of other topics.
+            return {}, tuple(self.tell_unknown(asked))
         meant = self.known() - BROKER_TOPICS
         return {name: unknown_topic(name, meant, "this store") for name in unknown}, ()
 

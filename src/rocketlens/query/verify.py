@@ -1,13 +1,17 @@
 """Decides whether a candidate of a look-up matches."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from rocketlens import limits
 from rocketlens.errors import RecordError
-from rocketlens.formats.commitlog_record import PROPERTIES_LENGTH, Record, RecordView
+from rocketlens.formats.batch_body import records_in
+from rocketlens.formats.commitlog_record import PROPERTIES_LENGTH, Record, RecordView, decode
 from rocketlens.model import properties as props
 from rocketlens.model.java import decode_utf8
+from rocketlens.model.rocketmq import LMQ_PREFIX, SYS_FLAG_INNER_BATCH
 
 if TYPE_CHECKING:
     from rocketlens.model.sql92 import Sql92
@@ -26,7 +30,9 @@ _UNIQUE_KEY_BEGIN: Final = f"{props.UNIQUE_KEY}\x01".encode()
 class MessageFilter:
     """Conditions for messages. None is no condition.
 
-    ``topic`` is the one it must have, ``topics`` are those of which it must have one.
+    ``topic`` is the one it must have, ``topics`` are those of which it must have one. A light topic
+    (``%LMQ%...``) has the messages of other topics that were dispatched to it as well: ``light``
+    are those of them that are asked for.
     ``expression`` must be true of its properties, and ``content`` let it pass. What ``left_out``
     counts matches not, whatever its content is.
     ``key`` must be one of its keys, or (``unique_key`` likewise) its unique key; with both given
@@ -44,12 +50,26 @@ class MessageFilter:
     expression: "Sql92 | None" = None
     content: "ContentFilter | None" = None
     left_out: "LeftOutMessages | None" = field(default=None, compare=False)
+    light: frozenset[str] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Find the light topics."""
+        asked = (self.topic or "", *(self.topics or ()))
+        light = frozenset(topic for topic in asked if topic.startswith(LMQ_PREFIX))
+        object.__setattr__(self, "light", light)
 
     @property
     def reads_records(self) -> bool:
         """Whether properties or bodies decide, and not only topic and store time."""
         conditions = (self.key, self.unique_key, self.tags, self.expression, self.content)
-        return any(each is not None for each in conditions)
+        return bool(self.light) or any(each is not None for each in conditions)
+
+    @property
+    def record_topics(self) -> frozenset[str] | None:
+        """The topics that records that match can have; None for any."""
+        if self.light:
+            return None
+        return self.topics if self.topic is None else frozenset((self.topic,))
 
     @property
     def reads_body(self) -> bool:
@@ -63,6 +83,9 @@ class MessageFilter:
 
     def takes_topic(self, topic: str) -> bool:
         """Return whether messages of a topic can match."""
+        return bool(self.light) or self._names_topic(topic)
+
+    def _names_topic(self, topic: str) -> bool:
         return (self.topic is None or topic == self.topic) and (
             self.topics is None or topic in self.topics
         )
@@ -74,8 +97,26 @@ class MessageFilter:
         )
 
     def matches(self, record: Record | RecordView) -> bool:
-        """Return whether a record matches; its content is looked at if all else does."""
+        """Return whether a record matches; its content is looked at if all else does.
+
+        A batch matches if a message of it does: see `matching_in`.
+        """
+        if record.sys_flag & SYS_FLAG_INNER_BATCH:
+            whole = record if isinstance(record, Record) else decode(record.buffer, record.start)
+            members = records_in(whole)
+            if members:
+                # What the producer was told is the id of the batch.
+                is_itself = self.content is None and self.may_match(record)
+                return is_itself or any(map(self._matches_itself, members))
+        return self._matches_itself(record)
+
+    def _matches_itself(self, record: Record | RecordView) -> bool:
         return self.may_match(record) and (self.content is None or self.content.passes(record))
+
+    def matching_in(self, record: Record) -> Sequence[Record]:
+        """Return the messages of a batch that match; of any other record that matches, itself."""
+        found = [each for each in records_in(record) if self._matches_itself(each)]
+        return found or [record]
 
     def may_match(self, record: Record | RecordView) -> bool:
         """Return whether a record matches as far as that does not depend on ``content``."""
@@ -90,9 +131,12 @@ class MessageFilter:
     def _is_as_asked(self, record: Record | RecordView) -> bool:
         """Return whether the properties of a record match."""
         conditions = (self.key, self.unique_key, self.tags, self.expression)
-        if all(each is None for each in conditions):
+        if not self.light and all(each is None for each in conditions):
             return True
         properties = props.parse(decode_utf8(record.properties))
+        is_asked = not self.light or self._names_topic(record.topic)
+        if not is_asked and self.light.isdisjoint(light_queues(properties)):
+            return False
         if self.tags is not None and properties.get(props.TAGS) not in self.tags:
             return False
         if self.expression is not None and not self.expression.passes(properties):
@@ -102,6 +146,17 @@ class MessageFilter:
         return (
             self.unique_key is not None and properties.get(props.UNIQUE_KEY) == self.unique_key
         ) or (self.key is not None and self.key in props.split_keys(properties.get(props.KEYS)))
+
+
+def light_queues(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return the light topics that a message was dispatched to, each with its offset there as text.
+
+    The broker counts these offsets apart from the queues' own, and can get them wrong, so an
+    entry of such a queue is believed before them.
+    """
+    topics = properties.get(props.MULTI_DISPATCH, "").split(",")
+    offsets = properties.get(props.MULTI_QUEUE_OFFSET, "").split(",")
+    return dict(zip_longest(topics, offsets[: len(topics)], fillvalue=""))
 
 
 class FastPathMatcher:

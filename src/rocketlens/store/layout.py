@@ -35,6 +35,8 @@ from rocketlens.errors import NotAStore
 from rocketlens.store import fs
 from rocketlens.store.broker_conf import paths_of
 
+COMPACTED: Final = "compactionLog"
+"""TOPIC/QUEUE/files of the logs of compacted topics."""
 INDEX_LOCK: Final = "index.lock"
 _NAME_FORMAT: Final = "%Y%m%d%H%M%S"
 _LATEST_NAMED_MS: Final = 253_370_764_800_000
@@ -69,12 +71,17 @@ class StoreLayout:
     def of(cls, path: Path) -> "StoreLayout":
         """Return the layout of a store that is named by its directory, or by its ``broker.conf``.
 
-        Of a directory a ``broker.conf`` in it, or beside it, is used if it names that directory.
+        The log of one queue, as tiered storage and compacted topics have it, is a store without
+        queues and index. Of any other directory a ``broker.conf`` in it, or beside it, is used if
+        it names that directory.
 
         :raises NotAStore: if the file names paths that are not there.
         """
         if path.is_file():
             return cls(*paths_of(path))
+        # Of tiered storage, or of a compacted topic.
+        if path.name == "COMMIT_LOG" or path.parent.parent.name == COMPACTED:
+            return cls(path, (path,))
         noted = cls(path).noted_log()
         if noted is not None:
             return cls(path, (noted,))
@@ -98,6 +105,11 @@ class StoreLayout:
         return self.commit_logs[0]
 
     @property
+    def is_log_of_queue(self) -> bool:
+        """Whether it has nothing but the log of one queue."""
+        return self.elsewhere == (self.root,)
+
+    @property
     def disks(self) -> tuple[Path, ...]:
         """A directory on each disk that the store may be on."""
         return (self.root, *self.elsewhere)
@@ -108,6 +120,11 @@ class StoreLayout:
         return self.root / "consumequeue"
 
     @property
+    def batch_queues(self) -> Path:
+        """TOPIC/QUEUE/files of RocketMQ 5's topics whose records are batches of messages."""
+        return self.root / "batchconsumequeue"
+
+    @property
     def index(self) -> Path:
         """Index files."""
         return self.root / "index"
@@ -116,6 +133,16 @@ class StoreLayout:
     def config(self) -> Path:
         """Tables of topics, groups and offsets."""
         return self.root / "config"
+
+    @property
+    def compacted(self) -> Path:
+        """The logs of topics of which RocketMQ 5 keeps the last message of each key."""
+        return self.root / "compaction" / COMPACTED
+
+    @property
+    def tiers(self) -> Path:
+        """What RocketMQ 5 wrote to tiered storage."""
+        return self.config / "tieredStoreMetadata.json"
 
     @property
     def checkpoint(self) -> Path:

@@ -1,6 +1,8 @@
 """The body of a batch send."""
 
 import struct
+import zlib
+from dataclasses import replace
 
 import pytest
 
@@ -8,6 +10,7 @@ from rocketlens.errors import FormatError
 from rocketlens.formats import batch_body
 from rocketlens.formats import commitlog_record as records
 from rocketlens.formats.batch_body import BatchMember
+from tests.support.made_stores import record_of, some_messages
 from tests.unit.formats import record_vectors
 
 MEMBERS = [
@@ -92,3 +95,32 @@ def test_sizes_that_do_not_add_up_are_an_error(total_size, body_length, properti
 def test_a_member_that_does_not_fit_its_fields_is_not_written(member):
     with pytest.raises(FormatError, match="batch member 1 cannot be written"):
         batch_body.encode([MEMBERS[0], member])
+
+
+def batch_of(members, sys_flag=0xC0, body=None):
+    record, _ = record_of(some_messages(1)[0], 1 << 40, 7)
+    body = batch_body.encode(members) if body is None else body
+    return replace(record, sys_flag=sys_flag, body=body, queue_offset=7)
+
+
+def test_a_record_that_is_a_batch_has_a_message_for_each_member():
+    members = [BatchMember(n, b"body %d" % n, b"KEYS\x01k%d" % n) for n in range(3)]
+    batch = batch_of(members)
+    found = batch_body.records_in(batch)
+    assert [each.queue_offset for each in found] == [7, 8, 9]
+    assert [(each.flag, each.body, each.properties) for each in found] == members
+    assert {(each.physical_offset, each.total_size, each.sys_flag) for each in found} == {
+        (batch.physical_offset, batch.total_size, 0)
+    }
+    assert [each.body_crc for each in found] == [
+        zlib.crc32(each.body) & 0x7FFFFFFF for each in members
+    ]
+    compressed = replace(batch, sys_flag=0xC1, body=zlib.compress(batch.body))
+    assert batch_body.records_in(compressed) == found
+
+
+def test_other_records_and_batches_that_cannot_be_taken_apart_are_one_message():
+    members = [BatchMember(0, b"body", b"")]
+    assert batch_body.records_in(batch_of(members, sys_flag=0x40)) == ()
+    assert batch_body.records_in(batch_of(members, body=batch_body.encode(members)[:-1])) == ()
+    assert batch_body.records_in(batch_of(members, sys_flag=0xC1)) == ()

@@ -1,5 +1,6 @@
 """The commit log: segment files that together are one long sequence of records."""
 
+import re
 from collections import Counter
 from itertools import chain, pairwise
 from pathlib import Path
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from os import DirEntry
 
 SEGMENT_NAME_DIGITS: Final = 20
+_SEGMENT_NAME: Final = re.compile(rf"([0-9a-f]{{8}})?[0-9]{{{SEGMENT_NAME_DIGITS}}}")
+"""In tiered storage 8 digits of a hash of the offset are before it."""
 
 
 class Segment(NamedTuple):
@@ -146,10 +149,11 @@ class CommitLog:
         for entry in self._entries():
             size = _segment_size(entry)
             if size:
-                base_offset = int(entry.name)
+                base_offset = _base_offset(entry.name)
                 segments.append(Segment(Path(entry.path), base_offset, size, fs.file_id(entry)))
             else:
                 odd_files.append(entry.name)
+        segments.sort(key=lambda segment: segment.base_offset)
         # Those that stayed as they were are kept: a path that is the same object is found sooner.
         before = {segment.base_offset: segment for segment in self.segments}
         self.segments = [
@@ -172,7 +176,9 @@ class CommitLog:
         files = [entry for entry in entries if _segment_size(entry)]
         for one, other in pairwise(files):
             is_elsewhere = Path(one.path).parent != Path(other.path).parent
-            if is_elsewhere and int(one.name) + _segment_size(one) > int(other.name):
+            if is_elsewhere and _base_offset(one.name) + _segment_size(one) > _base_offset(
+                other.name
+            ):
                 raise NotAStore(f"{one.path} and {other.path} are the same part of the log")
         return entries
 
@@ -374,12 +380,16 @@ def _last_bytes(view: memoryview, byte_offset: int) -> bytes:
     )
 
 
+def _base_offset(name: str) -> int:
+    """Return the physical offset of a segment's first byte, by its name."""
+    return int(name[-SEGMENT_NAME_DIGITS:])
+
+
 def _segment_size(entry: "DirEntry[str]") -> int:
     """Return the size of a file with a segment's name; 0 for any other."""
-    name = entry.name
-    if len(name) != SEGMENT_NAME_DIGITS or not (name.isascii() and name.isdigit()):
+    if _SEGMENT_NAME.fullmatch(entry.name) is None:
         return 0
-    return fs.size_of(entry) if int(name) <= limits.MAX_PHYSICAL_OFFSET else 0
+    return fs.size_of(entry) if _base_offset(entry.name) <= limits.MAX_PHYSICAL_OFFSET else 0
 
 
 def _disjoint(segments: list[Segment]) -> list[Segment]:

@@ -10,7 +10,8 @@ member
 and so is the ``.bak``                      the changes alone, or nothing
 ==========================================  ======================================================
 
-A broker reads them by the same rule, so this is what it would start with.
+A broker reads them by the same rule, so this is what it would start with. One that keeps its
+tables in RocksDB (``storeType=defaultRocksDB``) has a database for each instead of a file.
 """
 
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from rocketlens import limits
 from rocketlens.errors import ConfigError
 from rocketlens.model import json_dialect
 from rocketlens.store import fs
+from rocketlens.store.read import rocks
 from rocketlens.store.read.table_changes import mark_of, read_changes
 
 TOPICS_FILE: Final = "config/topics.json"
@@ -31,6 +33,13 @@ TOPICS_MEMBER: Final = "topicConfigTable"
 GROUPS_MEMBER: Final = "subscriptionGroupTable"
 OFFSETS_MEMBER: Final = "offsetTable"
 BACKUP: Final = ".bak"
+_DATABASES: Final = {
+    TOPICS_FILE: "config/topics",
+    GROUPS_FILE: "config/subscriptionGroups",
+    OFFSETS_FILE: "config/consumerOffsets",
+}
+_WRAPPED: Final = (OFFSETS_MEMBER, "pullOffsetTable")
+"""Members that each value of a database has by itself."""
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -59,6 +68,9 @@ class _Found(NamedTuple):
 def read_table(store: Path, file: str, member: str) -> ConfigTable:
     """Read a table of a store, such as ``config/topics.json``; never raises."""
     path = store / file
+    database = store / _DATABASES.get(file, file)
+    if rocks.is_database(database) and not path.is_file():
+        return _read_database(database, member)
     found, backup = (_read(each, member) for each in (path, path.with_name(path.name + BACKUP)))
     used = backup if found.entries is None else found
     entries = {} if used.entries is None else used.entries
@@ -78,6 +90,24 @@ def read_table(store: Path, file: str, member: str) -> ConfigTable:
         source = path.with_name(path.name + BACKUP)
     is_damaged = found.is_damaged or (used is backup and backup.is_damaged)
     return ConfigTable(entries, source, problem, is_damaged, frozenset(removed.difference(entries)))
+
+
+def _read_database(database: Path, member: str) -> ConfigTable:
+    if not rocks.is_readable():
+        return ConfigTable(_NOTHING, None, f"it is {rocks.NEEDED}", is_damaged=True)
+    try:
+        values = {
+            name: json_dialect.loads_file(value) for name, value in rocks.table_in(database).items()
+        }
+    except (OSError, ConfigError) as error:
+        return ConfigTable(_NOTHING, None, f"{database.name}: {error}", is_damaged=True)
+    if member in _WRAPPED:
+        values = {
+            name: value[member]
+            for name, value in values.items()
+            if isinstance(value, dict) and member in value
+        }
+    return ConfigTable(values, database)
 
 
 def _read(path: Path, member: str) -> _Found:

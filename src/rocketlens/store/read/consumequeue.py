@@ -180,7 +180,8 @@ class ConsumeQueue:
 class ConsumeQueues:
     """All queues of a store, each opened when it is first used.
 
-    ``unlisted`` says why their topics could not be listed when that was last tried.
+    ``unlisted`` says why their topics could not be listed when that was last tried, ``missing`` why
+    a queue has no files.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -190,6 +191,7 @@ class ConsumeQueues:
         self._queues: dict[QueueName, ConsumeQueue] = {}
         self._looked_at: set[QueueName] = set()
         self.unlisted: str | None = None
+        self.missing = "it has no files: the log was read"
 
     def names(self) -> list[QueueName]:
         """List all queues, by topic and number."""
@@ -232,12 +234,15 @@ class ConsumeQueues:
         name = QueueName(topic, queue_id)
         queue = self._queues.get(name)
         if queue is None:
-            directory = self.directory / topic / str(queue_id)
-            queue = self._queues[name] = ConsumeQueue(directory, self._mapped)
+            queue = self._queues[name] = self._open_queue(name)
         elif name not in self._looked_at:
             queue.refresh_if_changed()
         self._looked_at.add(name)
         return queue
+
+    def _open_queue(self, name: QueueName) -> ConsumeQueue:
+        directory = self.directory / name.topic / str(name.queue_id)
+        return ConsumeQueue(directory, self._mapped)
 
     def close(self) -> None:
         """Unmap everything."""

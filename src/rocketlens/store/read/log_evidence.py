@@ -31,6 +31,7 @@ from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read.commitlog import CommitLog, SegmentLost
 from rocketlens.store.read.consumequeue import ConsumeQueue, ConsumeQueues, QueueName
 from rocketlens.store.read.index import IndexFile
+from rocketlens.store.read.rocks import queues_in
 from rocketlens.store.read.scan import LogWalk, exhaust
 from rocketlens.store.read.state import read_synced
 
@@ -304,7 +305,7 @@ def _goes_on(queue: ConsumeQueue, end: int) -> bool:
 
 def lost_end_of(layout: StoreLayout, log: CommitLog) -> LostEnd | None:
     """Return what is known of messages behind the end of a store's log, looked at once."""
-    queues = ConsumeQueues(layout.consume_queue)
+    queues = queues_in(layout.consume_queue)
     try:
         return LogEvidence(layout, log, queues).lost_end()
     finally:

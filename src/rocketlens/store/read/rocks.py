@@ -1,0 +1,339 @@
+"""RocksDB databases of a store: the queues and tables of brokers with ``storeType=defaultRocksDB``.
+
+====================================  ============  ==========================================
+directory                             family        key, and value
+====================================  ============  ==========================================
+``consumequeue``                      ``default``   an entry of a queue
+``config/topics``                     ``default``   name of a topic: its configuration, JSON
+``config/subscriptionGroups``         ``default``   name of a group: its configuration, JSON
+``config/consumerOffsets``            ``default``   TOPIC@GROUP: ``{"offsetTable":{0:5}}``
+====================================  ============  ==========================================
+
+The keys of entries are in `rocketlens.formats.rocksdb_key`. Source of the others:
+``RocksDBConfigManager`` of RocketMQ 5.5.0.
+
+A database is opened through links in a directory of its own: nothing in the store changes, and a
+broker may go on to write. What it wrote since is seen when the database is opened again.
+"""
+
+import errno
+import weakref
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketlens import limits
+from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, QueueEntry, decode
+from rocketlens.formats.rocksdb_key import QueueKey
+from rocketlens.formats.rocksdb_key import decode as decode_key
+from rocketlens.store import fs
+from rocketlens.store.read.consumequeue import ConsumeQueue, ConsumeQueues, QueueFile, QueueName
+
+if TYPE_CHECKING:
+    import tempfile
+
+    from rocksdict import Rdict
+
+_FAMILY: Final = "default"
+_CURRENT: Final = "CURRENT"
+_FIRST_LETTERS: Final = ("MANIFEST-", "OPTIONS-", "IDENTITY")
+_ENDINGS: Final = (".sst", ".log")
+_TRIES: Final = 5
+"""How often a database is opened: a broker can have deleted a file that was to be opened."""
+NEEDED: Final = "in RocksDB, which needs the package rocksdict: pip install 'rocketlens[rocksdb]'"
+
+
+def is_database(directory: Path) -> bool:
+    """Return whether a directory is a RocksDB database."""
+    try:
+        return (directory / _CURRENT).is_file()
+    except OSError:
+        return False
+
+
+def is_readable() -> bool:
+    """Return whether RocksDB databases can be read here."""
+    return find_spec("rocksdict") is not None
+
+
+class RocksDatabase:
+    """One database, as it was when it was opened or opened again."""
+
+    def __init__(self, directory: Path) -> None:
+        """Open the database, for reading only.
+
+        :raises OSError: if it cannot be read.
+        """
+        self.directory = directory
+        self._seen: frozenset[tuple[str, int | None]] = frozenset()
+        self._database: Rdict | None = None
+        self._links: tempfile.TemporaryDirectory[str] | None = None
+        self.reopen_if_changed()
+
+    def reopen_if_changed(self) -> None:
+        """Open it again if a file of it is new, longer or gone.
+
+        :raises OSError: if it cannot be read.
+        """
+        for left in reversed(range(_TRIES)):
+            files = frozenset(
+                (entry.name, fs.size_of(entry))
+                for entry in fs.entries(self.directory)
+                if entry.name.startswith((_CURRENT, *_FIRST_LETTERS))
+                or entry.name.endswith(_ENDINGS)
+            )
+            if files == self._seen and self._database is not None:
+                return
+            try:
+                self._open([name for name, _ in files])
+            except OSError:
+                if left == 0:
+                    raise
+            else:
+                self._seen = files
+                return
+
+    def _open(self, names: list[str]) -> None:
+        import tempfile
+
+        from rocksdict import AccessType, Options, Rdict
+
+        self.close()
+        self._links = tempfile.TemporaryDirectory(prefix="rocketlens-rocksdb-")
+        links = Path(self._links.name)
+        try:
+            for name in names:
+                if name == _CURRENT:
+                    # It is recursord by a broker, and names one of the other files.
+                    (links / name).write_bytes((self.directory / name).read_bytes())
+                else:
+                    (links / name).symlink_to((self.directory / name).absolute())
+            families = Rdict.list_cf(str(links))
+            self._database = Rdict(
+                str(links),
+                Options(raw_mode=True),
+                column_families={name: Options(raw_mode=True) for name in families},
+                access_type=AccessType.read_only(),
+            )
+        except Exception as error:
+            self.close()
+            raise _as_os_error(error, self.directory) from error
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of a key; None if it is not there.
+
+        :raises OSError: if it cannot be read.
+        """
+        try:
+            value: bytes | None = self._family().get(key)
+        except Exception as error:
+            raise _as_os_error(error, self.directory) from error
+        return value
+
+    def items(self, start: bytes = b"", stop: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """Yield keys and values in order, from ``start`` on to before ``stop``.
+
+        :raises OSError: if they cannot be read.
+        """
+        try:
+            items = self._family().items(from_key=start or None)
+            for key, value in items:
+                if stop is not None and key >= stop:
+                    return
+                yield key, value
+        except OSError:
+            raise
+        except Exception as error:
+            raise _as_os_error(error, self.directory) from error
+
+    def last(self, start: bytes, stop: bytes) -> bytes | None:
+        """Return the last key of a range, both ends included; None if there is none.
+
+        :raises OSError: if it cannot be read.
+        """
+        try:
+            cursor = self._family().iter()
+            cursor.seek_for_prev(stop)
+            key: bytes | None = cursor.key() if cursor.valid() else None
+        except Exception as error:
+            raise _as_os_error(error, self.directory) from error
+        return key if key is not None and key >= start else None
+
+    def _family(self) -> Any:
+        if self._database is None:
+            raise OSError(errno.EBADF, "it is closed", str(self.directory))
+        return self._database.get_column_family(_FAMILY)
+
+    def close(self) -> None:
+        """Close it, and remove the links."""
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+        if self._links is not None:
+            self._links.cleanup()
+            self._links = None
+
+
+def _as_os_error(error: Exception, directory: Path) -> OSError:
+    """Return an error of rocksdict, which are of class ``Exception``, as what callers expect."""
+    if isinstance(error, OSError):
+        return error
+    return OSError(errno.EIO, f"RocksDB: {error}", str(directory))
+
+
+class RocksQueue(ConsumeQueue):
+    """One queue of a database; the database's owner opens it again."""
+
+    def __init__(self, directory: Path, database: RocksDatabase, name: QueueName) -> None:
+        """Look up the bounds. ``directory`` is where the queue's files would be."""
+        self._database = database
+        self._name = name
+        super().__init__(directory)
+
+    def refresh(self) -> None:
+        """Look up the bounds again.
+
+        :raises OSError: if the database cannot be read.
+        """
+        begin, end = (
+            QueueKey(*self._name, 0).encode(),
+            QueueKey(*self._name, limits.MAX_QUEUE_OFFSET).encode(),
+        )
+        first_key = next((key for key, _ in self._database.items(begin, end)), b"")
+        first = decode_key(first_key)
+        last = decode_key(self._database.last(begin, end) or b"")
+        self.files = []
+        if first is not None and last is not None:
+            count = last.queue_offset + 1 - first.queue_offset
+            self.files = [QueueFile(self.directory, first.queue_offset, count)]
+
+    def refresh_if_changed(self) -> None:
+        """Do as `refresh`."""
+        self.refresh()
+
+    def entry(self, queue_offset: int) -> QueueEntry | None:
+        """Return entry ``queue_offset``; None if there is none.
+
+        :raises OSError: if the database cannot be read.
+        """
+        if not 0 <= queue_offset <= limits.MAX_QUEUE_OFFSET:
+            return None
+        value = self._database.get(QueueKey(*self._name, queue_offset).encode())
+        return None if value is None or len(value) < ENTRY_BYTES else decode(memoryview(value), 0)
+
+    @property
+    def max_offset(self) -> int:
+        """The queue offset of the next message."""
+        return sum((file.first_queue_offset + file.entry_count for file in self.files), 0)
+
+    def contents(self) -> Iterator[tuple[int, memoryview]]:
+        """Return the offset of the first entry, and all entries; zeros where there is none.
+
+        :raises OSError: if the database cannot be read.
+        """
+        for file in self.files:
+            content = bytearray(file.entry_count * ENTRY_BYTES)
+            begin, end = (
+                QueueKey(*self._name, 0).encode(),
+                QueueKey(*self._name, self.max_offset).encode(),
+            )
+            for key, value in self._database.items(begin, end):
+                found = decode_key(key)
+                if found is not None and len(value) >= ENTRY_BYTES:
+                    start = (found.queue_offset - file.first_queue_offset) * ENTRY_BYTES
+                    content[start : start + ENTRY_BYTES] = value[:ENTRY_BYTES]
+            yield file.first_queue_offset, memoryview(content)
+
+
+class RocksQueues(ConsumeQueues):
+    """All queues of a database. It is opened when it is first needed."""
+
+    def __init__(self, directory: Path) -> None:
+        """Set the directory."""
+        super().__init__(directory)
+        self._database: RocksDatabase | None = None
+        self._is_looked_at = False
+
+    def _opened(self) -> RocksDatabase:
+        """Return the database, opened again if it was changed since it was last looked at."""
+        if self._database is None:
+            self._database = RocksDatabase(self.directory)
+            weakref.finalize(self, self._database.close)
+        elif not self._is_looked_at:
+            self._database.reopen_if_changed()
+        self._is_looked_at = True
+        return self._database
+
+    def names(self) -> list[QueueName]:
+        """List all queues, by topic and number. O(queues)."""
+        database, names, start = self._opened(), [], b""
+        while (found := next(database.items(start), None)) is not None:
+            key = decode_key(found[0])
+            last = found[0]
+            if key is not None:
+                names.append(QueueName(key.topic, key.queue_id))
+                last = key._replace(queue_offset=limits.MAX_QUEUE_OFFSET).encode()
+            start = last + b"\x00"
+        return sorted(names)
+
+    def topics(self) -> list[str]:
+        """List the topics that have queues; none, and ``unlisted``, when that fails."""
+        self.unlisted = None
+        try:
+            return list(dict.fromkeys(name.topic for name in self.names()))
+        except OSError as error:
+            self.unlisted = f"{self.directory} cannot be read: {error.strerror}"
+            return []
+
+    def look_again(self) -> None:
+        """Look at the database again before a queue is next returned."""
+        super().look_again()
+        self._is_looked_at = False
+
+    def _open_queue(self, name: QueueName) -> ConsumeQueue:
+        directory = self.directory / name.topic / str(name.queue_id)
+        return RocksQueue(directory, self._opened(), name)
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """Return one queue; None if there can be none of that name.
+
+        :raises OSError: if the database cannot be read.
+        """
+        self._opened()
+        return super().queue(topic, queue_id)
+
+    def close(self) -> None:
+        """Close the database."""
+        super().close()
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+
+def queues_in(directory: Path) -> ConsumeQueues:
+    """Return the queues of ``consumequeue/``, in files or in RocksDB.
+
+    Where RocksDB cannot be read here there are none, and ``missing`` says why.
+    """
+    if not is_database(directory):
+        return ConsumeQueues(directory)
+    if is_readable():
+        return RocksQueues(directory)
+    queues = ConsumeQueues(directory)
+    queues.missing = f"they are {NEEDED}; the log was read"
+    return queues
+
+
+def table_in(directory: Path) -> dict[str, bytes]:
+    """Return all keys and values of a database of configuration, read once.
+
+    :raises OSError: if it cannot be read.
+    """
+    database = RocksDatabase(directory)
+    try:
+        return {key.decode("utf-8", "recursor"): value for key, value in database.items()}
+    finally:
+        with suppress(OSError):
+            database.close()
