@@ -138,16 +138,28 @@ def fingerprint(root: Path) -> dict[str, tuple[int, int, str]]:
 
 def unpack(version: str, directory: Path) -> GoldenStore:
     """Unpack the archive of ``version`` into ``directory``."""
-    archive = GOLDEN_ARCHIVES / f"rocketmq-{version}.tar.zst"
+    extract(f"rocketmq-{version}.tar.zst", directory)
+    path = directory / f"rocketmq-{version}"
+    lines = (path / "sent.jsonl").read_text(encoding="utf-8").splitlines()
+    return GoldenStore(version, path, tuple(json.loads(line) for line in lines))
+
+
+def extract(archive: str, directory: Path) -> None:
+    """Unpack one of the archives of golden stores."""
     with (
-        archive.open("rb") as packed,
+        (GOLDEN_ARCHIVES / archive).open("rb") as packed,
         zstandard.ZstdDecompressor().stream_reader(packed) as stream,
         tarfile.open(fileobj=stream, mode="r|") as members,
     ):
         members.extractall(directory, filter="data")
-    path = directory / f"rocketmq-{version}"
-    lines = (path / "sent.jsonl").read_text(encoding="utf-8").splitlines()
-    return GoldenStore(version, path, tuple(json.loads(line) for line in lines))
+
+
+@pytest.fixture(scope="session")
+def layouts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a directory with a store of each layout. Read only: copy what a test changes."""
+    directory = tmp_path_factory.mktemp("layouts")
+    extract("layouts.tar.zst", directory)
+    return directory
 
 
 _state_directories = count()

@@ -2,10 +2,8 @@
 
 import json
 import shutil
-import tarfile
 
 import pytest
-import zstandard
 
 import rocketlens
 from rocketlens.bulk.messages import read_batches
@@ -14,7 +12,7 @@ from rocketlens.formats import dledger
 from rocketlens.model.message import Host
 from rocketlens.store.write.config import StoreConfig
 from rocketlens.store.write.message_store import MessageStore, StoreOptions
-from tests.conftest import GOLDEN_ARCHIVES
+from tests.support.layouts import Layout, ids
 
 DLEDGER = ("dledger-4.9.7", "dledger-5.5.0")
 ELSEWHERE = ("elsewhere-4.9.7", "elsewhere-5.5.0", "multi-5.5.0")
@@ -31,49 +29,9 @@ both_with_light_topics = pytest.mark.parametrize("name", LIGHT)
 both_dledgers = pytest.mark.parametrize("name", DLEDGER)
 
 
-@pytest.fixture(scope="module")
-def unpacked(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("layouts")
-    with (
-        (GOLDEN_ARCHIVES / "layouts.tar.zst").open("rb") as packed,
-        zstandard.ZstdDecompressor().stream_reader(packed) as stream,
-        tarfile.open(fileobj=stream, mode="r|") as members,
-    ):
-        members.extractall(directory, filter="data")
-    return directory
-
-
-class Layout:
-    """A copy of a broker's directory, and what was sent to it."""
-
-    def __init__(self, path):
-        self.path = path
-        self.store = path / "store"
-        lines = (path / "sent.jsonl").read_text(encoding="utf-8").splitlines()
-        self.sent = [json.loads(line) for line in lines]
-        self.conf = path / "conf" / "broker.conf"
-        self.conf.parent.mkdir()
-        text = (path / "broker.conf").read_text(encoding="utf-8")
-        self.conf.write_text(text.replace("/data/broker", str(path)), encoding="utf-8")
-        (path / "broker.conf").unlink()
-
-    def open(self):
-        return rocketlens.open_store(self.store)
-
-    def log_files(self):
-        names = ("store/commitlog", "store/dledger-n0/data", "log", "disk1", "disk2")
-        files = [path for name in names for path in (self.path / name).glob("0*")]
-        return sorted(files, key=lambda path: path.name)
-
-
 @pytest.fixture
-def layout(unpacked, name, tmp_path):
-    shutil.copytree(unpacked / name, tmp_path / "broker")
-    return Layout(tmp_path / "broker")
-
-
-def ids(answer):
-    return [message.offset_msg_id for message in answer.messages]
+def layout(layouts, name, tmp_path):
+    return Layout(shutil.copytree(layouts / name, tmp_path / "broker"))
 
 
 def assert_found(store, sent, times):
@@ -314,6 +272,12 @@ def test_a_light_topic_has_the_messages_that_were_dispatched_to_it(layout, lost)
         ]
         answer = store.find(topic=["%LMQ%anna", "%LMQ%ben", "Orders"])
         assert sorted(ids(answer)) == sorted(each["offset_msg_id"] for each in either)
+
+
+@both_with_light_topics
+def test_a_bulk_read_of_a_light_topic_says_how_to_read_it(layout):
+    with pytest.raises(BadInput, match=r"light topic: .* INNER_MULTI_DISPATCH"):
+        list(read_batches(layout.store, topic="%LMQ%anna"))
 
 
 @both_with_light_topics

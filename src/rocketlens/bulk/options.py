@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple, get_args
 
 from rocketlens.errors import BadInput
-from rocketlens.model.rocketmq import is_system_topic
+from rocketlens.model import properties as props
+from rocketlens.model.rocketmq import LMQ_PREFIX, is_system_topic
 from rocketlens.query.topic_choice import asked_topics, is_pattern, unknown_topic
 from rocketlens.store.layout import StoreLayout
 from rocketlens.store.read import deleted
@@ -343,6 +344,12 @@ def check_topics(store: str, asked: TopicSelection | None) -> None:
     """
     if asked is None:
         return
+    for name in sorted(asked.names):
+        if name.startswith(LMQ_PREFIX):
+            raise BadInput(
+                f"{name} is a light topic: its messages are those of other topics whose property "
+                f"{props.MULTI_DISPATCH} names it"
+            )
     layout = StoreLayout.of(Path(store))
     known = set(queues_in(layout.consume_queue).topics()) | (
         configured_topics(layout) or frozenset()

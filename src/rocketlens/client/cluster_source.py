@@ -9,6 +9,7 @@ searched, and messages have their topics' full names.
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 
 from rocketlens.client.cluster import BrokerAnswer, ClusterCalls, failures
@@ -23,17 +24,18 @@ from rocketlens.client.records import records_in
 from rocketlens.client.route import Broker, MessageQueue
 from rocketlens.client.survey import Survey, missing_coverage
 from rocketlens.client.view import brokers_named, offset_id_of, view_on
-from rocketlens.errors import AnswerIncomplete, MessageNotFound, TopicNotFound
+from rocketlens.errors import AnswerIncomplete, BrokerError, MessageNotFound, TopicNotFound
 from rocketlens.formats.commitlog_record import Record, message_of
 from rocketlens.model.answer import Answer, Coverage, SourceKind, SourceState
 from rocketlens.model.counted import counted
 from rocketlens.model.message import MessageExt
 from rocketlens.model.message_id import OffsetMessageId
-from rocketlens.model.rocketmq import is_internal_topic
+from rocketlens.model.rocketmq import LMQ_PREFIX, is_internal_topic
 from rocketlens.query.answer_builder import AnswerMessages, Findings
 from rocketlens.query.request import FindRequest, QueuePosition
 from rocketlens.query.topic_choice import is_pattern, matching_topics, unknown_topic
-from rocketlens.query.verify import MessageFilter
+from rocketlens.query.verify import MessageFilter, is_dispatched_to
+from rocketlens.wire.codes import ResponseCode
 
 TOPICS_AT_ONCE: Final = 16
 _MAX_OFFSET: Final = 2**63 - 1
@@ -108,7 +110,7 @@ class ClusterSource:
         listed, failed = await self.survey.topics()
         known = [without_namespace(self.namespace, each) for each in listed]
         for name in () if failed else request.topics:
-            if not is_pattern(name) and self.full_topic(name) not in listed:
+            if _is_listed(name) and self.full_topic(name) not in listed:
                 raise unknown_topic(name, known, "the cluster")
         for error in unknown.values():
             raise error
@@ -124,7 +126,7 @@ class ClusterSource:
             return
         known = [without_namespace(self.namespace, each) for each in listed]
         for name in names:
-            if not is_pattern(name) and self.full_topic(name) not in listed:
+            if _is_listed(name) and self.full_topic(name) not in listed:
                 findings.unknown[name] = unknown_topic(name, known, "the cluster")
 
     async def find_by_key(
@@ -276,17 +278,22 @@ class ClusterSource:
             address = search.address
             async with self.cluster.turn(address):
                 answer = await pull_answer(self.cluster, address, queue, queue_offset, max_num=1)
-                for record in records_in(answer.body, search.damage):
+                received = records_in(answer.body, search.damage)
+                for record in chain.from_iterable(map(message_filter.matching_in, received)):
                     there = (record.topic, record.queue_id, record.queue_offset)
-                    if there == position and message_filter.matches(record):
+                    # An entry of a light queue leads to a record of another topic.
+                    is_there = there == position or is_dispatched_to(record, topic)
+                    if is_there and message_filter.matches(record):
                         findings.take(record)
 
         # A queue cannot have an offset that does not fit its field.
         queues = {queue_id} if queue_offset <= _MAX_OFFSET else set()
         await self._ask_queues(topic, queues, ask, findings)
 
-    async def _find_in_time(self, request: FindRequest, topic: str, findings: Findings) -> None:
-        message_filter = request.filter_of([topic])
+    async def _find_in_time(
+        self, request: FindRequest, topic: str, findings: Findings, *, with_key: bool = False
+    ) -> None:
+        message_filter = request.filter_of([topic], with_key=with_key)
 
         async def ask(queue: MessageQueue, search: _BrokerSearch) -> None:
             relies_on_order = await read_queue(
@@ -318,6 +325,7 @@ class ClusterSource:
             each for each in route.read_queues if queue_ids is None or each.queue_id in queue_ids
         ]
         dispatch = Dispatch(self.cluster)
+        is_light = topic.startswith(LMQ_PREFIX)
 
         async def ask_all(broker: Broker, address: str) -> _BrokerSearch:
             behind = await dispatch.wait(address)
@@ -325,8 +333,15 @@ class ClusterSource:
             search = _BrokerSearch(address, len(own))
             if behind is not None:
                 search.damage.append(behind)
-            for queue in own:
-                await ask(queue, search)
+            try:
+                for queue in own:
+                    await ask(queue, search)
+            except BrokerError as error:
+                # A broker has no light topics unless it is told to.
+                if not is_light or error.code != ResponseCode.TOPIC_NOT_EXIST:
+                    raise
+            if is_light:
+                return search
             search.damage.extend(
                 await unreadable_messages(self.cluster, address, broker.name, route, queue_ids)
             )
@@ -348,6 +363,10 @@ class ClusterSource:
 
         async def ask(topic: str) -> None:
             async with turn:
+                if topic.startswith(LMQ_PREFIX):
+                    # The index has its messages under their own topics.
+                    await self._find_in_time(request, topic, findings, with_key=True)
+                    return
                 key_filter = request.filter_of([topic], with_key=True)
                 try:
                     await self.find_by_key(
@@ -400,6 +419,11 @@ class ClusterSource:
         if not brokers:
             return surveyed
         return (_brokers_coverage(brokers, str(error)), *surveyed)
+
+
+def _is_listed(name: str) -> bool:
+    """Return whether name servers list a topic of this name if there is one; no light topics."""
+    return not is_pattern(name) and not name.startswith(LMQ_PREFIX)
 
 
 def _damage_of(broker: Broker, damage: Iterable[str]) -> list[Coverage]:

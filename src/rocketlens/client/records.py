@@ -69,7 +69,12 @@ def _read_page(
     records = sorted(records_in(body, damage), key=_age, reverse=True)
     if not records:
         return Page(), []
-    matching = [record for record in records if message_filter.matches(record)]
+    matching = [
+        each
+        for record in records
+        if message_filter.matches(record)
+        for each in message_filter.matching_in(record)
+    ]
     in_log = sorted(records, key=lambda record: record.physical_offset)
     oldest, latest_ms, set_back_ms = in_log[0], 0, 0
     for record in in_log:

@@ -30,11 +30,11 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from rocketlens import limits
 from rocketlens.client.cluster import ClusterCalls
-from rocketlens.client.route import Broker, Route, brokers_of
+from rocketlens.client.route import Broker, MessageQueue, Route, brokers_of
 from rocketlens.client.seen_brokers import SeenBroker, SeenBrokers
 from rocketlens.errors import BrokerError, RemotingError, RocketLensError, TopicNotFound
 from rocketlens.model.answer import Coverage, SourceKind, SourceState
-from rocketlens.model.rocketmq import PERM_WRITE
+from rocketlens.model.rocketmq import LMQ_PREFIX, PERM_WRITE
 from rocketlens.wire.bodies.route import (
     BrokerData,
     ClusterInfo,
@@ -89,6 +89,8 @@ class Survey:
         :raises TopicNotFound: if no name server knows it, and all were asked.
         :raises RemotingError: if no name server responds and no route is cached.
         """
+        if topic.startswith(LMQ_PREFIX):
+            return await self._light_route(topic)
         known = self._routes.get(topic)
         if known is None or self._clock() - known[0] >= limits.ROUTE_REFRESH_S:
             self._forget_old_routes()
@@ -99,6 +101,14 @@ class Survey:
             more = (await self.brokers()).coverage
             coverage = (*coverage, *(each for each in more if each.source not in named))
         return SurveyResult(route, coverage)
+
+    async def _light_route(self, topic: str) -> SurveyResult[Route]:
+        """Return the route of a light topic: no name server has one, and each broker can have its
+        one queue.
+        """
+        brokers, coverage = await self.brokers()
+        queues = tuple(MessageQueue(topic, name, 0) for name in brokers)
+        return SurveyResult(Route(topic, brokers, queues, ()), coverage)
 
     async def brokers(self) -> SurveyResult[dict[str, Broker]]:
         """Return every broker registered at any name server, by name, at most 30 s old.

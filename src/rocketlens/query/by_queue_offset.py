@@ -15,7 +15,7 @@ from rocketlens.query.answer_builder import Findings
 from rocketlens.query.by_time import Scan
 from rocketlens.query.request import QueuePosition
 from rocketlens.query.store_reader import CONSUME_QUEUE, StoreReader
-from rocketlens.query.verify import MessageFilter, light_queues
+from rocketlens.query.verify import MessageFilter, is_dispatched_to, light_queues
 from rocketlens.store.read.consumequeue import ConsumeQueue
 from rocketlens.store.read.former_topics import ends_of_former, runs_of
 
@@ -208,7 +208,7 @@ def _record_of(
         return None, f"its entry {queue_offset} leads to a bad {error}"
     there = QueuePosition(record.topic, record.queue_id, record.queue_offset)
     if position.topic.startswith(LMQ_PREFIX):
-        if position.topic not in _light_queues(record):
+        if not is_dispatched_to(record, position.topic):
             return None, f"its entry {queue_offset} leads to a message that was not sent there"
     elif there != position:
         return None, f"its entry {queue_offset} leads to a message of {there}"

@@ -148,6 +148,12 @@ class MessageFilter:
         ) or (self.key is not None and self.key in props.split_keys(properties.get(props.KEYS)))
 
 
+def is_dispatched_to(record: Record, topic: str) -> bool:
+    """Return whether a topic is a light one that a message was dispatched to."""
+    is_light = topic.startswith(LMQ_PREFIX)
+    return is_light and topic in light_queues(props.parse(decode_utf8(record.properties)))
+
+
 def light_queues(properties: Mapping[str, str]) -> dict[str, str]:
     """Return the light topics that a message was dispatched to, each with its offset there as text.
 

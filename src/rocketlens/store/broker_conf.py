@@ -10,10 +10,13 @@ key                            names
 ``enableDLegerCommitLog``      ``true``: the log is ``dledger-ID/data`` instead
 ``dLegerSelfId``               that ID
 ``storePathDLedgerCommitLog``  where ``dledger-ID`` is, if not in the store
+``brokerConfigPaths``          the files of the brokers in a container, with colons between them:
+                               each has a store
 =============================  =====================================================================
 
 Everything else is in the store. Of a key that stands there twice the last value counts, as in
-RocketMQ. Source: ``MessageStoreConfig``, ``MultiPathMappedFileQueue``, ``DLedgerCommitLog``.
+RocketMQ. Source: ``MessageStoreConfig``, ``MultiPathMappedFileQueue``, ``DLedgerCommitLog``,
+``BrokerContainerStartup``.
 """
 
 from collections.abc import Mapping
@@ -26,6 +29,8 @@ from rocketlens.formats import java_properties
 from rocketlens.store import fs
 
 _SEPARATOR: Final = ","
+_BROKERS_OF_CONTAINER: Final = "brokerConfigPaths"
+_SEPARATOR_OF_BROKERS: Final = ":"
 
 
 def paths_of(file: Path) -> tuple[Path, tuple[Path, ...]]:
@@ -39,6 +44,10 @@ def paths_of(file: Path) -> tuple[Path, tuple[Path, ...]]:
     except OSError as error:
         raise NotAStore(f"{file} cannot be read: {error.strerror}") from error
     values = java_properties.loads(content.decode("utf-8", "replace"))
+    brokers = values.get(_BROKERS_OF_CONTAINER)
+    if brokers:
+        named = " or ".join(brokers.split(_SEPARATOR_OF_BROKERS))
+        raise NotAStore(f"{file} is of a broker container: name the file of one broker, {named}")
     root = _directory(file, "storePathRootDir", values.get("storePathRootDir") or "~/store")
     if values.get("enableDLegerCommitLog", "").strip() == "true":
         return root, (_dledger_log(file, values, root),)

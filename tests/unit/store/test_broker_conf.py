@@ -78,3 +78,9 @@ def test_a_broker_conf_beside_a_store_is_used_if_it_is_of_that_store(conf, tmp_p
     # Of a copy it names where the log was.
     conf("storePathRootDir=DIR/b\nstorePathCommitLog=DIR/a", "broker.conf")
     assert StoreLayout.of(tmp_path / "store").elsewhere == ()
+
+
+def test_the_file_of_a_container_names_those_of_its_brokers(conf):
+    file = conf("brokerConfigPaths=/conf/a.conf:/conf/b.conf\nlistenPort=10811")
+    with pytest.raises(NotAStore, match=r"container: .* /conf/a\.conf or /conf/b\.conf"):
+        paths_of(file)

@@ -5,7 +5,10 @@ from pathlib import Path
 from rocketlens.store.layout import StoreLayout, missing_log
 from rocketlens.store.layout import index_file_name as file_name
 
-ROCKETMQS = {"commit_log", "consume_queue", "index", "config", "checkpoint", "abort"}
+ROCKETMQS = {
+    *("commit_log", "consume_queue", "index", "config", "checkpoint", "abort"),
+    *("batch_queues", "compacted", "tiers"),
+}
 
 
 def test_file_names_ascend_though_the_clock_does_not():
@@ -25,10 +28,14 @@ def test_rocketmqs_files_are_where_it_looks_for_them_and_ours_beside_them():
     assert layout.config == Path("/store/config")
     assert layout.checkpoint == Path("/store/checkpoint")
     assert layout.abort == Path("/store/abort")
+    assert layout.batch_queues == Path("/store/batchconsumequeue")
+    assert layout.compacted == Path("/store/compaction/compactionLog")
+    assert layout.tiers == Path("/store/config/tieredStoreMetadata.json")
     ours = {
         name: getattr(layout, name)
         for name, member in vars(StoreLayout).items()
-        if isinstance(member, property) and name not in {*ROCKETMQS, "commit_logs", "disks"}
+        if isinstance(member, property)
+        and name not in {*ROCKETMQS, "commit_logs", "disks", "is_log_of_queue"}
     }
     assert len(set(ours.values())) == len(ours) > 8
     assert all(layout.own in {path, path.parent} for path in ours.values())
@@ -58,3 +65,11 @@ def test_stores_near_a_directory_that_is_none_are_named(tmp_path):
 def test_a_store_with_a_dledger_log_is_named_when_it_is_near(tmp_path):
     (tmp_path / "a" / "dledger-n0" / "data").mkdir(parents=True)
     assert missing_log(tmp_path / "commitlog").endswith(f"; did you mean {tmp_path / 'a'}?")
+
+
+def test_the_log_of_one_queue_is_a_store_without_queues_and_index():
+    for path in ("tiered/broker-a/Orders/0/COMMIT_LOG", "compaction/compactionLog/Orders/0"):
+        layout = StoreLayout.of(Path("/data", path))
+        assert layout.is_log_of_queue
+        assert layout.commit_logs == (Path("/data", path),)
+    assert not StoreLayout.of(Path("/data/store")).is_log_of_queue

@@ -1,0 +1,118 @@
+"""Stores of every layout while a real broker runs on them: by the cluster, and by their files."""
+
+import shutil
+import time
+
+import pytest
+
+import rocketlens
+from rocketlens import Message, SyncMQAdmin
+from rocketlens.client.sync import SyncProducer
+from tests.peer.rocketmq_peer import free_ports
+from tests.support.layouts import Layout, ids
+from tests.support.patience import PATIENCE_S
+
+SIZES = {
+    "mappedFileSizeCommitLog": 1 << 15,
+    "mappedFileSizeConsumeQueue": 1000,
+    "maxHashSlotNum": 50,
+    "maxIndexNum": 200,
+    "maxMessageSize": 1 << 14,
+}
+
+
+def settings_of(name, path):
+    if name.startswith("dledger"):
+        return {
+            "enableDLegerCommitLog": True,
+            "dLegerGroup": "broker-a",
+            "dLegerSelfId": "n0",
+            "dLegerPeers": f"n0-127.0.0.1:{free_ports()}",
+        }
+    return {
+        "elsewhere": {"storePathCommitLog": path / "log"},
+        "multi": {"storePathCommitLog": f"{path / 'disk1'},{path / 'disk2'}"},
+        "lmq": {"enableLmq": True, "enableMultiDispatch": True},
+        "rocksdb": {"storeType": "defaultRocksDB"},
+    }[name.partition("-")[0]]
+
+
+def until_found(search, key):
+    """Search until the answer is whole: a broker that just started, or a replica, may need time."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not ((answer := search(key)).complete and answer.messages):
+        assert time.monotonic() < deadline, (key, answer.failures)
+    return answer
+
+
+def keys_of(sent):
+    first = sent.get("batch", sent.get("n", 0) + 2) - 2
+    return [f"k{first + number}" for number in range(3 if "batch" in sent else 1)]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("lmq-5.5.0", "rocksdb-5.5.0"),
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in (
+                *("dledger-4.9.7", "dledger-5.5.0", "elsewhere-4.9.7", "elsewhere-5.5.0"),
+                *("multi-5.5.0", "lmq-4.9.7"),
+            )
+        ),
+    ],
+)
+def test_a_store_is_searched_while_a_real_broker_writes_it(peer, layouts, tmp_path, name):
+    layout = Layout(shutil.copytree(layouts / name, tmp_path / "broker"))
+    # It is cut behind what is written, and made again.
+    shutil.rmtree(layout.store / "dledger-n0" / "index", ignore_errors=True)
+    settings = SIZES | settings_of(name, layout.path)
+    version = name.rpartition("-")[2]
+    with (
+        peer.start(version, layout.path, **settings) as broker,
+        SyncProducer(broker.namesrv_address, send_timeout_s=PATIENCE_S) as producer,
+        SyncMQAdmin(broker.namesrv_address) as admin,
+        rocketlens.open_store(layout.store) as store,
+    ):
+        new = [
+            producer.send(Message("Payments", b"x" * 400, keys=[f"new{number}"]))
+            for number in range(60)
+        ]
+        for search in (admin.find, store.find):
+            for number in range(0, 60, 19):
+                answer = until_found(search, f"new{number}")
+                assert ids(answer) == [new[number].offset_msg_id]
+            for sent in layout.sent[::19]:
+                for key in keys_of(sent):
+                    assert ids(until_found(search, key)) == [sent["offset_msg_id"]]
+                position = f"{sent['topic']}/{sent['queue_id']}/{sent['queue_offset']}"
+                assert ids(until_found(search, position)) == [sent["offset_msg_id"]]
+                light = sent.get("light")
+                if light:
+                    topic = light.partition(",")[0]
+                    answer = search(sent["key"], topic=topic)
+                    assert ids(answer) == [sent["offset_msg_id"]]
+            answer = search(topic="Payments")
+            assert answer.complete, answer.failures
+            old = [each for each in layout.sent if each["topic"] == "Payments"]
+            assert len(answer.messages) == len(old) + len(new)
+
+
+def test_messages_in_batches_are_found_by_position_and_content_in_a_cluster(
+    peer, layouts, tmp_path
+):
+    layout = Layout(shutil.copytree(layouts / "batchcq-5.5.0", tmp_path / "broker"))
+    with (
+        peer.start("5.5.0", layout.path, **SIZES) as broker,
+        SyncMQAdmin(broker.namesrv_address) as admin,
+    ):
+        for sent in layout.sent[::4]:
+            for number, key in enumerate(keys_of(sent)):
+                offset = sent["queue_offset"] + number
+                answer = until_found(admin.find, f"{sent['topic']}/{sent['queue_id']}/{offset}")
+                assert [each.keys for each in answer.messages] == [(key,)]
+                assert [each.queue_offset for each in answer.messages] == [offset]
+        answer = admin.find(topic="Orders", where="body.$.n >= 60")
+        assert answer.complete, answer.failures
+        assert len(answer.messages) == 40
