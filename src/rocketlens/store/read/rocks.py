@@ -106,7 +106,7 @@ class RocksDatabase:
         try:
             for name in names:
                 if name == _CURRENT:
-                    # It is recursord by a broker, and names one of the other files.
+                    # It is replaced by a broker, and names one of the other files.
                     (links / name).write_bytes((self.directory / name).read_bytes())
                 else:
                     (links / name).symlink_to((self.directory / name).absolute())
