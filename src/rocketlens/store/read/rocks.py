@@ -25,7 +25,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketlens import limits
-from rocketlens.formats.consumequeue_entry import ENTRY_BYTES, QueueEntry, decode
+from rocketlens.formats.consumequeue_entry import (
+    DEFAULT_FILE_BYTES,
+    ENTRY_BYTES,
+    QueueEntry,
+    decode,
+)
 from rocketlens.formats.rocksdb_key import QueueKey
 from rocketlens.formats.rocksdb_key import decode as decode_key
 from rocketlens.store import fs
@@ -197,10 +202,7 @@ class RocksQueue(ConsumeQueue):
 
         :raises OSError: if the database cannot be read.
         """
-        begin, end = (
-            QueueKey(*self._name, 0).encode(),
-            QueueKey(*self._name, limits.MAX_QUEUE_OFFSET).encode(),
-        )
+        begin, end = self._bounds()
         first_key = next((key for key, _ in self._database.items(begin, end)), b"")
         first = decode_key(first_key)
         last = decode_key(self._database.last(begin, end) or b"")
@@ -229,22 +231,29 @@ class RocksQueue(ConsumeQueue):
         return sum((file.first_queue_offset + file.entry_count for file in self.files), 0)
 
     def contents(self) -> Iterator[tuple[int, memoryview]]:
-        """Return the offset of the first entry, and all entries; zeros where there is none.
+        """Return runs of entries that follow one another, each with the offset of its first.
 
         :raises OSError: if the database cannot be read.
         """
-        for file in self.files:
-            content = bytearray(file.entry_count * ENTRY_BYTES)
-            begin, end = (
-                QueueKey(*self._name, 0).encode(),
-                QueueKey(*self._name, self.max_offset).encode(),
-            )
-            for key, value in self._database.items(begin, end):
-                found = decode_key(key)
-                if found is not None and len(value) >= ENTRY_BYTES:
-                    start = (found.queue_offset - file.first_queue_offset) * ENTRY_BYTES
-                    content[start : start + ENTRY_BYTES] = value[:ENTRY_BYTES]
-            yield file.first_queue_offset, memoryview(content)
+        first, run = 0, bytearray()
+        for key, value in self._database.items(*self._bounds()):
+            found = decode_key(key)
+            if found is None or len(value) < ENTRY_BYTES:
+                continue
+            is_next = found.queue_offset == first + len(run) // ENTRY_BYTES
+            if run and (not is_next or len(run) >= DEFAULT_FILE_BYTES):
+                yield first, memoryview(run)
+                run = bytearray()
+            if not run:
+                first = found.queue_offset
+            run += value[:ENTRY_BYTES]
+        if run:
+            yield first, memoryview(run)
+
+    def _bounds(self) -> tuple[bytes, bytes]:
+        """Return the least key that an entry can have, and the largest."""
+        first, last = (QueueKey(*self._name, n) for n in (0, limits.MAX_QUEUE_OFFSET))
+        return first.encode(), last.encode()
 
 
 class RocksQueues(ConsumeQueues):
@@ -333,7 +342,7 @@ def table_in(directory: Path) -> dict[str, bytes]:
     """
     database = RocksDatabase(directory)
     try:
-        return {key.decode("utf-8", "recursor"): value for key, value in database.items()}
+        return {key.decode("utf-8", "replace"): value for key, value in database.items()}
     finally:
         with suppress(OSError):
             database.close()

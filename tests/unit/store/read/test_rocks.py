@@ -5,12 +5,13 @@ from rocksdict import Options, Rdict
 
 from rocketlens.formats.consumequeue_entry import QueueEntry
 from rocketlens.formats.rocksdb_key import QueueKey
+from rocketlens.limits import MAX_QUEUE_OFFSET
 from rocketlens.store.read.consumequeue import ConsumeQueues, QueueName
 from rocketlens.store.read.rocks import RocksDatabase, RocksQueues, queues_in, table_in
 
 
 def entry_of(number):
-    return QueueEntry(number * 100, 100, 7)
+    return QueueEntry(number % 1000 * 100, 100, 7)
 
 
 class Writer:
@@ -71,6 +72,23 @@ def test_a_hole_between_entries_is_no_entry(writer, directory):
     queues = queues_in(directory)
     queue = queues.queue("Orders", 0)
     assert [number for number, _ in queue.entries()] == [2, 3, 6]
+
+
+def test_an_offset_that_is_damage_takes_no_memory(writer, directory):
+    far = MAX_QUEUE_OFFSET - 1
+    writer.put("Orders", 0, 0, 1, far)
+    queues = queues_in(directory)
+    queue = queues.queue("Orders", 0)
+    assert [(first, len(content)) for first, content in queue.contents()] == [(0, 40), (far, 20)]
+    assert queue.max_offset == far + 1
+    assert queue.entry(1) == entry_of(1)
+
+
+def test_a_name_that_is_no_text_is_read_all_the_same(tmp_path):
+    database = Rdict(str(tmp_path / "topics"), Options(raw_mode=True))
+    database[b"Ord\xffers"] = b"{}"
+    database.close()
+    assert table_in(tmp_path / "topics") == {"Ord\ufffders": b"{}"}
 
 
 def test_what_is_written_meanwhile_is_seen_at_the_next_look(writer, directory):
