@@ -16,6 +16,8 @@ SAYS = {
     "pandas": "import pyarrow, pandas",
     "polars": "import pyarrow, polars",
     "sql": "import duckdb, pyarrow; from rocketlens.cli import sql_plan",
+    "rocksdb": "import rocksdict; from rocketlens.store.read.rocks import is_readable; "
+    "assert is_readable()",
     "serve": "import uvloop; from rocketlens.broker import service",
     "decode": "import cbor2, msgpack, re2",
     "console": "import fastapi, uvicorn, jinja2, tzdata, cbor2, msgpack, re2; "
