@@ -54,7 +54,13 @@ def comparable(text):
 
 def theirs(peer, broker, command, *words):
     arguments = (command, "-n", broker.namesrv_address, *map(str, words))
-    return comparable(peer.mqadmin(VERSION, *arguments))
+    said = peer.mqadmin(VERSION, *arguments)
+    for _ in range(4):
+        # It gives up on a broker after seconds, which a busy machine can need.
+        if not re.search(r"Remoting\w+Exception", said):
+            break
+        said = peer.mqadmin(VERSION, *arguments)
+    return comparable(said)
 
 
 def exact(line):
